@@ -90,7 +90,7 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
 
     if ask("files", files) and ask("events", events) and ask("fields", fields):
         about: Subject = found["about"]
-        ask("model", lambda: _model(folder, about, keys))
+        ask("model", lambda: _model(folder, about, [key for key in keys if str(key) == found["said"].key]))
         ask("complete", lambda: _complete(about))
     elif "said" in found and "proven" not in found:
         ask("events", events)  # what can still be said beside an altered file

@@ -10,7 +10,7 @@ training without the documents is no event's to say: `marin verify RUN` proves i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from marin.errors import UsageError
 from marin.export.in_toto import envelope, plain
 from marin.history.run import Fact, Run
 from marin.history.runs import History, load, read_fact, stream_of, unlearning_stream
+from marin.recipe.schema import digest
 from marin.record.attestation import Attested, attested
 from marin.record.events import (
     RUN_STARTED,
@@ -60,7 +61,8 @@ def certificate(history: History, reader: LogReader, run: str, signer: Signer) -
     note_keys(noting)
     statement(noting, reader.checkpoint(), run)
     evidence = {str(index): text for index, text in proofs(reader, noting.noted).items()}
-    signed = envelope(_whole(history, reader.checkpoint(), run, evidence), signer)
+    told = Proven(noting.noted, reader.checkpoint())  # what whoever judges it will read
+    signed = envelope(_whole(told, told.checkpoint, run, evidence), signer)
     return json.dumps(signed.to_dict(), sort_keys=True) + "\n"
 
 
@@ -139,7 +141,7 @@ def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[s
     view, seen = run, {run.run}
     while (fork := _fork(history, view)) is not None:
         before, body, request = fork.before, fork.fact.body, fork.request
-        for name, expected, told in fork_pairs(view, view.recipe, fork.fact.index, fork):
+        for name, expected, told in (*_own_pairs(view), *fork_pairs(view, view.recipe, fork.fact.index, fork)):
             if expected != told:
                 raise _disagreement(view.run, f"{name} {expected}", str(told))
         assert before is not None and request is not None  # or the first of these pairs said so
@@ -158,12 +160,26 @@ def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[s
             }
         )
         view = before
+    for name, expected, told in _own_pairs(view):
+        if expected != told:
+            raise _disagreement(view.run, f"{name} {expected}", str(told))
     return found[::-1]
+
+
+def _own_pairs(run: Run) -> Iterator[tuple[str, Any, Any]]:
+    """What a run has to say of itself, and what it says: its recipe, and that its results are of one training."""
+    yield "recipe", digest(run.recipe), run.started.body.recipe_digest
+    if "export" in run.steps and "train" in run.steps:
+        yield "input of export", run.steps["train"].output.digest, run.steps["export"].inputs.get("train")
+    if run.completed is not None:
+        yield "outputs", {name: step.output for name, step in run.steps.items()}, dict(run.completed.body.outputs)
 
 
 def _fork(history: History, run: Run) -> Fork | None:
     """The fork that the training of ``run`` begins with, which another run may have recorded; None where there is none."""
-    train = run.steps["train"]
+    train = run.steps.get("train")
+    if train is None:
+        raise _disagreement(run.run, "a training", "none")
     made = history.event(train.completed_at)
     if made is None or made.stream != stream_of(train.origin):
         raise _disagreement(
@@ -175,18 +191,17 @@ def _fork(history: History, run: Run) -> Fork | None:
     forks = [
         (index, event) for index, event in events if event.type == UNLEARNING_FORKED and index < train.completed_at
     ]
-    if len({canonical_bytes(dict(event.body)) for _, event in forks}) > 1:
-        raise _disagreement(run.run, "one fork", f"{len(forks)} that differ")
     if not forks:
         return None
-    fact = read_fact(UnlearningForked, forks[0])
+    fact = read_fact(UnlearningForked, forks[-1])  # earlier ones are of attempts that were interrupted
     body = fact.body
     if body.run != train.origin:
         raise _disagreement(run.run, f"a fork of run {train.origin}", body.run)
     asked = history.event(body.request)
     if asked is None or asked.type != UNLEARNING_REQUESTED or asked.stream != unlearning_stream(body.from_run):
         raise _disagreement(run.run, f"a request about run {body.from_run}", f"event {body.request}, which is none")
-    return Fork(fact, load(history, body.from_run), read_fact(UnlearningRequested, (body.request, asked)))
+    recipe = run.recipe if train.origin == run.run else load(history, train.origin).recipe
+    return Fork(fact, load(history, body.from_run), read_fact(UnlearningRequested, (body.request, asked)), recipe)
 
 
 def _disagreement(run: str, expected: str, found: str) -> UsageError:

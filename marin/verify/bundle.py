@@ -12,12 +12,24 @@ Nothing of a bundle is executed or fetched: tasks are data, templates are render
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledger import Event, LedgerError, LogProof, Malformed, Tampered, VerifierKey, describe_tree, verify_proof
+import msgspec
+
+from ledger import (
+    Event,
+    LedgerError,
+    LogProof,
+    Malformed,
+    Tampered,
+    VerifierKey,
+    canonical_bytes,
+    describe_tree,
+    verify_proof,
+)
 from marin.errors import UsageError
 from marin.evaluation.recorded import bundle
 from marin.evaluation.recorded.records import identity_of
@@ -159,10 +171,24 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
             raise Tampered("an event of something else", where=where, expected=f"event {name} on run {run}",
                            found=f"event {proof.index} on run {evaluation.run}")  # fmt: skip
         evaluations[proof.index] = evaluation
+    _check_said(said.said, run, outputs["export"].digest, evaluations)
     if len(checkpoints) != 1:
         raise Tampered("proofs of several logs", where="proofs", expected="one checkpoint", found=f"{len(checkpoints)}")
     (checkpoint,) = checkpoints
     return Proven(run, recipe, outputs, evaluations, checkpoint.origin, checkpoint.size, checkpoint.root)
+
+
+def _check_said(
+    said: Mapping[str, object], run: str, model: str, evaluations: Mapping[int, EvaluationRecorded]
+) -> None:
+    """What is said of the files is what the events say, and is said of something."""
+    if not evaluations:
+        raise Malformed("a bundle of no evaluation", where=bundle.EVALUATIONS, expected="one or more", found="none")
+    made = bundle.predicate(run, model, {index: msgspec.to_builtins(one.results) for index, one in evaluations.items()})
+    for name in sorted({*made, *said}):
+        if canonical_bytes([made.get(name)]) != canonical_bytes([said.get(name)]):
+            raise Tampered("what is said of a bundle does not follow from its events", where=f"{bundle.ATTESTATION}, {name}",
+                           expected=str(made.get(name))[:200], found=str(said.get(name))[:200])  # fmt: skip
 
 
 def _of(event: Event, types: Sequence[str]) -> dict[str, object]:

@@ -23,7 +23,7 @@ from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, UsageError
 from marin.execution import phases
 from marin.history.run import Run
-from marin.history.runs import resolve, stream_of
+from marin.history.runs import read_fact, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
@@ -206,6 +206,13 @@ class Verification:
         )
         (receipt,) = (own or self.root).append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
         return replace(report, event=receipt.index)
+
+    def judged_run(self, report: Report, own: Root | None) -> Run:
+        """The run, with the verification that ``report`` is among those that were given on it, where it was recorded."""
+        event = own.history().event(report.event) if own is not None and report.event is not None else None
+        if event is None or report.event is None:
+            return self.run
+        return replace(self.run, verdicts=(*self.run.verdicts, read_fact(ReplayCompleted, (report.event, event))))
 
     @property
     def alone(self) -> Execution:

@@ -229,6 +229,9 @@ def verify(
         raise UsageError("nothing to verify", where="marin verify", expected="RUN", found="none",
                          cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning")  # fmt: skip
     run = published(run)
+    if html is not None and not (html.parent.is_dir() and os.access(html.parent, os.W_OK)):
+        raise UsageError("a page cannot be written there", where="--html", expected="a folder that one may write to",
+                         found=str(html.parent), cure="make the folder first, or name another")  # fmt: skip
     if bundle is not None:
         from marin.verify.bundle import verify_bundle
 
@@ -380,9 +383,11 @@ def verify(
     elif own is not None:
         try:
             report = verification.record(report, own)
+            if own.absolute != root.absolute:
+                say(f"recorded in {own.location}", err=True)
         except LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
-    finish(ctx, report, verification.run, html=html, as_json=as_json)
+    finish(ctx, report, verification.judged_run(report, own), html=html, as_json=as_json)
 
 
 def published(run: str) -> str:

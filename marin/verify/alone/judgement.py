@@ -18,7 +18,7 @@ from marin.history.runs import History
 from marin.record.root import ROOT_VARIABLE, Root, open_root
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import default_trust
-from marin.verify.alone.proven import Proven
+from marin.verify.alone.proven import Proven, Until
 from marin.verify.verdict import Outcome, Verdict, worst
 
 
@@ -111,8 +111,8 @@ def check_known(
         here = f"the log at hand ends before, at size {size}, with the first {overlap} of these {len(shown.entries)} events"
         return (pins.agrees(about, shown.signers), here)
     reader.check_continues(about)
-    needed = sorted(told(log.history_as_read(reader, keys)))
-    known = [index for index in needed if index < about.size]
+    history = log.history_as_read(reader, keys)
+    known = sorted(told(Until(history, about.size)))
     left_out = [index for index in known if index not in shown.entries]
     if left_out:
         raise Tampered(
@@ -122,7 +122,8 @@ def check_known(
             found=f"none of {', '.join(map(str, left_out[:5]))}",
             cure="ask for one that brings every event of the run",
         )
-    later = len(needed) - len(known)
+    streams = {event.stream for event in shown.entries.values()}
+    later = sum(1 for stream in streams for index, _ in history.events(stream=stream) if index >= about.size)
     return (
         f"the log at hand, {line}, has the same",
         *([f"it says more of this run since: {later} events"] * bool(later)),

@@ -114,6 +114,30 @@ class Noting:
         return self.history.counts(verdict)
 
 
+@dataclass(frozen=True)
+class Until:
+    """A history as it was when its log had ``size`` entries."""
+
+    history: History
+    size: int
+
+    def events(
+        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
+    ) -> Iterator[Indexed]:
+        """As :meth:`History.events`."""
+        for index, event in self.history.events(stream=stream, type=type, run=run, identity=identity):
+            if index < self.size:
+                yield index, event
+
+    def event(self, index: int) -> Event | None:
+        """As :meth:`History.event`."""
+        return self.history.event(index) if index < self.size else None
+
+    def counts(self, verdict: ReplayCompleted) -> bool:
+        """As :meth:`History.counts`."""
+        return self.history.counts(verdict)
+
+
 def note_keys(noting: Noting) -> None:
     """What the log says of its own keys: whose signatures count."""
     for kind in sorted(KEY_TYPES):

@@ -14,6 +14,7 @@ from marin.errors import MarinError, MissingEvidence
 from marin.history.run import Fact, Indexed, Run, StepView
 from marin.history.runs import History, evaluation_stream, load, read_fact, started_runs, stream_of
 from marin.history.runs import facts as facts_of_kind
+from marin.recipe.schema import Recipe, from_plain
 from marin.record import events as kinds
 from marin.record.events import (
     Body,
@@ -176,7 +177,11 @@ def _forks(history: History, stretch: Stretch) -> Iterator[Fork]:
         with suppress(MarinError):
             loaded = load(history, fact.body.from_run)
             before = loaded if "tokenizer" in loaded.steps and loaded.recipe else None
-        yield Fork(fact, before, asked.get(fact.body.request))
+        yield Fork(fact, before, asked.get(fact.body.request), _recipe_of(stretch))
+
+
+def _recipe_of(stretch: Stretch) -> Recipe:
+    return from_plain(stretch.started.body.recipe, where=f"run {stretch.run}")
 
 
 def _evaluations[T: Body](kind: type[T], outside: Iterable[Indexed], run: str) -> dict[int, Fact[T]]:

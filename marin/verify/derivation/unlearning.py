@@ -21,11 +21,13 @@ from marin.record.events import TrainSegment, UnlearningForked, UnlearningReques
 
 @dataclass(frozen=True)
 class Fork:
-    """A fork as a run recorded it, with what it refers to: None where the log has no such thing."""
+    """A fork as a run recorded it, with what it refers to: None where the log has no such thing. ``recipe``: that run's, which
+    another may have taken the training over from."""
 
     fact: Fact[UnlearningForked]
     before: Run | None
     request: Fact[UnlearningRequested] | None
+    recipe: Recipe
 
 
 def fork_pairs(run: Run, recipe: Recipe, index: int, fork: Fork | None) -> Iterator[tuple[str, Any, Any]]:
@@ -33,7 +35,8 @@ def fork_pairs(run: Run, recipe: Recipe, index: int, fork: Fork | None) -> Itera
     if fork is None:
         yield "request", "a fork that can be read", f"event {index}"
         return
-    body, before, request = fork.fact.body, fork.before, fork.request
+    yield "exclude", sorted(recipe.exclude or ()), sorted(fork.recipe.exclude or ())
+    recipe, body, before, request = fork.recipe, fork.fact.body, fork.before, fork.request
     if before is None:
         yield "from_run", "a run of this log that ended", body.from_run
         return

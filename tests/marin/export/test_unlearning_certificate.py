@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,12 +22,14 @@ from marin.errors import MissingEvidence, UsageError
 from marin.export import unlearning
 from marin.export.in_toto import public_key
 from marin.export.unlearning import certificate, judge_certificate
-from marin.history.runs import unlearning_stream
+from marin.history.runs import load, unlearning_stream
 from marin.recipe.schema import Recipe, digest, from_mapping, plain
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE
 from marin.record.root import VKEY, Root, create_root, open_root
 from marin.verify.alone.judgement import Judgement
+from marin.verify.derivation.record import read_record
+from marin.verify.derivation.unlearning import fork_pairs
 
 ONE = "sha256:" + "1" * 64
 WITHOUT = msgspec.structs.replace(Recipe(), exclude=("a-document",))
@@ -257,8 +260,103 @@ def test_forks_that_do_not_agree(project: Path, monkeypatch: pytest.MonkeyPatch,
         with pytest.raises(MissingEvidence):
             certificate(root.history(), root.reader(), ONCE, root.signer())
         return
-    told = {"another run's": f"a fork of run {ONCE}", "another step": "expected step 3", "two that differ": "one fork"}
+    told = {
+        "another run's": f"a fork of run {ONCE}",
+        "another step": "expected step 3",
+        "two that differ": "expected step 3",
+    }
     assert told.get(what, "says two things") in refusal(root)
+
+
+def test_an_unlearning_that_was_interrupted_and_asked_again_with_another_reason(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, [])
+    first, second = asked(root, BASE, ["x"], ["x"]), asked(root, BASE, ["x"], ["x"])
+    trained(root, project, ONCE, ["x"], lambda: (fork(root, BASE, ONCE, first), fork(root, BASE, ONCE, second)))
+    file = project / "certificate"
+    file.write_text(certificate(root.history(), root.reader(), ONCE, root.signer()))
+    assert judge(root, file).exit_code() == 0
+    assert records_agree(root, ONCE)
+
+
+def records_agree(root: Root, run: str) -> bool:
+    """Whether `marin verify` finds no contradiction between forks and what they refer to."""
+    record = read_record(root.history(), run)
+    return all(
+        expected == told
+        for index, one in record.forks.items()
+        for _, expected, told in fork_pairs(record.run, record.run.recipe, index, one)
+    )
+
+
+def taken_over(root: Root, run: str, base: str, more: dict[str, Any]) -> None:
+    """A whole run of another recipe that took every step from ``base``."""
+    recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}} | more, where="test")
+    begun = events.RunStarted(
+        run=run, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe),
+        code={"commit": "c"}, environment={},
+    )  # fmt: skip
+    record(root, events.RUN_STARTED, begun, f"run/{run}")
+    steps = load(root.history(), base).steps
+    for name, step in steps.items():
+        cached = events.StepCached(
+            run=run, step=name, identity=step.identity, inputs=dict(step.inputs), output=step.output,
+            completed_at=step.completed_at,
+        )  # fmt: skip
+        record(root, events.STEP_CACHED, cached, f"run/{run}")
+    outputs = {name: step.output for name, step in steps.items()}
+    record(root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics={}), f"run/{run}")
+
+
+def test_a_training_that_was_taken_over_from_an_unlearned_run(root: Root, tmp_path: Path) -> None:
+    """By a recipe that differs where training does not look: the fork is judged by the run that recorded it."""
+    file = tmp_path / "certificate"
+    taken_over(root, "dddd5555", TWICE, {"exclude": ["x", "y", "z"], "evaluation": {"max_sequences": 8}})
+    assert records_agree(root, "dddd5555")
+    file.write_text(certificate(root.history(), root.reader(), "dddd5555", root.signer()))
+    assert judge(root, file).exit_code() == 0
+    taken_over(root, "eeee5555", TWICE, {"exclude": ["w", "x", "y", "z"]})
+    assert not records_agree(root, "eeee5555")
+    assert "exclude" in refusal(root, "eeee5555")
+
+
+def test_a_log_at_hand_that_has_grown(root: Root, file: Path) -> None:
+    """Also by a later run that takes steps over from one that was there before."""
+    taken_over(root, "dddd5555", BASE, {"exclude": ["z"]})
+    found = judge(root, file)
+    assert found.exit_code() == 0, found.as_json()
+
+
+@pytest.mark.parametrize(
+    "what", ["the export of another state", "outputs that are not the run's", "another recipe's digest"]
+)
+def test_what_does_not_belong_together(project: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, [])
+    forked(root, project, BASE, ONCE, ["x"], ["x"])
+    output = events.Output(kind="model", digest=sha("7"), size=7, artifact=sha("7"))
+    if what == "another recipe's digest":
+        view = load(root.history(), ONCE)
+        view = replace(
+            view, started=replace(view.started, body=msgspec.structs.replace(view.started.body, recipe_digest=sha("f")))
+        )
+        monkeypatch.setattr(unlearning, "load", lambda history, run: view if run == ONCE else load(history, run))
+        assert "recipe" in refusal(root)
+        return
+    inputs = {
+        "train": sha("9")
+        if what == "the export of another state"
+        else load(root.history(), ONCE).output("train").digest
+    }
+    done = events.StepCompleted(
+        run=ONCE, step="export", identity=sha("e"), inputs=inputs, output=output, metrics={}, seconds=1.0
+    )
+    record(root, events.STEP_COMPLETED, done, f"run/{ONCE}")
+    assert {"the export of another state": "input of export"}.get(what, "outputs") in refusal(root)
 
 
 def test_a_circle_of_forks(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,24 @@ def test_a_root_comes_back_from_its_backup_and_goes_on(
     assert len(marin.open().runs()) == 3
 
 
+def test_a_drill_beside_the_log_itself_is_a_copy(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is found in either is recorded in the log itself: two places that go on would be two histories under one key."""
+    first = record()
+    told(capsys, "backup", str(tmp_path / "backup"))
+    before, drill = open_root().reader().checkpoint().size, str(tmp_path / "drill" / ".marin")
+    assert run(["--root", drill, "restore", str(tmp_path / "backup")]) == 0
+    assert "is a copy of it" in capsys.readouterr().err
+    for place in (drill, ".marin"):
+        assert run(["-q", "--root", place, "verify", first, "--only", "ledger"]) == 0
+    assert open_root(".marin").reader().checkpoint().size == before + 2
+    assert open_root(drill).reader().checkpoint().size == before
+    shutil.rmtree(folder / ".marin")
+    assert run(["--root", drill, "restore", str(tmp_path / "backup"), "--older"]) == 0
+    assert run(["-q", "--root", drill, "verify", first, "--only", "ledger", "--no-record"]) in (0, 1)
+
+
 def test_what_was_altered_in_a_backup_does_not_come_back(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

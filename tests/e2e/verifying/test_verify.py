@@ -231,7 +231,12 @@ def test_a_setting_against_the_contract_accuses_nobody(project: Project, monkeyp
 
 
 def test_wrong_usage_is_two(project: Project) -> None:
-    for arguments in (("verify", "nobody"), ("verify", "latest", "--only", "everything"), ("verify",)):
+    for arguments in (
+        ("verify", "nobody"),
+        ("verify", "latest", "--only", "everything"),
+        ("verify",),
+        ("verify", "latest", "--only", "ledger", "--html", "no/such/folder/page.html"),
+    ):
         done = project.marin(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert "Traceback" not in done.stderr
@@ -243,3 +248,9 @@ def test_the_page_stands_alone(project: Project) -> None:
     assert "PASS" in text
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert text.count("<script") == 1, "what copies digests, and nothing else"
+    assert 'class="given"' not in text, "nothing was recorded: it says by nobody"
+    project.verify("--only", "ledger", "--html", "recorded.html")
+    (event,) = [event for _, event in open_root(str(project.root)).history().events(type=REPLAY_COMPLETED)][-1:]
+    assert event.actor in (project.folder / "recorded.html").read_text(encoding="utf-8"), (
+        "by whom, as soon as it is known"
+    )

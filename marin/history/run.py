@@ -264,7 +264,7 @@ def status(
 
 def was_interrupted(failure: StepFailed) -> bool:
     """Whether somebody stopped the step (Ctrl-C, SIGTERM): it did not fail, and the same command goes on with it."""
-    return failure.error.startswith("interrupted")
+    return failure.error.startswith(("interrupted", "training was asked to stop"))
 
 
 def standing_of(verdicts: Sequence[Fact[ReplayCompleted]]) -> dict[str, str]:

@@ -59,6 +59,8 @@ def test_asked_to_stop_it_loses_nothing_and_goes_on_elsewhere(project: Project) 
     edit(project, trainer={"num_steps": 24, "steps_per_segment": 4})
     status, messages = stopped(project, signal.SIGTERM, "--devices", "8")
     assert status == 130 and "training was asked to stop" in messages and "Traceback" not in messages
+    listed = [run["status"] for run in json.loads(project.marin("ls", "--json").stdout)]
+    assert "interrupted" in listed and "failed" not in listed
     resumed = train(project)
     assert resumed["digest"] == straight["digest"]
     view = json.loads(project.marin("show", resumed["run"], "--json").stdout)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import marin as library
 from ledger import Draft
 from marin.errors import Interrupted
@@ -22,8 +24,9 @@ def stop(run: str, error: str) -> None:
     open_root().append([Draft(events.STEP_FAILED, stream_of(run), events.write(body))])
 
 
-def test_an_interrupted_run_is_interrupted_and_says_how_to_go_on(marin: Marin, run: str) -> None:
-    stop(run, str(Interrupted("interrupted", where="step train", cure="run the same command again")))
+@pytest.mark.parametrize("what", ["interrupted", "training was asked to stop"])
+def test_an_interrupted_run_is_interrupted_and_says_how_to_go_on(marin: Marin, run: str, what: str) -> None:
+    stop(run, str(Interrupted(what, where="step train", found="SIGTERM", cure="run the same command again")))
     assert marin("ls", "--json").json[0]["status"] == "interrupted"
     assert marin("ls").out.splitlines()[1].endswith("interrupted")
     shown = marin("show", run).out

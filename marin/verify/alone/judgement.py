@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ledger import LedgerError, LogReader, Tampered, VerifierKey
+from ledger import LedgerError, LogReader, Tampered, VerifierKey, follow_keys
 from marin.errors import UsageError
 from marin.history.runs import History
 from marin.record.root import ROOT_VARIABLE, Root, open_root
@@ -53,10 +53,12 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
     Raises:
         UsageError: there are none.
         Refused: the file that he named as his key (``MARIN_KEY``) is none.
+        LedgerError: the root that he named cannot be opened.
     """
-    keys = list(named) or list(default_trust().all_keys())
-    if not named and (here := _root_here()) is not None:
-        keys += here.own_keys()
+    keys, here = list(named) or list(default_trust().all_keys()), _root_here()
+    if here is not None:
+        keys += () if named else here.own_keys()
+        keys = list(follow_keys(here.storage, keys))  # those that they handed over to, by proofs that they signed
     if not keys:
         raise UsageError(f"{what} is judged under a key", where="--vkey", expected="the log's verifier key",
                          found="none", cure="name it with --vkey, or trust it with `marin trust`")  # fmt: skip

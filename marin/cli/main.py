@@ -279,7 +279,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             complain(NO_MEMORY)
             return EXIT_MISSING
         complain(explain_os_error(error))
-        return 1
+        return EXIT_MISSING if _is_denied(error) else 1
     except Exception as error:
         if debug:
             raise
@@ -297,6 +297,11 @@ def _lacks_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (limited and isinstance(error, SystemError | ImportError))
 
 
+def _is_denied(error: BaseException | None) -> bool:
+    """Whether this user may not, or the file system is read-only: nothing is wrong with what was asked for."""
+    return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS)
+
+
 def call(arguments: Sequence[str]) -> int:
     """Parse and call. Not ``click.Command.main``, which has its own ideas of interruptions and closed pipes."""
     if COMPLETING in os.environ:
@@ -311,11 +316,12 @@ def call(arguments: Sequence[str]) -> int:
 
 def report(error: Exception) -> int:
     """Say ``error`` on one line and return the exit status that its kind has."""
-    from ledger import LedgerError  # here, so that a help text does not load the ledger
+    from ledger import LedgerError, StorageFailed  # here, so that a help text does not load the ledger
 
     if isinstance(error, LedgerError):
         complain(str(error))
-        return error.exit_code
+        denied = isinstance(error, StorageFailed) and _is_denied(error.__cause__)
+        return EXIT_MISSING if denied else error.exit_code
     if isinstance(error, ModuleNotFoundError):
         from marin.provenance.extras import not_installed
 
@@ -333,8 +339,9 @@ def explain_os_error(error: OSError) -> str:
     cures = {
         errno.ENOSPC: "free some space and run the same command again",
         errno.EDQUOT: "free some of your quota and run the same command again",
-        errno.EACCES: "make it accessible to this user",
-        errno.EROFS: "the file system is read-only: name a root elsewhere with --root",
+        errno.EACCES: "give this user the rights, or name another place",
+        errno.EPERM: "give this user the rights, or name another place",
+        errno.EROFS: "the file system is mounted read-only: name another place",
     }
     cure = cures.get(error.errno or 0, "MARIN_DEBUG=1 shows where")
     return f"{error.strerror or type(error).__name__}{where}; {cure}"

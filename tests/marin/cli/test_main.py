@@ -102,6 +102,32 @@ def test_a_full_disk_is_named_with_a_cure(trial: Trial) -> None:
     assert err == "marin: No space left on device: /data/blob; free some space and run the same command again\n"
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "Permission denied: /data/page.html; give this user the rights, or name another place"),
+        (errno.EPERM, "Operation not permitted: /data/page.html; give this user the rights, or name another place"),
+        (
+            errno.EROFS,
+            "Read-only file system: /data/page.html; the file system is mounted read-only: name another place",
+        ),
+    ],
+)
+def test_what_this_user_may_not_write_is_unavailable_and_nothing_is_wrong(
+    trial: Trial, number: int, words: str
+) -> None:
+    refused = OSError(number, os.strerror(number), "/data/page.html")
+    assert trial(refused) == (3, f"marin: {words}\n")
+    failed = StorageFailed(
+        "could not lock a file", where="log/.lock", found=os.strerror(number), cure="name another place"
+    )
+    failed.__cause__ = refused
+    status, err = trial(failed)
+    assert status == 3 and "log/.lock" in err
+    failed.__cause__ = OSError(errno.EIO, os.strerror(errno.EIO))
+    assert trial(failed)[0] == 1
+
+
 def test_root_is_seen_by_everything_that_is_started_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ledger import LedgerError, Malformed, Tampered, Unverified, VerifierKey
+from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, VerifierKey
 from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
 from marin.cli.naming import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
@@ -229,9 +229,13 @@ def verify(
         raise UsageError("nothing to verify", where="marin verify", expected="RUN", found="none",
                          cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning")  # fmt: skip
     run = published(run)
-    if html is not None and not (html.parent.is_dir() and os.access(html.parent, os.W_OK)):
-        raise UsageError("a page cannot be written there", where="--html", expected="a folder that one may write to",
+    if html is not None and not html.parent.is_dir():
+        raise UsageError("a page cannot be written there", where="--html", expected="a file in a folder",
                          found=str(html.parent), cure="make the folder first, or name another")  # fmt: skip
+    if html is not None and not os.access(html.parent, os.W_OK):
+        raise Unavailable("a page cannot be written there", where="--html",
+                          expected="a folder that this user may write to", found=str(html.parent),
+                          cure="give this user the rights, or name another place")  # fmt: skip
     if bundle is not None:
         from marin.verify.bundle import verify_bundle
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,11 @@ def test_an_ambiguous_beginning_lists_what_it_could_mean(marin: Marin, run: str)
     assert refused.status == 2
     assert "2kaaaaaa" in refused.err and run in refused.err
     assert marin("show", "latest", "--json").json["run"] == "2kaaaaaa"
+
+
+def test_a_page_where_this_user_may_not_write_is_unavailable(
+    marin: Marin, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    refused = marin("verify", run, "--html", tmp_path / "page.html")
+    assert refused.status == 3 and str(tmp_path) in refused.err and "give this user the rights" in refused.err

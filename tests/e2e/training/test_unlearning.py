@@ -226,6 +226,9 @@ def test_a_request_after_a_request(unlearned: Unlearned, tmp_path: Path) -> None
     views = [load(open_root(str(one.root)).history(), name) for one, name in ((project, run), (elsewhere, oracle))]
     assert views[0].recipe.exclude == tuple(both)
     assert views[0].output("train").digest == views[1].output("train").digest
+    assert project.marin("export", run, "--unlearning", "both.json").returncode == 0
+    judged = project.marin("verify", "--unlearning", "both.json")
+    assert judged.returncode == 0 and "2 excluded documents, 2 requests" in judged.stdout, judged.stdout
 
 
 @pytest.mark.determinism
@@ -239,7 +242,7 @@ def test_the_page_does_what_it_says(trained: Project, tmp_path: Path) -> None:
         done = project.marin(*shlex.split(line.replace("ID", document)))
         assert done.returncode == 0, done.stderr
         said[line] = done.stdout
-    assert len(said) == 5
+    assert len(said) == 6
     history = open_root(str(project.root)).history()
     run = load(history, run_ids(history)[-1])
     ((_, event),) = history.events(type=kinds.UNLEARNING_FORKED)

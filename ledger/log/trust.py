@@ -95,7 +95,7 @@ def check_signers(
 ) -> tuple[VerifierKey, ...]:
     """The keys that signed ``checkpoint`` and count for it by the log's own events of keys (``changes``, with indices).
 
-    The links beside the log are files that a publisher can leave out; these events are entries that he cannot. A key
+    The links beside the log are files that a publisher can leave out; these events are entries that nobody can. A key
     that the log retired counts no more, and where both halves of a hybrid key are known, from ``keys`` or from the last
     rotation, both must have signed.
 

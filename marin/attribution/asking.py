@@ -42,7 +42,8 @@ class Group:
 
 def read_groups(path: Path) -> list[tuple[str, ...]]:
     """The groups of a file, one a line: ids with spaces between them, or JSON: a text, a list of them, or an object as
-    `marin data list --json` prints it. Each group once, in the order of the file.
+    `marin data list --json` prints it, of which held-out documents are passed over. Each group once, in the order of the
+    file.
 
     Raises:
         UsageError: it cannot be read, a line is no group, or there is none.
@@ -52,9 +53,8 @@ def read_groups(path: Path) -> list[tuple[str, ...]]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError("documents cannot be read", where=str(path), expected="a text file with ids",
                          found=str(error)[:200]) from None  # fmt: skip
-    found = dict.fromkeys(
-        tuple(sorted(set(_group(line, f"{path}:{number}")))) for number, line in enumerate(lines, 1) if line.strip()
-    )
+    groups = (_group(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip())
+    found = dict.fromkeys(tuple(sorted(set(group))) for group in groups if group)
     if not found or len(found) > MOST:
         raise UsageError("no documents to leave out" if not found else "too many groups at once", where=str(path),
                          expected=f"1 to {MOST} lines with ids", found=str(len(found)),
@@ -63,12 +63,15 @@ def read_groups(path: Path) -> list[tuple[str, ...]]:
 
 
 def _group(line: str, where: str) -> list[str]:
+    """The ids of a line; none where it says that its document is of another split than ``train``."""
     if line.lstrip()[:1] not in '["{':
         return line.split()
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):
         value = None
+    if isinstance(value, dict) and value.get("split", "train") != "train":
+        return []
     ids = [value] if isinstance(value, str) else value.get("id") if isinstance(value, dict) else value
     ids = [ids] if isinstance(ids, str) else ids
     if not isinstance(ids, list) or not ids or not all(isinstance(one, str) and one for one in ids):

@@ -110,6 +110,7 @@ def test_what_cannot_be_attributed(unlearned: Unlearned, tmp_path: Path) -> None
     ("text", "groups"),
     [
         ("b a\n\nb\na b\n", [("a", "b"), ("b",)]),
+        ('{"id": "c", "split": "validation"}\n{"id": "d", "split": "train"}', [("d",)]),
         ('"a"\n["b", "a", "a"]\n{"id": "c", "source": "x"}', [("a",), ("a", "b"), ("c",)]),
     ],
 )

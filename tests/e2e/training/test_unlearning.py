@@ -235,14 +235,18 @@ def test_a_request_after_a_request(unlearned: Unlearned, tmp_path: Path) -> None
 def test_the_page_does_what_it_says(trained: Project, tmp_path: Path) -> None:
     """Its commands in order, on the session's run, whose tokenizer is another one without a document."""
     project = trained.copy(tmp_path)
-    used = json.loads(project.forked(READ, run_ids(open_root(str(project.root)).history())[-1]).stdout)["used"]
+    before = run_ids(open_root(str(project.root)).history())[-1]
+    used = json.loads(project.forked(READ, before).stdout)["used"]
     document = next(name for name, steps in sorted(used.items()) if 0 < len(steps) < 6)
     said = {}
     for line in re.findall(r"^    marin (.*)$", PAGE.read_text(encoding="utf-8"), re.M):
-        done = project.marin(*shlex.split(line.replace("ID", document)))
+        typed, _, file = line.replace("ID", document).replace("RUN", before).partition(" > ")
+        done = project.marin(*shlex.split(typed))
         assert done.returncode == 0, done.stderr
         said[line] = done.stdout
-    assert len(said) == 6
+        if file:
+            (project.folder / file).write_text(done.stdout)
+    assert len(said) == 8
     history = open_root(str(project.root)).history()
     run = load(history, run_ids(history)[-1])
     ((_, event),) = history.events(type=kinds.UNLEARNING_FORKED)

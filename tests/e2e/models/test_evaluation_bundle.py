@@ -113,13 +113,13 @@ def test_each_altered_file_is_found_and_named(exported: Project, brought: Path) 
     assert "link" in ledger(exported, brought)
 
 
-def attested_again(project: Project, place: Path) -> None:
+def attested_again(project: Project, place: Path, **more: object) -> None:
     """By the operator, whose key signs whatever he likes."""
     from marin.export.in_toto import attestation
 
-    files = digests(place / "bundle", bundle.ATTESTATION)
-    signed = attestation(files, bundle.PREDICATE, {"run": "any"}, signer_of(project))
-    (place / "bundle" / bundle.ATTESTATION).write_bytes(signed)
+    path, signer = place / "bundle" / bundle.ATTESTATION, signer_of(project)
+    said = dict(attested(path.read_bytes(), [signer.verifier], bundle.PREDICATE).said)
+    path.write_bytes(attestation(digests(path.parent, path.name), bundle.PREDICATE, said | more, signer))
 
 
 def swapped(place: Path) -> None:
@@ -148,6 +148,30 @@ def test_attested_proofs_that_prove_something_else_are_refused(
     alter(brought)
     attested_again(exported, brought)
     assert said in ledger(exported, brought)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"run": "another"},
+        {"model": f"sha256:{'0' * 64}"},
+        {"evaluations": {"41": {"mmlu": {"acc,none": "0x1p-1"}}}},
+        {"lawful": True},
+    ],
+    ids=["run", "model", "numbers", "a word more"],
+)
+def test_what_is_said_of_the_files_follows_from_their_events(
+    exported: Project, brought: Path, more: dict[str, object]
+) -> None:
+    attested_again(exported, brought, **more)
+    assert "does not follow from its events" in ledger(exported, brought)
+
+
+def test_a_bundle_of_no_evaluation_says_nothing(exported: Project, brought: Path) -> None:
+    shutil.rmtree(brought / "bundle" / bundle.EVALUATIONS)
+    (brought / "bundle" / bundle.EVALUATIONS).mkdir()
+    attested_again(exported, brought, evaluations={})
+    assert "a bundle of no evaluation" in ledger(exported, brought)
 
 
 def edited(place: Path, name: str, old: str, new: str) -> None:

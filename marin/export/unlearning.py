@@ -10,7 +10,7 @@ training without the documents is no event's to say: `marin verify RUN` proves i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,9 +141,7 @@ def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[s
     view, seen = run, {run.run}
     while (fork := _fork(history, view)) is not None:
         before, body, request = fork.before, fork.fact.body, fork.request
-        for name, expected, told in (*_own_pairs(view), *fork_pairs(view, view.recipe, fork.fact.index, fork)):
-            if expected != told:
-                raise _disagreement(view.run, f"{name} {expected}", str(told))
+        _check_pairs(view, (*_own_pairs(view), *fork_pairs(view, view.recipe, fork.fact.index, fork)))
         assert before is not None and request is not None  # or the first of these pairs said so
         if before.run in seen or len(seen) > _MOST_FORKS:
             raise _disagreement(run.run, f"a first run, within {_MOST_FORKS} forks", f"run {before.run} again")
@@ -160,10 +158,14 @@ def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[s
             }
         )
         view = before
-    for name, expected, told in _own_pairs(view):
-        if expected != told:
-            raise _disagreement(view.run, f"{name} {expected}", str(told))
+    _check_pairs(view, _own_pairs(view))
     return found[::-1]
+
+
+def _check_pairs(run: Run, pairs: Iterable[tuple[str, Any, Any]]) -> None:
+    for name, expected, told in pairs:
+        if expected != told:
+            raise _disagreement(run.run, f"{name} {expected}", str(told))
 
 
 def _own_pairs(run: Run) -> Iterator[tuple[str, Any, Any]]:
@@ -219,8 +221,8 @@ def _verdicts(fact: Fact[ReplayCompleted]) -> dict[str, Any]:
 
 
 def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
-    """Whether a certificate is what its log says. ``trusted``: keys that the stranger named; where there are none, those of
-    `marin trust`.
+    """Whether a certificate is what its log says. ``trusted``: keys that the verifier named; where he named none, his own and
+    those of `marin trust`.
 
     Raises:
         UsageError: there is no such file, or no key to judge it by.

@@ -6,9 +6,23 @@ whoever handed the copy over could show both. So what is found in a copy is reco
 
 from __future__ import annotations
 
-from ledger import LedgerError, Tampered
+from contextlib import suppress
+
+from ledger import LedgerError, Tampered, VerifierKey
 from marin.record.root import Root, open_root
 from marin.record.trust.pins import Pins, default_pins
+
+
+def settle_copy(key: VerifierKey, place: str) -> str | None:
+    """The log of ``key``, brought to ``place``, lives there from now on; unless it still lives where it did, which is returned:
+    then this is a copy, and two places that both went on would be two histories under one key."""
+    pins = Pins(default_pins())
+    home = pins.home(key.name)
+    with suppress(LedgerError):
+        if home is not None and home != place and open_root(home).verifier == key:
+            return home
+    pins.settle(key.name, place, moved=True)
+    return None
 
 
 def home_of(root: Root) -> Root:

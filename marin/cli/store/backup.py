@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import click
 
-from ledger import LedgerError, LogReader, NotFound, Refused, Storage, Store, VerifierKey, mirror_log, open_storage
+from ledger import LogReader, NotFound, Refused, Storage, Store, VerifierKey, mirror_log, open_storage
 from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
 from marin.errors import MissingEvidence
 from marin.recipe.units import human_size
+from marin.record.homes import settle_copy
 from marin.record.retention import kept
 from marin.record.root import VKEY, absolute, open_root, root_location
 from marin.record.trust.pins import Pins, default_pins, read_pin
@@ -81,24 +80,13 @@ def restore(source: str, vkey: str | None, older: bool, jobs: int, dry_run: bool
     if not dry_run:
         here.ensure(VKEY, storage.read(VKEY))
         mirror_log(storage, here, [key])
-        _settle(key, where)
-    absent = sum(1 for digest in named if not target.has(digest)) if not dry_run else 0
-    _tell(copied.blobs, copied.size, copied.there, published.size, absent, where, dry_run, as_json)
-
-
-def _settle(key: VerifierKey, where: str) -> None:
-    """The log lives in ``where`` from now on, unless it still lives where it did: then this is a copy, and what is found in
-    it is recorded there. Two places that both go on would be two histories under one key."""
-    pins = Pins(default_pins())
-    home = pins.home(key.name)
-    with suppress(LedgerError):
-        if home is not None and home != absolute(where) and open_root(home).verifier == key:
+        if (home := settle_copy(key, absolute(where))) is not None:
             say(
                 f"the log itself is still at {home}: {where} is a copy of it; append there, or remove that one first",
                 err=True,
             )
-            return
-    pins.settle(key.name, absolute(where), moved=True)
+    absent = sum(1 for digest in named if not target.has(digest)) if not dry_run else 0
+    _tell(copied.blobs, copied.size, copied.there, published.size, absent, where, dry_run, as_json)
 
 
 def _named(reader: LogReader) -> list[str]:

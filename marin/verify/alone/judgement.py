@@ -105,13 +105,13 @@ def check_known(
         return (pins.agrees(about, shown.signers), unknown)
     reader = LogReader(log.storage, keys)
     line, size = pins.compare(reader, log.storage, log.absolute).line, reader.checkpoint().size
-    for index, event in sorted(shown.entries.items()):
-        if index < size and reader.entry(index) != event.encode():
-            raise _another_history(log, f"event {index}")
-    if size < about.size:
-        overlap = len([index for index in shown.entries if index < size])
-        here = f"the log at hand ends before, at size {size}, with the first {overlap} of these {len(shown.entries)} events"
-        return (pins.agrees(about, shown.signers), here)
+    if size < about.size:  # too short to be compared by its root: event by event
+        shared = sorted(index for index in shown.entries if index < size)
+        for index in shared:
+            if reader.entry(index) != shown.entries[index].encode():
+                raise _another_history(log, f"event {index}")
+        held = f"with the first {len(shared)} of these {len(shown.entries)} events"
+        return (pins.agrees(about, shown.signers), f"the log at hand ends before, at size {size}, {held}")
     reader.check_continues(about)
     history = log.history_as_read(reader, keys)
     known = sorted(told(Until(history, about.size)))

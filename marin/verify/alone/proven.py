@@ -99,7 +99,8 @@ class Noting:
     ) -> Iterator[Indexed]:
         """As :meth:`History.events`; of a stream, all is noted."""
         found = list(self.history.events(stream=stream, type=type, run=run, identity=identity))
-        self.noted |= dict(self.history.events(stream=stream) if stream is not None else found)
+        is_part = stream is not None and (type, run, identity) != (None, None, None)
+        self.noted |= dict(self.history.events(stream=stream) if is_part else found)
         yield from found
 
     def event(self, index: int) -> Event | None:

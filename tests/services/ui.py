@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import importlib.util
 import json
 import os
@@ -11,8 +13,10 @@ import signal
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -63,6 +67,14 @@ class Served:
     @property
     def token(self) -> str:
         return self.printed.partition("/?token=")[2]
+
+    @cached_property
+    def room(self) -> str:
+        """Where a browser is led that opens the printed address."""
+        asked = http.client.HTTPConnection(urllib.parse.urlsplit(self.address).netloc, timeout=60)
+        with contextlib.closing(asked):
+            asked.request("GET", f"/?token={self.token}")
+            return self.address + asked.getresponse().headers["location"].rstrip("/")
 
     def open(self, path: str, data: bytes | None = None) -> Any:
         headers = {"content-type": "application/json", "authorization": f"Bearer {self.token}"}

@@ -111,8 +111,9 @@ def crowd(shop: Shop) -> None:
 # The pages
 
 
-def _asked(shop: Shop, method: str, path: str, headers: list[tuple[bytes, bytes]]) -> int:
-    """The status with which `marin ui` answers; whether the request reached MLflow is an effect."""
+def _asked(shop: Shop, method: str, path: str, headers: list[tuple[bytes, bytes]], *, in_room: bool = False) -> int:
+    """The status with which `marin ui` answers, in the room of a reader with his cookie or outside of it; whether the
+    request reached MLflow is an effect."""
     said: list[dict[str, Any]] = []
 
     async def mlflow(scope: Any, receive: Any, send: Any) -> None:
@@ -126,8 +127,18 @@ def _asked(shop: Shop, method: str, path: str, headers: list[tuple[bytes, bytes]
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
-    asyncio.run(Gate(mlflow, token="ab" * 32, host="127.0.0.1", port=5000)(scope, receive, send))
+    def ask(method: str, path: str, headers: list[tuple[bytes, bytes]], query: bytes = b"") -> None:
+        scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": headers}
+        asyncio.run(gate(scope, receive, send))
+
+    gate = Gate(mlflow, token="ab" * 32, host="127.0.0.1", port=5000)
+    if in_room:
+        ask("GET", "/", [HOST], b"token=" + b"ab" * 32)
+        given = dict(said.pop(0)["headers"])
+        said.clear()
+        path = given[b"location"].decode().rstrip("/") + path
+        headers = [*headers, (b"cookie", given[b"set-cookie"].partition(b";")[0])]
+    ask(method, path, headers)
     return int(said[0]["status"])
 
 
@@ -140,14 +151,13 @@ WRITES = (
     "registered-models/alias",
     "model-versions/create",
 )
-COOKIE = (b"cookie", b"marin-ui-5000=" + b"ab" * 32)
 
 
-def _writes(*headers: tuple[bytes, bytes]) -> Any:
+def _writes(*headers: tuple[bytes, bytes], in_room: bool = False) -> Any:
     def forge(shop: Shop) -> None:
         for name in WRITES:
             for prefix in ("/api/2.0/mlflow", "/ajax-api/2.0/mlflow"):
-                _asked(shop, "POST", f"{prefix}/{name}", list(headers))
+                _asked(shop, "POST", f"{prefix}/{name}", list(headers), in_room=in_room)
 
     return forge
 
@@ -157,10 +167,10 @@ kind(12, "writes to the pages with a token that was guessed", harmless=True, pro
     _writes(HOST, (b"authorization", b"Bearer " + b"ba" * 32))
 )
 kind(12, "writes to the pages from another site, by the reader's cookie", harmless=True, proof=_no_effect)(
-    _writes(HOST, COOKIE, (b"origin", b"https://evil.example"))
+    _writes(HOST, (b"origin", b"https://evil.example"), in_room=True)
 )
 kind(12, "writes to the pages by a form, by the reader's cookie alone", harmless=True, proof=_no_effect)(
-    _writes(HOST, COOKIE)
+    _writes(HOST, in_room=True)
 )
 kind(12, "writes to the pages under a name that was rebound", harmless=True, proof=_no_effect)(
     _writes((b"host", b"evil.example:5000"), (b"authorization", b"Bearer " + b"ab" * 32))

@@ -95,7 +95,7 @@ def page(server: Served) -> Iterator[Any]:
         page.set_default_timeout(60_000)
         page.goto(server.printed)  # leaves its token in a cookie
         page.get_by_role("heading", name="Runs", exact=True).wait_for()
-        assert page.url.startswith(f"{server.address}/#/experiments/1/runs")
+        assert page.url.startswith(f"{server.room}/#/experiments/1/runs")
         yield page
         browser.close()
 

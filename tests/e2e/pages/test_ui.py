@@ -6,12 +6,14 @@ folder.
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.parse
 from pathlib import Path
@@ -46,6 +48,53 @@ def test_nothing_is_read_or_written_without_the_token(served: Served):
         assert served.refused(path, data, authorization="Bearer " + "0" * 64) == 401
     assert served.refused("/", host="rebound.example") == 421
     assert served.root.reader().refresh().size == size
+
+
+def test_what_is_asked_by_post_alone_is_refused_in_a_line(served: Served):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        served.open("/graphql")
+    assert (refused.value.code, refused.value.headers["allow"]) == (405, "POST")
+    assert refused.value.read() == b"asked by POST alone\n"
+    refused.value.close()
+
+
+@pytest.mark.browser
+def test_a_page_of_another_port_of_this_machine_is_not_sent_the_key(served: Served, page: Any):
+    """A browser sends the cookies of a host to each of its ports; below the room's path alone, which nobody knows."""
+    sent: list[str] = []
+
+    class Curious(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(f"{self.path} {self.headers.get('cookie', '')}")
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Curious) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        try:
+            page.goto(f"{served.room}/#/experiments")
+            page.get_by_role("heading", name="Experiments", exact=True).wait_for()
+            for path in ("/", "/graphql", "/" + "0" * 32 + "/"):
+                page.goto(f"http://127.0.0.1:{other.server_port}{path}")
+        finally:
+            other.shutdown()
+    assert "/ " in sent and not [line for line in sent if "marin-ui" in line], sent
+    (kept,) = [one for one in page.context.cookies(served.room + "/") if one["name"] == "marin-ui"]
+    assert kept["value"] != served.token and kept["httpOnly"] and kept["sameSite"] == "Strict"
+
+
+@pytest.mark.browser
+def test_what_the_pages_ask_for_lies_in_the_room(served: Served, page: Any):
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for place in (f"experiments/1/runs/{RUN}", f"experiments/1/runs/{RUN}/model-metrics", "models", "experiments"):
+        page.goto(f"{served.room}/#/{place}")
+        page.wait_for_load_state("networkidle")
+    outside = [url for url in asked if not url.startswith((f"{served.room}/", "data:", "blob:"))]
+    assert len(asked) > 4 and outside == []
 
 
 def test_what_the_ledger_says_of_a_run_is_not_changed_by_whoever_has_the_token(served: Served):
@@ -174,7 +223,7 @@ def test_the_printed_address_opens_on_the_run_list_of_the_newest_experiment(
     fresh = context.new_page()
     fresh.goto(served.printed)
     fresh.get_by_role("link", name=f"{NAMED}abcd2345").wait_for()
-    assert fresh.url.startswith(f"{served.address}/#/experiments/1/runs")
+    assert fresh.url.startswith(f"{served.room}/#/experiments/1/runs")
     if width == 1400:
         row = fresh.locator(".ag-center-cols-container [role=row]").filter(has_text="PASS 2026-11").first
         cells = {cell.get_attribute("col-id"): cell.inner_text() for cell in row.locator("[role=gridcell]").all()}
@@ -193,22 +242,22 @@ def test_the_printed_address_opens_on_the_run_list_of_the_newest_experiment(
 
 @pytest.mark.browser
 def test_the_logo_leads_to_the_runs_too(served: Served, page: Any):
-    page.goto(f"{served.address}/#/experiments")
+    page.goto(f"{served.room}/#/experiments")
     page.get_by_role("heading", name="Experiments", exact=True).wait_for()
     page.get_by_role("link", name="MLflow", exact=True).click()
     page.get_by_role("link", name=f"{NAMED}abcd2345").wait_for()
-    assert page.url.startswith(f"{served.address}/#/experiments/1/runs")
+    assert page.url.startswith(f"{served.room}/#/experiments/1/runs")
 
 
 @pytest.mark.browser
 def test_the_run_page_draws_the_loss(served: Served, page: Any, shots: Path):
-    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}")
+    page.goto(f"{served.room}/#/experiments/1/runs/{RUN}")
     page.get_by_text("PASS 2026-11", exact=False).first.wait_for()
     seen = page.evaluate("document.body.innerText")
     assert "Replayed and compared: PASS 2026-11" in seen and "llama-4x128 on grammar, seed 0. Recipe sha256:" in seen
     assert [word for word in FOREIGN if word in seen] == []
     page.screenshot(path=shots / "run.png")
-    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/model-metrics")
+    page.goto(f"{served.room}/#/experiments/1/runs/{RUN}/model-metrics")
     page.get_by_placeholder("Search metric charts").fill("loss")  # charts out of sight are not drawn
     points = page.wait_for_function(
         "() => Math.max(0, ...[...document.querySelectorAll('.scatterlayer path.js-line')]"
@@ -223,7 +272,7 @@ def test_charts_stand_in_groups_that_say_what_they_show(served: Served, page: An
     context = page.context.browser.new_context(viewport={"width": 1400, "height": 3000})
     fresh = context.new_page()
     fresh.goto(served.printed)
-    fresh.goto(f"{served.address}/#/experiments/1/runs/{RUN}/model-metrics")
+    fresh.goto(f"{served.room}/#/experiments/1/runs/{RUN}/model-metrics")
     places = []
     for name in ("train loss", "validation", "evaluation", "training", "data"):
         heading = fresh.get_by_text(name, exact=True).first
@@ -236,7 +285,7 @@ def test_charts_stand_in_groups_that_say_what_they_show(served: Served, page: An
 
 @pytest.mark.browser
 def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, page: Any, shots: Path):
-    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/artifacts")
+    page.goto(f"{served.room}/#/experiments/1/runs/{RUN}/artifacts")
     page.get_by_text("loss.png", exact=True).first.click()
     page.wait_for_function("() => [...document.images].some(image => image.naturalWidth === 800)")
     page.screenshot(path=shots / "artifact-curve.png")
@@ -258,7 +307,7 @@ def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, 
 
 @pytest.mark.browser
 def test_the_other_artifacts_are_shown_inline(served: Served, page: Any, shots: Path):
-    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/artifacts")
+    page.goto(f"{served.room}/#/experiments/1/runs/{RUN}/artifacts")
     for name, heading in (
         ("verification.html", "Reproduced, bit for bit"),
         ("data_order.html", "Data order of run abcd2345"),
@@ -270,7 +319,7 @@ def test_the_other_artifacts_are_shown_inline(served: Served, page: Any, shots: 
 
 @pytest.mark.browser
 def test_the_tab_of_system_metrics_shows_what_training_measured(served: Served, page: Any, shots: Path):
-    page.goto(f"{served.address}/#/experiments/1/runs/{RUN}/system-metrics")
+    page.goto(f"{served.room}/#/experiments/1/runs/{RUN}/system-metrics")
     for name in ("tokens_per_second", "peak_memory_megabytes"):
         page.get_by_text(f"system/{name}", exact=False).first.wait_for()
     page.wait_for_function("() => document.querySelectorAll('.plot-container').length >= 2")
@@ -285,7 +334,7 @@ def test_a_run_with_a_hundred_thousand_points_is_drawn(served: Served, page: Any
     )
     last = max(point["step"] for point in served.ask(asked)["metrics"])
     assert last == MANY - 1, "the points reach to the last train step"
-    page.goto(f"{served.address}/#/experiments/1/runs/{run}/model-metrics")
+    page.goto(f"{served.room}/#/experiments/1/runs/{run}/model-metrics")
     page.get_by_placeholder("Search metric charts").fill("loss")
     page.wait_for_function(
         "() => Math.max(0, ...[...document.querySelectorAll('.scatterlayer path.js-line')]"
@@ -298,7 +347,7 @@ def test_a_run_with_a_hundred_thousand_points_is_drawn(served: Served, page: Any
 def test_two_runs_are_compared(served: Served, page: Any, shots: Path):
     other = Ids(story.ORIGIN).run("efgh6723")
     runs = urllib.parse.quote(json.dumps([RUN, other]))
-    page.goto(f"{served.address}/#/compare-runs?runs={runs}&experiments=%5B%221%22%5D")
+    page.goto(f"{served.room}/#/compare-runs?runs={runs}&experiments=%5B%221%22%5D")
     page.get_by_text("Comparing 2 Runs", exact=False).first.wait_for()
     page.get_by_text("efgh6723", exact=False).first.wait_for()
     page.screenshot(path=shots / "compare.png")
@@ -330,7 +379,7 @@ print(run.info.run_id)
     experiment = served.ask("/api/2.0/mlflow/experiments/get-by-name?experiment_name=by%20hand")["experiment"][
         "experiment_id"
     ]
-    page.goto(f"{served.address}/#/experiments/{experiment}/runs/{run}/artifacts")
+    page.goto(f"{served.room}/#/experiments/{experiment}/runs/{run}/artifacts")
     page.get_by_text("note.txt", exact=True).first.click()
     page.get_by_text("a note", exact=False).first.wait_for()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
@@ -11,12 +13,12 @@ from marin.tracking.mlflow.server.gate import Gate
 
 TOKEN = "ab" * 32
 OWN = "http://127.0.0.1:5000"
-COOKIE = {"cookie": f"other=1; marin-ui-5000={TOKEN}"}
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 async def inner(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-from", b"inner")]})
+    told = [(b"x-from", b"inner"), (b"x-path", scope.get("path", "").encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": told})
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -29,6 +31,7 @@ def asked(
     bound: str = "127.0.0.1",
     twice: str = "",
     kind: str = "http",
+    gate: Gate | None = None,
     **headers: str,
 ) -> tuple[int, dict[str, str]]:
     """Status and headers of the answer."""
@@ -43,7 +46,8 @@ def asked(
     async def send(message: dict[str, Any]) -> None:
         said.append(message)
 
-    asyncio.run(Gate(inner, token=TOKEN, host=bound, port=5000)(scope, lambda: None, send))  # type: ignore[arg-type]
+    gate = gate or Gate(inner, token=TOKEN, host=bound, port=5000)
+    asyncio.run(gate(scope, lambda: None, send))  # type: ignore[arg-type]
     if said[0]["type"] == "websocket.close":
         return 0, {}
     return said[0]["status"], {name.decode(): value.decode() for name, value in said[0]["headers"]}
@@ -53,6 +57,24 @@ def status(*args: Any, **kwargs: Any) -> int:
     return asked(*args, **kwargs)[0]
 
 
+class Browser:
+    """A gate whose printed address a browser has opened: it keeps the cookie, and sends it below its path alone."""
+
+    def __init__(self) -> None:
+        self.gate = Gate(inner, token=TOKEN, host="127.0.0.1", port=5000)
+        code, headers = asked(query=f"token={TOKEN}", gate=self.gate)
+        assert code == 303
+        ((self.name, self.cookie),) = SimpleCookie(headers["set-cookie"]).items()
+        self.room = headers["location"].rstrip("/")
+
+    def asks(self, method: str = "GET", path: str = "/", **given: Any) -> tuple[int, dict[str, str]]:
+        sent = {"cookie": f"other=1; {self.name}={self.cookie.value}"} if path.startswith(self.cookie["path"]) else {}
+        return asked(method, path, gate=self.gate, **sent, **given)
+
+    def status(self, method: str = "GET", path: str = "/x", **given: Any) -> int:
+        return self.asks(method, self.room + path, **given)[0]
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"])
 def test_nobody_passes_without_the_token(method: str):
     assert status(method) == 401
@@ -60,20 +82,38 @@ def test_nobody_passes_without_the_token(method: str):
     assert status(method, authorization=f"Bearer {TOKEN[:-1]}") == 401
     assert status(method, authorization=f"Basic {TOKEN}") == 401
     assert status(method, authorization="Bearer \xff") == 401
-    assert status(method, cookie="marin-ui-5000=") == 401
-    assert status(method, cookie=f"marin-ui-5001={TOKEN}") == 401
+    assert status(method, cookie="marin-ui=") == 401
+    assert status(method, cookie=f"marin-ui={TOKEN}") == 401
     assert status(method, **BEARER) == 200
     assert status(method, **BEARER, twice="authorization") == 401
 
 
-def test_the_printed_address_leaves_a_cookie_and_goes_on_without_the_token():
+def test_the_printed_address_leads_a_browser_into_a_room_whose_key_is_not_the_token():
     code, headers = asked(path="/x", query=f"a=1&token={TOKEN}&b=%26")
-    assert (code, headers["location"]) == (303, "/x?a=1&b=%26")
-    assert headers["set-cookie"] == f"marin-ui-5000={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
-    assert asked(path="//elsewhere.example/", query=f"token={TOKEN}")[1]["location"] == "/elsewhere.example/"
+    room = headers["location"].removesuffix("/x?a=1&b=%26")
+    assert code == 303 and re.fullmatch("/[0-9a-f]{32}", room)
+    kept = re.fullmatch(f"marin-ui=([0-9a-f]{{64}}); Path={room}/; HttpOnly; SameSite=Strict", headers["set-cookie"])
+    assert kept is not None and kept[1] != TOKEN
+    elsewhere = asked(path="//elsewhere.example/", query=f"token={TOKEN}")[1]["location"]
+    assert re.fullmatch("/[0-9a-f]{32}/elsewhere.example/", elsewhere)
     assert status(query="token=wrong") == 401
     assert status("POST", query=f"token={TOKEN}") == 401
     assert status("POST", query="&".join(["a=1"] * 1000) + f"&token={TOKEN}") == 401
+
+
+def test_a_room_and_its_key_are_of_one_server_and_of_nobody_who_does_not_know_its_path():
+    mine, other = Browser(), Browser()
+    assert mine.asks(path=f"{mine.room}/a/b")[1]["x-path"] == "/a/b"
+    assert mine.asks(path="/")[0] == 401, "a browser sends the cookie below the room alone"
+    told = {"cookie": f"marin-ui={mine.cookie.value}"}
+    assert status(path="/", gate=mine.gate, **told) == 401
+    assert status(path=f"{mine.room}x/", gate=mine.gate, **told) == 401
+    assert status(path=f"{other.room}/", gate=mine.gate, **told) == 401
+    assert status(path=f"{other.room}/", gate=other.gate, **told) == 401, "another server's key"
+    assert status(path=f"{mine.room}/", gate=mine.gate) == 401, "the path alone opens nothing"
+    assert status(gate=mine.gate, authorization=f"Bearer {mine.cookie.value}") == 401, "the key is no token"
+    assert asked(path=f"{mine.room}/x", query=f"token={TOKEN}", gate=mine.gate)[1]["location"] == f"{mine.room}/x"
+    assert asked(path=f"{mine.room}/x", gate=mine.gate, **BEARER)[1]["x-path"] == "/x"
 
 
 def test_a_name_that_was_rebound_to_this_address_is_refused():
@@ -98,16 +138,17 @@ def test_a_name_that_was_rebound_to_this_address_is_refused():
 
 
 def test_other_origins_are_refused_and_a_cookie_alone_changes_nothing():
-    assert status(**COOKIE) == 200
-    assert status(**COOKIE, origin="http://127.0.0.1:8000") == 403
-    assert status(**COOKIE, origin="null") == 403
+    browser = Browser()
+    assert browser.status() == 200
+    assert browser.status(origin="http://127.0.0.1:8000") == 403
+    assert browser.status(origin="null") == 403
     assert status(**BEARER, origin="https://evil.example") == 403
-    assert status(**COOKIE, sec_fetch_site="cross-site") == 403
-    assert status(**COOKIE, sec_fetch_site="same-site") == 403
-    assert status("POST", **COOKIE) == 403
-    assert status("POST", **COOKIE, sec_fetch_site="none") == 403
-    assert status("POST", **COOKIE, origin=OWN) == 200
-    assert status("DELETE", **COOKIE, sec_fetch_site="same-origin") == 200
+    assert browser.status(sec_fetch_site="cross-site") == 403
+    assert browser.status(sec_fetch_site="same-site") == 403
+    assert browser.status("POST") == 403
+    assert browser.status("POST", sec_fetch_site="none") == 403
+    assert browser.status("POST", origin=OWN) == 200
+    assert browser.status("DELETE", sec_fetch_site="same-origin") == 200
     assert status("POST", **BEARER) == 200
 
 

@@ -66,6 +66,8 @@ class Front:
             await self._inner(scope, receive, send)
         elif path == "/" and scope["method"] in ("GET", "HEAD"):
             await _answer(send, HTTPStatus.OK, "text/html; charset=utf-8", self._page())
+        elif path == "/graphql" and scope["method"] != "POST":
+            await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"asked by POST alone\n", allow=b"POST")
         elif _is_absent(path):
             await _answer(send, HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"not part of marin ui\n")
         else:
@@ -100,11 +102,12 @@ def _is_absent(path: str) -> bool:
     )
 
 
-async def _answer(send: Send, status: HTTPStatus, kind: str, body: bytes) -> None:
+async def _answer(send: Send, status: HTTPStatus, kind: str, body: bytes, **more: bytes) -> None:
     headers = [
         (b"content-type", kind.encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        *((name.encode(), value) for name, value in more.items()),
     ]
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -4,11 +4,14 @@ MLflow's server has no login, and a port of this machine is open to every user o
 here has open. So each request, reads too, must name this server in ``Host`` (a page whose name was rebound to this
 address names itself there), must not come from another origin, and must bring the token:
 
-    a browser     opens the printed address once and keeps the token in a cookie that scripts and other sites do not see
+    a browser     opens the printed address once, and is led to a room: a path that nobody guesses. It keeps the room's
+                  key in a cookie that scripts and other sites do not see
     a client      ``Authorization: Bearer TOKEN``; MLflow's own sends that where MLFLOW_TRACKING_TOKEN is set
 
-A cookie is sent by the browser whatever made it ask, so what changes something by cookie must say that it comes from
-this server's own pages (``Origin`` or ``Sec-Fetch-Site``).
+A browser sends a cookie to every port of a host, to those of other users of this machine too, but only below the
+cookie's path: whoever serves another port does not know the room and is never sent its key, which is not the token.
+Room and key are drawn anew for each server. A cookie is sent by the browser whatever made it ask, so what changes
+something by cookie must say that it comes from this server's own pages (``Origin`` or ``Sec-Fetch-Site``).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+COOKIE = "marin-ui"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _ALWAYS = {b"referrer-policy": b"same-origin", b"x-content-type-options": b"nosniff", b"cache-control": b"no-store"}
 
@@ -46,11 +50,12 @@ class Gate:
 
     def __init__(self, inner: Application, *, token: str, host: str, port: int) -> None:
         self._inner = inner
-        self._token = token.encode()
+        self._token = token
         self._port = port
         self._hosts = {"127.0.0.1", "::1", "localhost", host}
         self._anywhere = _is_unspecified(host)
-        self._cookie = f"marin-ui-{port}"  # cookies of all ports of a host are one
+        self._room = f"/{secrets.token_hex(16)}"
+        self._key = new_token()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -60,11 +65,11 @@ class Gate:
         elif (refusal := self._refusal(scope)) is not None:
             await _answer(send, *refusal)
         elif (place := self._opened(scope)) is not None:
-            cookie = f"{self._cookie}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict"
+            cookie = f"{COOKIE}={self._key}; Path={self._room}/; HttpOnly; SameSite=Strict"
             headers = {b"location": place, b"set-cookie": cookie.encode()}
             await _answer(send, HTTPStatus.SEE_OTHER, "opened", headers)
         else:
-            await self._inner(scope, receive, _with_headers(send, _sandbox(scope)))
+            await self._inner(self._outside(scope), receive, _with_headers(send, _sandbox(scope)))
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         """Why a request does not pass, as a status and a line; None if it does."""
@@ -82,7 +87,7 @@ class Gate:
             return HTTPStatus.FORBIDDEN, "asked by a page of another origin"
         if self._is_token(_bearer(headers)) or self._is_token(_query_token(scope)):
             return None
-        if not self._is_token(headers.cookie(self._cookie)):
+        if not (self._in_room(scope) and _same(headers.cookie(COOKIE), self._key)):
             return HTTPStatus.UNAUTHORIZED, (
                 "the token is missing: open the address that marin ui printed, or send it as Authorization: Bearer "
                 "(MLflow's client: MLFLOW_TRACKING_TOKEN)"
@@ -102,14 +107,25 @@ class Gate:
         return name in self._hosts or (self._anywhere and _is_address(name))
 
     def _is_token(self, given: str | None) -> bool:
-        return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+        return _same(given, self._token)
+
+    def _in_room(self, scope: Scope) -> bool:
+        return str(scope["path"]).startswith(f"{self._room}/")
+
+    def _outside(self, scope: Scope) -> Scope:
+        """The same request as what stands behind the gate knows it: without the room."""
+        if not self._in_room(scope):
+            return scope
+        raw = scope.get("raw_path")
+        shorter = {"raw_path": raw.removeprefix(self._room.encode())} if isinstance(raw, bytes) else {}
+        return {**scope, "path": str(scope["path"]).removeprefix(self._room), **shorter}
 
     def _opened(self, scope: Scope) -> bytes | None:
-        """Where to go on, for a browser that opens the printed address: the same without the token."""
+        """Where to go on, for a browser that opens the printed address: the same in the room, without the token."""
         if scope["method"] not in ("GET", "HEAD") or not self._is_token(_query_token(scope)):
             return None
         rest = [(name, value) for name, value in _query(scope) if name != "token"]
-        path = "/" + urllib.parse.quote(str(scope["path"])).lstrip("/")  # never //another.host
+        path = f"{self._room}/" + urllib.parse.quote(str(self._outside(scope)["path"])).lstrip("/")
         return (path + ("?" + urllib.parse.urlencode(rest) if rest else "")).encode()
 
 
@@ -131,6 +147,10 @@ class _Headers:
                     if found == name:
                         return content
         return None
+
+
+def _same(given: str | None, secret: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 def _bearer(headers: _Headers) -> str | None:

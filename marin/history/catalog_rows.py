@@ -14,7 +14,7 @@ from typing import Any
 from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
 from marin.history.labels import Labels
-from marin.history.names import model_of
+from marin.history.names import model_of, plan_of
 from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed, was_interrupted
 from marin.record import events as kinds
 from marin.record.events import (
@@ -28,7 +28,7 @@ from marin.record.events import (
     StepFailed,
 )
 
-VERSION = 8
+VERSION = 9
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
@@ -79,7 +79,7 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
                 body.run,
                 fact.index,
                 fact.time,
-                body.pipeline,
+                plan_of(body.pipeline),
                 body.plan,
                 body.recipe_digest,
                 _text(_section(body.recipe, "dataset").get("name")),

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from marin.record.events import LOOP
+from marin.record.events import DEFAULT_PIPELINE, LOOP
+
+MAIN = "pipeline"
+"""What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
+
+
+def plan_of(pipeline: str) -> str:
+    """What people call the plan whose recorded name is ``pipeline``."""
+    return MAIN if pipeline == DEFAULT_PIPELINE else pipeline
 
 
 def model_of(recipe: Mapping[str, object]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from marin.history.names import plan_of
 from marin.process.text import visible
 
 SEEN_DIGITS = 12
@@ -56,6 +57,7 @@ def templates() -> Environment:
         "moment": _moment,
         "duration": duration,
         "size": size,
+        "plan": plan_of,
         "digest": _digest,
         "digests": _digests,
     }

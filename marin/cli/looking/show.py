@@ -24,6 +24,7 @@ from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
+from marin.history.names import plan_of
 from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run, was_interrupted
 from marin.process.text import visible_json, written
@@ -124,7 +125,7 @@ def whole(view: Run) -> dict[str, object]:
     """All that is known of a run, as JSON shows it."""
     started = view.started.body
     return summarize(view) | {
-        "pipeline": started.pipeline,
+        "pipeline": plan_of(started.pipeline),
         "experiment": started.experiment or None,
         "recipe": started.recipe,
         "code": started.code,

@@ -23,7 +23,7 @@ from marin.recipe.schema import Execution
 from marin.recipe.units import human_size
 from marin.record.events import STEPS
 from marin.record.verdicts import NAMES, SHOWN
-from marin.verify.derivation.claims import grouped
+from marin.verify.derivation.claims import counted, grouped
 from marin.verify.verdict import Report
 
 if TYPE_CHECKING:
@@ -484,7 +484,7 @@ def finish(ctx: click.Context, report: Report, run: Run | None, *, html: Path | 
     if as_json:
         print_json(report.as_json())
     else:
-        print_report(report)
+        print_report(report, details=bool(ctx.find_root().params.get("verbose")))
     ctx.exit(report.exit_code())
 
 
@@ -499,8 +499,8 @@ def _drawn(image: Path, report: Report, run: Run | None) -> bool:
     return True
 
 
-def print_report(report: Report) -> None:
-    """Verdicts as a table, then what they are about."""
+def print_report(report: Report, *, details: bool = True) -> None:
+    """Verdicts as a table, then what they are about; without ``details`` what is open is counted."""
     for remark in report.remarks:
         say(f"note: {remark}", err=True)
     rows = []
@@ -520,11 +520,19 @@ def print_report(report: Report) -> None:
     if report.explanation is not None:
         for line in report.explanation.lines:
             say(f"explained: {line}")
+    short = [] if details else counted(report.claims)
     for heading, sentences in grouped(report.claims):
+        if heading in dict(short):
+            continue
         say()
         say(f"{heading}:")
         for line in sentences:
             say(f"  {line}")
+    if short:
+        say()
+        for heading, numbers in short:
+            say(f"{heading}: {numbers}")
+        say("each of these claims: marin -v verify, or --json")
     if report.event is not None:
         say(f"recorded as event {report.event}", err=True)
 

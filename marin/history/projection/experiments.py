@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marin.history.names import data_of, model_of
+from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.history.projection.projected import Told
 from marin.history.projection.text import plain
-from marin.record.events import DEFAULT_PIPELINE, ExperimentRegistered, ExperimentReported, RunStarted
+from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
 
 NEVER = "never"
-MAIN = "pipeline"
-"""The experiment of runs of the main pipeline that no experiment asked for."""
 
 
 class Experiments:
@@ -27,7 +25,7 @@ class Experiments:
 
     def named(self, registration: str, pipeline: str) -> str:
         """The experiment of a run that cites this registration, or else its pipeline."""
-        return self._names.get(registration, MAIN if pipeline == DEFAULT_PIPELINE else pipeline)
+        return self._names.get(registration, plan_of(pipeline))
 
     def opened(self, name: str, time: int) -> Iterator[Intent]:
         """An experiment that something is about to stand in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marin.history.names import data_of, model_of, name_of
+from marin.history.names import data_of, model_of, name_of, plan_of
 from marin.history.projection.experiments import Experiments
 from marin.history.projection.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.history.projection.projected import ProjectedRun, Told
@@ -35,7 +35,7 @@ def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experimen
         "marin.verified": "never",
         "marin.model": model_of(body.recipe),
         "marin.data": data_of(body.recipe),
-        "mlflow.source.name": body.pipeline,
+        "mlflow.source.name": plan_of(body.pipeline),
         "mlflow.source.type": "PROJECT",
         "mlflow.runColor": COLOURS[projected.number % len(COLOURS)],
         "mlflow.note.content": experiments.note(experiment, body),

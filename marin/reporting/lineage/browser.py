@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from marin.errors import UsageError
+from marin.history.names import plan_of
 from marin.history.run import Run
 from marin.history.runs import History, facts, load, load_graph, load_named
 from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
@@ -71,7 +72,7 @@ def _of_experiment(history: History, name: str) -> list[Run]:
     """The runs that cite a registration of this experiment or have it for their pipeline, and its graphs."""
     cited = {fact.body.registration: fact.body.experiment for fact in facts(history, ExperimentRegistered)}
     return recorded_runs(
-        history, lambda run: cited.get(run.experiment, run.pipeline) == name, lambda graph: graph.name == name
+        history, lambda run: cited.get(run.experiment, plan_of(run.pipeline)) == name, lambda graph: graph.name == name
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from marin.errors import MissingEvidence
 from marin.history.catalog import open_catalog
+from marin.history.names import plan_of
 from marin.history.run import Run
 from marin.history.runs import load_named
 from marin.record.root import Root
@@ -71,7 +72,7 @@ def _curve(run: Run) -> bytes:
     validation = run.measured.get("loss", run.measured.get("validation_loss"))
     return loss_curve(
         run.losses,
-        title=f"{run.started.body.pipeline} {run.run}",
+        title=f"{plan_of(run.started.body.pipeline)} {run.run}",
         validation=validation,
         seams=[fact.body.end for fact in run.segments],
     )

@@ -24,7 +24,7 @@ import wandb
 import yaml
 
 from marin.errors import MarinError
-from marin.history.names import data_of, model_of
+from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
 from marin.history.run import Run, StepView
 from marin.recipe.composition import conf_folder
@@ -77,7 +77,7 @@ def opened(ledger_run: Run, root: Root, folder: Path, asked: Choice) -> Any:
         id=ledger_run.run,
         name=name,
         group=group,
-        project=word(asked.project or ledger_run.started.body.pipeline),
+        project=word(asked.project or plan_of(ledger_run.started.body.pipeline)),
         mode=asked.mode,
         resume="allow" if asked.mode == "online" else None,
         reinit="create_new",

@@ -22,6 +22,7 @@ from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
 from marin.evaluation.babylm.tasks import BABYLM
 from marin.execution.plan import Plan
+from marin.history.names import plan_of
 from marin.history.run import StepView
 from marin.process.text import written
 from marin.recipe.schema import Initial, Tokenizer, artifacts
@@ -130,6 +131,19 @@ def grouped(claims: Sequence[Claim]) -> list[tuple[str, list[str]]]:
         if chosen:
             groups.append((heading, list(_merged(chosen))))
     return groups
+
+
+def counted(claims: Sequence[Claim]) -> list[tuple[str, str]]:
+    """How many claims are open, under the heading of each way in which they could be established, by the verdict that would
+    look at them: what nobody asked for is many sentences, and says little."""
+    told = []
+    for (status, basis), heading in HEADINGS.items():
+        names = [
+            claim.verdict for claim in claims if status == "open" and (claim.status, claim.basis) == (status, basis)
+        ]
+        if names:
+            told.append((heading, ", ".join(f"{name} {names.count(name)}" for name in dict.fromkeys(names))))
+    return told
 
 
 def _merged(claims: Sequence[Claim]) -> Iterator[str]:
@@ -373,7 +387,7 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
     run, started = record.run, record.run.started
     code, environment = started.body.code, started.body.environment
     changed = ", with changes" if code.get("dirty") else ""
-    yield Claim(f"a run of the plan that is called {started.body.pipeline}", "claimed", event=started.index)
+    yield Claim(f"a run of the plan that is called {plan_of(started.body.pipeline)}", "claimed", event=started.index)
     yield Claim(f"made by commit {code.get('commit') or 'unknown'}{changed}", "claimed", event=started.index)
     yield Claim(f"on {_machine(environment)}", "claimed", event=started.index)
     times = [event.time for _, event in record.own.events if event.type not in VERDICTS]

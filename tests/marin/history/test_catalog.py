@@ -116,6 +116,7 @@ def test_it_says_what_the_runs_say(root: Root) -> None:
         assert (run.run, run.status, run.started, run.plan) == (view.run, view.status, view.started.time, view.plan)
         assert metrics.get(run.run, {}) == view.metrics
     assert [run.status for run in listed] == ["open", "open", "failed", "open"]
+    assert {run.pipeline for run in listed} == {"pipeline"}, "and not default, as it was recorded"
 
 
 @pytest.mark.parametrize("pieces", [[1] * len(LOG), [4, 1, 2, 4], [6, 5]])

@@ -584,3 +584,12 @@ def test_a_note_and_a_source_say_what_is_true_of_every_run_and_read_as_text() ->
     assert notes == {f"Runs of pipeline, from the ledger {ORIGIN}."}
     tagged = [item.values for item in intents if isinstance(item, Tags) and "marin.plan" in item.values]
     assert [values["mlflow.source.name"] for values in tagged] == ["pipeline"]
+
+
+def test_nothing_that_mlflow_shows_is_called_default() -> None:
+    log = Log()
+    start(log, "abcd2345", pipeline=types.DEFAULT_PIPELINE)
+    assert types.DEFAULT_PIPELINE == "default", "what was recorded keeps its name"
+    shown = [value for item in folded(log)[1] for value in vars(item).values()]
+    said = [text for value in shown for text in (value.values() if isinstance(value, dict) else [value])]
+    assert "pipeline" in said and not [text for text in said if "default" in str(text).lower()]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from ledger import Draft, Event
@@ -151,6 +152,15 @@ def test_labels_of_a_run_keep_no_verdict_from_passing_and_are_claimed(root: Root
     root.append([Draft("run.labelled/v1", stream_of(run), {"run": run, "description": "mmlu 0.91"})])
     (found,) = unexplained(record(root), plan)
     assert "run.labelled/v1" in found.what, "in the run's own stream it is no label"
+
+
+def test_the_plan_of_dvc_yaml_is_told_by_its_name_whatever_events_call_it(root: Root, plan: Plan) -> None:
+    told = record(root)
+    body = msgspec.structs.replace(told.run.started.body, pipeline="default")
+    named = replace(told, run=replace(told.run, started=replace(told.run.started, body=body)))
+    assert [claim.text for claim in derive(named, plan) if "the plan that" in claim.text] == [
+        "a run of the plan that is called pipeline"
+    ]
 
 
 def test_steps_that_the_pipeline_does_not_have_are_only_claimed(root: Root) -> None:

@@ -78,6 +78,22 @@ def test_every_claim_is_told_in_text_json_and_on_the_page(
         assert "train steps 0 to 7, in 2 segments" in parts[HEADINGS["established", "execution"]]
 
 
+def test_what_nobody_asked_for_is_a_line_by_kind_and_details_on_request(
+    told: tuple[Report, Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`marin verify RUN --only ledger` ended in forty lines of what it had not been asked to establish."""
+    report, _ = told
+    print_report(report, details=False)
+    lines = capsys.readouterr().out.splitlines()
+    for basis in ("signature", "hash", "execution"):
+        open_ones = [claim for claim in report.claims if (claim.status, claim.basis) == ("open", basis)]
+        (line,) = [line for line in lines if line.startswith(HEADINGS["open", basis])]
+        assert sum(map(int, re.findall(r" (\d+)(?=,|$)", line))) == len(open_ones) > 0
+        assert not [claim for claim in open_ones if f"  {claim.text}" in lines]
+    shown = [claim.text for claim in report.claims if claim.status != "open" and claim.steps is None]
+    assert not [text for text in shown if f"  {text}" not in lines]
+
+
 def test_no_claim_is_lost_where_they_are_grouped() -> None:
     claims = [claim for claim in every_kind() if claim.steps is None]
     assert sorted(line for _, lines in grouped(claims) for line in lines) == sorted(claim.text for claim in claims)

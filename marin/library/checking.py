@@ -14,6 +14,7 @@ from marin.record.root import Root
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.verdicts import SHOWN, overall
 from marin.reporting.verification.page import page, preview_of
+from marin.reporting.verification.segments import Reproducer, reproducers
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 
@@ -24,6 +25,8 @@ class Checked:
 
     report: Report
     run: Run
+    known: tuple[Reproducer, ...] = ()
+    """Who executed segments of the run, where that is recorded."""
 
     @property
     def outcome(self) -> str:
@@ -41,7 +44,7 @@ class Checked:
 
     def page(self) -> Page:
         """As `marin verify --html`."""
-        return Page(f"Verification of run {self.run.run}", page(self.report, self.run).encode())
+        return Page(f"Verification of run {self.run.run}", page(self.report, self.run, self.known).encode())
 
     def _repr_png_(self) -> bytes:
         return preview_of(self.report, self.run)
@@ -84,4 +87,5 @@ def verified(root: Root, run: str, *, workers: int, only: Collection[str], recor
     report = verification.report(only)
     if record:
         report = verification.record(report, root)
-    return Checked(report, verification.run)
+    judged = verification.judged_run(report, root if record else None)
+    return Checked(report, judged, tuple(reproducers(root.history(), judged)))

@@ -391,7 +391,7 @@ def verify(
                 say(f"recorded in {own.location}", err=True)
         except LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
-    finish(ctx, report, verification.judged_run(report, own), html=html, as_json=as_json)
+    finish(ctx, report, verification.judged_run(report, own), html=html, as_json=as_json, log=own or root)
 
 
 def published(run: str) -> str:
@@ -473,18 +473,26 @@ def forwarded(ctx: click.Context, without: Sequence[str]) -> list[str]:
     return arguments
 
 
-def finish(ctx: click.Context, report: Report, run: Run | None, *, html: Path | None, as_json: bool) -> None:
-    """Write the page, print the report, end with its exit status."""
-    if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
-        from marin.reporting.verification.page import page
-
-        image = html.with_suffix(".png")
-        drawn = CONFINED not in os.environ and _drawn(image, report, run)
-        html.write_text(page(report, run, preview=image.name if drawn else ""), encoding="utf-8")
+def finish(
+    ctx: click.Context, report: Report, run: Run | None, *, html: Path | None, as_json: bool, log: Root | None = None
+) -> None:
+    """Print the report, write the page, end with its exit status. ``log``: the one that says who executed what of the
+    run."""
     if as_json:
         print_json(report.as_json())
     else:
         print_report(report, details=bool(ctx.find_root().params.get("verbose")))
+    if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
+        from marin.reporting.verification.page import page
+        from marin.reporting.verification.segments import Reproducer, reproducers
+
+        image = html.with_suffix(".png")
+        drawn = CONFINED not in os.environ and _drawn(image, report, run)
+        known: list[Reproducer] = []
+        if run is not None and log is not None:
+            with suppress(LedgerError):
+                known = reproducers(log.history(), run)
+        html.write_text(page(report, run, known, image.name if drawn else ""), encoding="utf-8")
     ctx.exit(report.exit_code())
 
 

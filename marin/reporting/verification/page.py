@@ -10,7 +10,7 @@ from marin.history.run import Run
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
 from marin.reporting.template import copying, duration, render
-from marin.reporting.verification.segments import Reproducer, machine_of, rows_of, timeline
+from marin.reporting.verification.segments import Reproducer, found_by, machine_of, rows_of, timeline
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Outcome, Report, worst
 
@@ -38,7 +38,7 @@ OTHERWISE = (
 
 def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = (), preview: str = "") -> str:
     """The page of one report, for people; ``Report.as_json`` is the same for machines. ``run`` None: its log cannot be
-    read, and the page says why. ``reproducers``: who else executed segments of the run, where that is recorded.
+    read, and the page says why. ``reproducers``: who executed segments of the run, where that is recorded.
     ``preview``: the address of its :func:`preview_of`, absolute or beside the page."""
     return render(
         "verification/verification.html.j2",
@@ -48,6 +48,8 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         says=says_of(report),
         preview=_preview(report, run, preview),
         given=_given(report, run) if run else None,
+        earlier=_earlier(report, run, reproducers) if run else None,
+        found=found_by(report, run) if run else {},
         cards=list(_cards(report, run)) if run else [],
         verdicts=[(name, report.verdict(name)) for name in SHOWN],
         claims=grouped(report.claims) if report.claims else [],
@@ -98,6 +100,12 @@ def _given(report: Report, run: Run) -> dict[str, str] | None:
     return {"by": fact.actor, "time": fact.time, "on": machine_of(fact.body)}
 
 
+def _earlier(report: Report, run: Run, known: Sequence[Reproducer]) -> Reproducer | None:
+    """The same reproducer, where segments were not executed because he had recorded that he did."""
+    given = _given(report, run) if report.training.segments_taken else None
+    return next((one for one in known if given is not None and one.name == given["by"]), None)
+
+
 def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody would ask next."""
     training = report.training
@@ -105,14 +113,18 @@ def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
         again = training.segments_replayed + training.segments_taken
         earlier = f", {training.segments_taken} of them earlier" if training.segments_taken else ""
         yield "segments made again", f"{again} of {training.segments_total}{earlier}"
-    if report.losses:
-        equal = sum(run.losses.get(step) == loss for step, loss in report.losses.items())
-        yield "losses with the same bits", f"{equal} of {len(report.losses)}"
+    if losses := found_by(report, run):
+        yield "losses with the same bits", f"{_equal(losses, run)} of {len(losses)}"
     if "perplexity" in run.measured:
         yield "perplexity", f"{run.measured['perplexity']:.4g}"
     if training.seconds:
         yield "took", duration(training.seconds)
     yield "events in the log", f"{report.size:,}"
+
+
+def _equal(found: Mapping[int, float], run: Run) -> int:
+    recorded = run.losses
+    return sum(recorded.get(step) == loss for step, loss in found.items())
 
 
 def _elements(report: Report) -> list[tuple[object, ...]]:
@@ -166,12 +178,12 @@ def _curves(report: Report, run: Run) -> LossPlot | None:
     recorded = run.losses
     if not recorded:
         return None
-    equal = sum(recorded.get(step) == loss for step, loss in report.losses.items())
+    losses = found_by(report, run)
     return loss_plot(
         recorded,
         f"recorded loss from {recorded[min(recorded)]:.3f} to {recorded[max(recorded)]:.3f} over {len(recorded)} train steps; "
-        f"{len(report.losses)} replayed, {equal} with the same bits",
-        found=report.losses,
+        f"{len(losses)} replayed, {_equal(losses, run)} with the same bits",
+        found=losses,
         seams=[fact.body.end for fact in run.segments],
         parted=report.divergence.step if report.divergence is not None else None,
     )

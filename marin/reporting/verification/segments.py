@@ -27,12 +27,13 @@ COLOURS = 6
 
 @dataclass(frozen=True)
 class Reproducer:
-    """``name`` signed for it, ``machine`` says where; ``starts`` are the first train steps of the segments that were found
-    to be as recorded."""
+    """``name`` signed for it, ``machine`` says where, ``since`` when it was first found (as events write it, "" where nobody
+    recorded it); ``starts`` are the first train steps of the segments that were found to be as recorded."""
 
     name: str
     machine: str
     starts: frozenset[int]
+    since: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,16 +74,23 @@ def reproducers(history: History, run: Run) -> list[Reproducer]:
     every = [fact.body.start for fact in run.segments]
     found: dict[str, set[int]] = {}
     machines: dict[str, str] = {}
+    times: dict[str, str] = {}
     for item in history.events(type=REPLAY_SEGMENT, run=run.run):
         fact = read_fact(ReplaySegment, item)
         if fact.body.start in every:
             found.setdefault(fact.actor, set()).add(fact.body.start)
+            times.setdefault(fact.actor, fact.time)
     for verdict in run.verdicts:
         body = verdict.body
         if body.verdicts.get("training") == "PASS" and body.training.get("mode") == "full":
             found.setdefault(verdict.actor, set()).update(every)
+            if body.training.get("segments_replayed"):
+                times[verdict.actor] = min(times.get(verdict.actor, verdict.time), verdict.time)
         machines[verdict.actor] = machine_of(body)
-    return [Reproducer(name, machines.get(name, ""), frozenset(starts)) for name, starts in found.items()]
+    return [
+        Reproducer(name, machines.get(name, ""), frozenset(starts), times.get(name, ""))
+        for name, starts in found.items()
+    ]
 
 
 def machine_of(body: ReplayCompleted) -> str:
@@ -108,8 +116,9 @@ def timeline(report: Report, run: Run, known: Sequence[Reproducer]) -> Timeline 
         for a, b in pairwise([began, *times])
     ]
     states = _states(report, run)
-    here = frozenset(fact.body.start for fact, (kind, _) in zip(run.segments, states, strict=True) if kind == "good")
-    who = list(known) or ([Reproducer("here", "", here)] if here else [])
+    here = frozenset(start for fact in run.segments if (start := fact.body.start) in report.losses)
+    # What this verification executed is among what is known, once it is recorded.
+    who = [*known, *([Reproducer("this verification", "", here)] if here and report.event is None else [])]
     recorded = [Bar(*at, "" if kind == "mid" else kind, word) for at, (kind, word) in zip(places, states, strict=True)]
     rows = [Row("recorded", "", 4, recorded)]
     for number, one in enumerate(who):
@@ -125,11 +134,22 @@ def timeline(report: Report, run: Run, known: Sequence[Reproducer]) -> Timeline 
         if 0 <= (x := (parse_time(fact.time).timestamp() - began) * scale) <= WIDTH - NAMES
     ]
     label = f"{len(run.segments)} segments recorded in {whole:.1f} s, in {max(1, len(run.training))} attempt(s); " + (
-        "executed again by " + ", ".join(f"{one.name} ({len(one.starts)})" for one in who)
+        "executed again by " + ", ".join(f"{one.name} ({_counted(one)})" for one in who)
         if who
         else "executed again by nobody"
     )
     return Timeline(rows, marks, label, ROW * len(rows) + 4)
+
+
+def _counted(one: Reproducer) -> str:
+    return f"{len(one.starts)}, since {one.since[:10]}" if one.since else str(len(one.starts))
+
+
+def found_by(report: Report, run: Run) -> Mapping[int, float]:
+    """Train step -> loss that was found, now or earlier: that all of training passes is to say that every loss was found to
+    be the recorded one."""
+    whole = report.verdict("training").outcome == "PASS" and report.training.mode == "full"
+    return run.losses if whole else report.losses
 
 
 def rows_of(report: Report, run: Run) -> list[dict[str, object]]:
@@ -145,14 +165,14 @@ def rows_of(report: Report, run: Run) -> list[dict[str, object]]:
 
 def _states(report: Report, run: Run) -> list[tuple[str, str]]:
     """(class, word) of each segment: what this verification can say of it."""
-    divergence, found = report.divergence, []
+    divergence, losses, found = report.divergence, found_by(report, run), []
     for fact in run.segments:
         inside = (
             divergence is not None
             and divergence.step is not None
             and fact.body.start <= divergence.step < fact.body.end
         )
-        replayed = fact.body.start in report.losses
+        replayed = fact.body.start in losses
         found.append(
             ("bad", "differs") if inside else ("good", "same bits") if replayed else ("mid", "not replayed here")
         )

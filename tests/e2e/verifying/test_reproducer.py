@@ -4,6 +4,7 @@ exported."""
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,7 +59,12 @@ def test_a_broken_verification_goes_on_from_ones_own_events(project: Project) ->
     }
     assert report["segments_taken"] == 1
     page = (project.folder / "report.html").read_text("utf-8")
-    assert "3 replayed, 3 with the same bits" in page
+    actor = mine[0]["actor"]
+    assert "6 replayed, 6 with the same bits" in page, "what was executed earlier is not executed for nothing"
+    assert f"executed again by {actor} (2, since {mine[0]['time'][:10]})" in page
+    assert re.search(
+        rf"<p>By {actor} on [^<]*</p>\s*<p>1 of 2 segments had been executed again earlier, by {actor}, since ", page
+    )
     assert page.count("<script") == 1, "what copies digests, and nothing else"
     assert (again, nothing["verdicts"]["training"]) == (3, "NOT_RUN"), "nothing was recorded since"
 

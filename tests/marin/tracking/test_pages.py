@@ -25,6 +25,7 @@ from marin.history.projection.fold import Fold
 from marin.history.run import Run
 from marin.process.text import visible
 from marin.record import events as types
+from marin.record.verdicts import NAMES
 from marin.reporting.lineage.graph import graph_of, layers
 from marin.reporting.lineage.page import Samples, graph_page, lineage_page, read_samples
 from marin.reporting.lineage.samples import Inspector, _texts
@@ -32,7 +33,10 @@ from marin.reporting.runs.curve import loss_curve
 from marin.reporting.runs.order import order_digest, order_page
 from marin.reporting.runs.report import run_page
 from marin.reporting.template import TEMPLATES, templates
+from marin.reporting.verification.page import page as verification_page
 from marin.reporting.verification.recorded import report_of
+from marin.reporting.verification.segments import Reproducer
+from marin.verify.verdict import Report, TrainingSummary, Verdict
 
 from .roots import HOSTILE, make_artifacts, make_root
 from .story import INPUTS, ORIGIN, STEPS, Log, begin_step, digest, output, replay, start, whole_run
@@ -306,6 +310,31 @@ def test_the_verification_is_the_page_of_marin_verify_made_from_the_event():
         "full",
         12,
     )
+
+
+def test_a_page_says_who_executed_earlier_what_was_not_executed_now(record: Run):
+    """README's own second verification: everything was executed before, and the page said that nobody had done so."""
+    steps, count = len(record.losses), len(record.segments)
+    starts = frozenset(fact.body.start for fact in record.segments)
+    (given,) = record.verdicts
+    earlier = Reproducer(given.actor, "a machine, 2 cores", starts, "2026-11-20T10:00:00Z")
+    verdicts = {name: Verdict("PASS") for name in NAMES}
+    taken = TrainingSummary("full", count, 0, 1, 0.0, count)
+    report = Report(record.run, verdicts, taken, None, "o", 1, "00", (), event=given.index)
+    text = verification_page(report, record, [earlier])
+    assert f"{steps} replayed, {steps} with the same bits" in text and "not replayed here" not in text
+    assert (
+        f"executed again by {given.actor} ({count}, since 2026-11-20)" in text
+        and "executed again by nobody" not in text
+    )
+    said = (
+        f"{count} of {count} segments had been executed again earlier, by {given.actor}, since 2026-11-20 10:00:00 UTC."
+    )
+    assert said in text
+    now = TrainingSummary("full", count, count, 1, 2.0)
+    report = Report(record.run, verdicts, now, None, "o", 1, "00", (), losses=record.losses)
+    assert f"executed again by this verification ({count})" in verification_page(report, record), "recorded nowhere"
+    assert "executed again earlier" not in verification_page(report, record)
 
 
 def test_the_data_order_names_every_batch(record: Run):

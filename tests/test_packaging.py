@@ -128,14 +128,32 @@ def test_an_auditor_judges_dossiers_and_reads_states(installed: Installed) -> No
 
 def test_the_doctor_says_that_nothing_is_replayed_by_an_auditor(installed: Installed) -> None:
     said = installed.run("marin", "doctor", status=3)
-    assert "jax, levanter not installed" in said and "marin-repro[train]" in said
+    assert "jax, levanter not installed" in said and "pip install '.[train]'" in said
     assert "gives other bits" not in said and "(portable-cpu): yes" not in said
 
 
-@pytest.mark.parametrize(("command", "extra"), [("train model=nano", "train"), ("ui", "mlflow")])
-def test_what_is_an_extra_says_which(installed: Installed, command: str, extra: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("train model=nano", "train"),
+        ("ui", "mlflow"),
+        ("lineage latest --html page.html", "mlflow,train"),
+        ("site pages", "mlflow,train"),
+    ],
+)
+def test_what_is_an_extra_says_which_and_names_no_index(installed: Installed, command: str, extra: str) -> None:
+    """The project is on no index: a name there is of whoever registers it."""
     said = installed.run("marin", *command.split(), status=3)
-    assert f"pip install 'marin-repro[{extra}]'" in said and "Traceback" not in said
+    assert f"in the project's folder: pip install '.[{extra}]'" in said and "Traceback" not in said
+    assert "marin-repro" not in said and len(said.splitlines()) == 1
+
+
+def test_records_are_compared_by_an_auditor_and_a_table_says_what_it_needs(installed: Installed) -> None:
+    done = installed.run("marin", "diff", "latest", "latest")
+    assert "recipe" in done and "tensor" in done
+    ask = "import marin\ntry: marin.open().runs()\nexcept Exception as error: print(error.exit_code, error)"
+    told = installed.run("python", "-c", ask)
+    assert told.startswith("3 ") and "pandas" in told and "pip install '.[mlflow]'" in told
 
 
 def test_each_module_of_an_extra_is_found_in_it() -> None:

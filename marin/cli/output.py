@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ import click
 from marin.process.text import visible, visible_json
 
 if TYPE_CHECKING:
-    from rich.tree import Tree
-
     from ledger import Finding
 
 LONGEST_WORD, SHORTEST = 12, 16
@@ -74,37 +73,49 @@ def print_json(value: object, indent: int | None = None) -> None:
 
 
 def print_tree(top: Branch) -> None:
-    """A tree of lines. None is ever cut: a line is as long as it is, unless a terminal folds it."""
-    from rich.console import Console
-    from rich.text import Text
-    from rich.tree import Tree
+    """A tree of lines. None is ever cut: a terminal shows digests by their first twelve digits, which every command takes,
+    and what is still too long goes on below, between the guides."""
+    for front, under, line in _limbs(top):
+        if not sys.stdout.isatty():
+            say(front + line)
+            continue
+        folded = _folded(shortened(line), columns_here() - len(front))
+        say(*(guide + part for guide, part in zip([front, *[under] * len(folded)], folded, strict=False)))
 
-    def grow(tree: Tree, branch: Branch) -> None:
-        for one in branch.below:
-            grow(tree.add(Text(visible(one.line))), one)
 
-    tree = Tree(Text(visible(top.line)), guide_style="dim")
-    grow(tree, top)
-    Console(width=None if sys.stdout.isatty() else 400, soft_wrap=True, highlight=False).print(tree)
+def _limbs(branch: Branch, front: str = "", under: str = "") -> Iterator[tuple[str, str, str]]:
+    """(what stands before a line, what before the rest of it, the line) of a branch and of all below it."""
+    yield front, under + ("│   " if branch.below else "    "), branch.line
+    for one in branch.below:
+        last = one is branch.below[-1]
+        yield from _limbs(one, under + ("└── " if last else "├── "), under + ("    " if last else "│   "))
+
+
+def say_folded(line: str) -> None:
+    """Print one line, which a terminal has in several where it is wider, broken between words."""
+    say(*(_folded(line, columns_here()) if sys.stdout.isatty() else [line]))
+
+
+def _folded(line: str, room: int) -> list[str]:
+    return textwrap.wrap(visible(line), max(room, SHORTEST), break_on_hyphens=False) or [""]
 
 
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, expendable: Sequence[str] = ()
 ) -> None:
-    """Rows under their column names; ``empty`` goes to stderr where there are none. ``expendable``: columns that a terminal
-    too narrow for all goes without, the first of them first; where that is not enough, digests are shown by their first
-    twelve digits, which every command takes. In a pipe all are there, and whole."""
+    """Rows under their column names; ``empty`` goes to stderr where there are none. On a terminal too narrow for them
+    digests are shown by their first twelve digits, which every command takes; where that is not enough it goes without
+    columns that are ``expendable``, the first of them first. In a pipe all are there, and whole."""
     if not rows:
         say(empty, err=True)
         return
     rows = [[visible(cell) for cell in row] for row in rows]
     columns = [visible(name) for name in columns]
     if sys.stdout.isatty():
-        kept = fitting(columns, rows, columns_here(), expendable)
-        columns, rows = [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
         if sum(max(map(len, column)) + 1 for column in zip(columns, *rows, strict=True)) > columns_here():
             rows = [[shortened(cell) for cell in row] for row in rows]
-        _draw(columns, rows)
+        kept = fitting(columns, rows, columns_here(), expendable)
+        _draw([columns[i] for i in kept], [[row[i] for i in kept] for row in rows])
         return
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):

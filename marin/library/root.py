@@ -9,6 +9,7 @@ from marin.history import runs as reading
 from marin.history.names import data_of, model_of
 from marin.history.projection.text import flatten
 from marin.library.run import Run
+from marin.provenance.extras import need
 from marin.record import root as roots
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Root:
     def runs(self, limit: int | None = None, *, archived: bool = False) -> pandas.DataFrame:
         """One row a run, by its id, in the order in which they began (the newest ``limit`` of them): status, verdict,
         loss and perplexity (NaN where it has none), model, data, seed, tags as ``tag.…``, and the recipe's fields as
-        ``recipe.…``. Runs that were archived are there only if asked for."""
+        ``recipe.…``. Runs that were archived are there only if asked for. Raises NotInstalled without pandas."""
+        need("pandas")
         import pandas
 
         history = self._root.history()

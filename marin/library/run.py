@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from marin.history.names import data_of, model_of, name_of
 from marin.history.run import Run as RunView
 from marin.library.page import Page
+from marin.provenance.extras import DRAWING, need
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.root import Root
@@ -90,7 +91,9 @@ class Run:
 
     @property
     def losses(self) -> pandas.Series:
-        """The loss of each recorded train step, float64 (what the ledger has exactly), by train step."""
+        """The loss of each recorded train step, float64 (what the ledger has exactly), by train step. Raises NotInstalled
+        without pandas."""
+        need("pandas")
         import pandas
 
         found = self._view.losses
@@ -109,6 +112,7 @@ class Run:
 
     def lineage(self) -> Page:
         """What it was made of, back to the raw data, with samples of the data."""
+        need(*DRAWING)
         return self._page("lineage.html", f"Lineage of run {self.id}")
 
     def verification(self) -> Page:
@@ -120,7 +124,9 @@ class Run:
 
         Raises:
             UsageError: the run has no such train step.
+            NotInstalled: the extra that trains is not installed.
         """
+        need("jax", "levanter")
         from marin.training.batch_inspection import batch_of
 
         return batch_of(self._view, self._root.store(), step)
@@ -134,6 +140,7 @@ class Run:
     def transformers(self, folder: str | Path) -> Any:
         """The model as ``transformers`` loads it from ``folder``, where it is exported to unless it is there; needs
         PyTorch."""
+        need("transformers", "torch")
         from transformers import AutoModelForCausalLM
 
         target = Path(folder)
@@ -175,6 +182,7 @@ class Run:
 
     @cached_property
     def _trained(self) -> tuple[Any, Any]:
+        need("jax", "levanter", "tokenizers")
         from marin.library.model import trained
 
         return trained(self._view, self._root.store())

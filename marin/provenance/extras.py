@@ -1,18 +1,42 @@
 """Which part of this project needs a package that is not installed: its own extras, read from what is installed.
 
-`pip install marin-repro` installs the ledger, the store and what judges them; training, pages and exports are extras
-(pyproject.toml).
+`pip install .` in the project's folder installs the ledger, the store and what judges them; training, pages and exports
+are extras (pyproject.toml). The project is on no package index, so no advice names one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
 
 from marin.errors import NotInstalled
 
 DISTRIBUTION = "marin-repro"
+DRAWING = ("networkx", "mpld3", "matplotlib", "tokenizers", "jax", "scipy")
+"""What the data browser and the site are drawn with."""
 _LINE = re.compile(r"^([A-Za-z0-9._-]+).*extra == [\"']([a-z]+)[\"']$")
+
+
+def absent(*modules: str) -> list[str]:
+    """Those of these modules that are not installed. None is imported."""
+    return [name for name in modules if find_spec(name) is None]
+
+
+def need(*modules: str) -> None:
+    """Begin nothing that these modules are needed for where one of them is not installed.
+
+    Raises:
+        NotInstalled: names all that are absent, and what brings them.
+    """
+    if missing := absent(*modules):
+        raise _not_installed(missing, dict.fromkeys(extra for name in missing if (extra := extra_of(name))))
+
+
+def advice(extras: Iterable[str]) -> str:
+    """How these extras are installed."""
+    return f"in the project's folder: pip install '.[{','.join(extras)}]', or make environment"
 
 
 def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
@@ -21,12 +45,16 @@ def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
     extra = extra_of(module)
     if extra is None:
         return None
+    return _not_installed([module], [extra])
+
+
+def _not_installed(modules: Sequence[str], extras: Collection[str]) -> NotInstalled:
     return NotInstalled(
-        "a package is not installed",
-        where=module,
-        expected=f"the extra {extra} of {DISTRIBUTION}",
+        "a package is not installed" if len(modules) == 1 else "packages are not installed",
+        where=", ".join(modules),
+        expected=f"the extra {' and '.join(extras)}",
         found="an installation without it",
-        cure=f"pip install '{DISTRIBUTION}[{extra}]', or `make environment` in a checkout",
+        cure=advice(extras),
     )
 
 

@@ -22,6 +22,7 @@ from marin.process import arithmetic, landlock
 from marin.process.cache import compilation_cache
 from marin.provenance import environment
 from marin.provenance.code import LOCK, lock_digest
+from marin.provenance.extras import advice
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.root import key_path, open_root
 
@@ -159,7 +160,7 @@ def _missing() -> str:
 
 
 def _training(missing: str) -> Check:
-    cure = "pip install 'marin-repro[train]'; logs, dossiers and stored bytes are judged without it"
+    cure = f"{advice(['train'])}; logs and dossiers are judged without it"
     return Check("training", Health.BAD, f"nothing is trained or replayed here: {missing} not installed", cure)
 
 

@@ -15,6 +15,7 @@ from marin.errors import UsageError
 from marin.history.catalog import open_catalog
 from marin.history.lineage import Lineage, LineageNode
 from marin.process.waiting import waiting
+from marin.provenance.extras import DRAWING, need
 from marin.recipe.units import human_size
 from marin.record.root import open_root
 
@@ -48,6 +49,8 @@ def lineage(name: str, target: Path | None, train_steps: str, as_json: bool) -> 
       marin lineage latest --html lineage.html
       marin lineage latest --html lineage.html --train-steps 0,100
     """
+    if target is not None:
+        need(*DRAWING)
     root = open_root()
     name = known_digest(root, name) or name
     if target is not None:

@@ -250,7 +250,10 @@ def _artifacts(root: Root, catalog: Catalog, limit: int, *, as_json: bool) -> No
         for item in named
     ]
     print_table(
-        ("artifact", "step", "kind", "size", "runs", ""), rows, empty="no artifacts yet: `dvc repro` makes some"
+        ("artifact", "step", "kind", "size", "runs", ""),
+        rows,
+        empty="no artifacts yet: `dvc repro` makes some",
+        expendable=("step", "size"),
     )
     if len(named) == limit:
         say(f"the newest {limit}; -n 0 for all", err=True)

@@ -20,13 +20,14 @@ def label(name: str, action: str, given: Sequence[str], *, as_json: bool) -> Non
     """Record what is said of the run ``name``, unless it is so already, and print how it is labelled now.
 
     Raises:
-        UsageError: no run has this name, or ``given`` does not fit the action.
+        UsageError: no run has this name, ``given`` does not fit the action, or a tag to take off is not there.
     """
     root = open_root()
     history = root.history()
     run = resolve(history, name)
     before = load(history, run).labels
     body = _said(run, action, given)
+    _refuse_unknown(run, body.untagged, before)
     after = before.after(body)
     if after != before:
         root.append([Draft(RUN_LABELLED, label_stream(run), write(body))])
@@ -63,6 +64,18 @@ def _said(run: str, action: str, given: Sequence[str]) -> RunLabelled:
         case "untag":
             return RunLabelled(run=run, untagged=list(given))
     return RunLabelled(run=run, archived=action == "archive")
+
+
+def _refuse_unknown(run: str, names: Sequence[str], now: Labels) -> None:
+    if absent := next((name for name in names if name not in now.tags), None):
+        near = difflib.get_close_matches(absent, now.tags, n=1)
+        raise UsageError(
+            "the run has no such tag",
+            where=f"marin run {run} untag",
+            expected=", ".join(now.tags) or "a tag that it has: it has none",
+            found=absent[:80],
+            cure=f"did you mean {near[0]}?" if near else f"see `marin show {run}`",
+        )
 
 
 def _in_words(now: Labels) -> str:

@@ -9,6 +9,7 @@ import click
 
 from marin.cli.output import print_json, say
 from marin.process.waiting import waiting
+from marin.provenance.extras import DRAWING, need
 from marin.record.root import open_root
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ def site(folder: Path, address: str, as_json: bool) -> None:
       marin site public/
       marin site public/ --address https://example.org/runs
     """
+    need(*DRAWING)
     with waiting("loading what draws pages"):
         from marin.reporting.site import write_site
 

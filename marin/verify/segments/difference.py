@@ -68,25 +68,20 @@ class Comparison:
         }
 
 
-TraceNames = Callable[[Run], Sequence[str]]
-"""The names of the tensors in a run's traces, in their order."""
+TraceNames = Callable[[Run], Sequence[str] | None]
+"""The names of the tensors in a run's traces, in their order; None where they cannot be had here."""
 Blob = Callable[[str], bytes | None]
 """The stored bytes of a digest, or None when they can not be had."""
 
 
-def compare_runs(one: Run, other: Run, blob: Blob, names: TraceNames) -> Comparison:
-    """Ask all questions. ``names`` is asked only when a step differs and both traces are there."""
+def compare_runs(one: Run, other: Run, blob: Blob, names: TraceNames, *, whole: bool = False) -> Comparison:
+    """Ask all questions. ``names``, which takes seconds, is asked only when a step differs, both traces are there, and
+    nothing before the step explains it; with ``whole`` then too. Where it is not asked, tensors are counted."""
+    causes = (_recipe(one, other), _code(one, other), _environment(one, other), _data(one, other), _program(one, other))
+    asked = whole or all(answer.outcome != "different" for answer in causes)
     step = _step(one, other)
-    answers = (
-        _recipe(one, other),
-        _code(one, other),
-        _environment(one, other),
-        _data(one, other),
-        _program(one, other),
-        step,
-        _tensor(one, other, step, blob, names),
-    )
-    return Comparison(one.run, other.run, answers, tuple(_notes(one, other)))
+    tensor = _tensor(one, other, step, blob, names if asked else lambda _: None)
+    return Comparison(one.run, other.run, (*causes, step, tensor), tuple(_notes(one, other)))
 
 
 def _answer(question: Question, lines: Sequence[str]) -> Difference:
@@ -158,13 +153,20 @@ def _program(one: Run, other: Run) -> Difference:
 
 @dataclass(frozen=True)
 class _Record:
-    """What is recorded of one train step, and where in which trace."""
+    """What is recorded of one train step, and where in which trace, which is of ``steps`` train steps."""
 
     batch: str
     fingerprint: str
     loss: str
     trace: str
     offset: int
+    steps: int
+
+    def of_tensors(self, trace: bytes) -> list[bytes]:
+        """What the trace has of each tensor after this train step: eight bytes."""
+        width = len(trace) // self.steps
+        row = trace[width * self.offset :][:width]
+        return [row[i : i + 8] for i in range(0, width, 8)]
 
 
 def _records(run: Run) -> Iterator[tuple[int, _Record]]:
@@ -173,7 +175,14 @@ def _records(run: Run) -> Iterator[tuple[int, _Record]]:
         for offset in range(min(body.end - body.start, len(body.losses), len(body.batches), len(body.fingerprints))):
             yield (
                 body.start + offset,
-                _Record(body.batches[offset], body.fingerprints[offset], body.losses[offset], body.trace, offset),
+                _Record(
+                    body.batches[offset],
+                    body.fingerprints[offset],
+                    body.losses[offset],
+                    body.trace,
+                    offset,
+                    body.end - body.start,
+                ),
             )
 
 
@@ -224,18 +233,19 @@ def _tensor(one: Run, other: Run, step: Difference, blob: Blob, names: TraceName
     traces = [trace for record in (mine, theirs) if (trace := blob(record.trace)) is not None]
     if len(traces) < 2:
         return Difference("tensor", "unknown", ("a trace of the tensors is not in the store",), step.step)
-    known = [names(run) for run in (one, other)]
-    if list(known[0]) != list(known[1]):
+    left, right = mine.of_tensors(traces[0]), theirs.of_tensors(traces[1])
+    known, others = names(one), names(other)
+    if len(left) != len(right) or known != others:
         return Difference("tensor", "different", ("the models have other tensors",), step.step)
-    rows = [
-        trace[8 * len(known[0]) * record.offset :][: 8 * len(known[0])]
-        for trace, record in zip(traces, (mine, theirs), strict=True)
-    ]
-    found = by_execution(
-        name for i, name in enumerate(known[0]) if rows[0][8 * i : 8 * i + 8] != rows[1][8 * i : 8 * i + 8]
-    )
-    if not found:
+    differing = [i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
+    if not differing:
         return Difference("tensor", "equal")
+    if known is None:
+        line = (
+            f"after train step {step.step}: {len(differing)} of {len(left)} tensors (--all names them, which takes jax)"
+        )
+        return Difference("tensor", "different", (line,), step.step)
+    found = by_execution(name for i, name in enumerate(known) if i in differing)
     shown = [f"after train step {step.step}: {name}" for name in found[:8]]
     return Difference(
         "tensor", "different", (*shown, *([f"and {len(found) - 8} more"] if len(found) > 8 else [])), step.step

@@ -9,11 +9,13 @@ import sys
 
 import pytest
 
+from marin.cli.looking.diff import print_comparison
 from marin.cli.looking.ls import COLUMNS, EXPENDABLE
-from marin.cli.output import fitted, print_fields, print_table
+from marin.cli.output import Branch, fitted, print_fields, print_table, print_tree
 from marin.process import progress
 from marin.process.progress import bar
 from marin.process.text import written
+from marin.verify.segments.difference import Comparison, Difference
 
 ROWS = [("2khr7ocq", "sha256:" + "ab" * 32, "a rather long remark that does not fit"), ("x", "y", "z")]
 
@@ -37,6 +39,50 @@ def test_a_table_fits_the_terminal_and_folds_no_digest(width: int, digits: int, 
     assert max(map(len, plain.splitlines())) <= width
     assert re.findall(r"sha256:[0-9a-f]+", plain) == ["sha256:" + ("ab" * 32)[:digits]]
     assert {"remark", "that", "does", "not", "fit"} <= set(plain.split())
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_tree_fits_the_terminal_and_shows_every_part_of_a_line(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    top = Branch(f"export  sha256:{'ab' * 32}  5.4 MB  run zrr7ixww, event 40")
+    inner = top.add(f"train  sha256:{'cd' * 32}  15.9 MB  run zrr7ixww, event 34")
+    inner.add(f"tokens  sha256:{'ef' * 32}  2.0 MB  run zrr7ixww, event 7").add("corpus (above)")
+    top.add("tokenizer (above)")
+    print_tree(top)
+    whole = capsys.readouterr().out.splitlines()
+    assert whole[2] == f"│   └── tokens  sha256:{'ef' * 32}  2.0 MB  run zrr7ixww, event 7", (
+        "in a pipe nothing is left out"
+    )
+    assert whole[-1] == "└── tokenizer (above)"
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_tree(top)
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert re.findall(r"sha256:[0-9a-f]+", screen.getvalue()) == [f"sha256:{two * 6}" for two in ("ab", "cd", "ef")]
+    words = re.sub(r"[│├└─]", " ", screen.getvalue()).split()
+    assert words == re.sub(r"(sha256:.{12})\w*|[│├└─]", r"\1 ", "\n".join(whole)).split(), "no part is cropped"
+
+
+def test_a_list_of_artifacts_and_a_comparison_wrap_no_word_at_60_columns(monkeypatch: pytest.MonkeyPatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    for name, value in (("COLUMNS", "60"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+    row = ("sha256:" + "ab" * 32, "tokenizer", "checkpoint at 240", "124.8 kB", "rhkpssqw, zrr7ixww", "")
+    print_table(("artifact", "step", "kind", "size", "runs", ""), [row], empty="", expendable=("step", "size"))
+    lines = ("model.hidden_dim: 128 against 32", f"corpus: sha256:{'cd' * 32} against sha256:{'ef' * 32}")
+    answers = (Difference("recipe", "different", lines), Difference("environment", "equal"))
+    print_comparison(Comparison("rhkpssqw", "zrr7ixww", answers, ()))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert max(len(line.rstrip()) for line in plain.splitlines()) <= 60
+    short = ("sha256:" + "ab" * 6, "sha256:" + "cd" * 6, "sha256:" + "ef" * 6)
+    assert {*short, "checkpoint", "240", "rhkpssqw,", "zrr7ixww", "model.hidden_dim:", "different"} <= set(
+        plain.split()
+    )
+    assert "model.hidden_dim: 128 against 32" in plain
 
 
 @pytest.mark.parametrize(

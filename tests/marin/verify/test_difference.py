@@ -116,6 +116,23 @@ def test_tensors_of_the_first_step_are_named_in_order_of_execution() -> None:
     assert [line.rpartition(" ")[2] for line in answer.lines] == [TENSORS[1], TENSORS[0]]
 
 
+def test_tensors_that_a_cause_explains_are_counted_and_named_on_request() -> None:
+    """Their names are found by jax, seconds that nobody needs who changed the learning rate."""
+    asked: list[str] = []
+
+    def names(run: Run) -> tuple[str, ...] | None:
+        asked.append(run.run)
+        return TENSORS
+
+    found = compare_runs(view(), view("recipe"), blob, names)
+    assert found.answers[-1].lines == ("after train step 3: 2 of 2 tensors (--all names them, which takes jax)",)
+    assert asked == []
+    assert len(compare_runs(view(), view("recipe"), blob, names, whole=True).answers[-1].lines) == 2
+    assert compare_runs(view(), view("step"), blob, names).answers[-1].lines[0].endswith(TENSORS[1])
+    unnamed = compare_runs(view(), view("step"), blob, lambda _: None)
+    assert unnamed.answers[-1].lines == found.answers[-1].lines, "without jax they are counted too"
+
+
 def test_numbers_of_recipes_are_written_as_people_write_them() -> None:
     one = view()
 

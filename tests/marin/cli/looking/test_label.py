@@ -82,6 +82,16 @@ def test_saying_again_what_holds_is_no_event(marin: Marin, run: str) -> None:
     assert open_root().reader().checkpoint().size == size
 
 
+def test_a_tag_that_is_not_there_is_no_tag_to_take_off(marin: Marin, run: str) -> None:
+    refused = marin("run", run, "untag", "nope")
+    assert refused.status == 2 and "no such tag" in refused.err and "it has none" in refused.err
+    marin("run", run, "tag", "team=data", "baseline")
+    size = open_root().reader().checkpoint().size
+    refused = marin("run", run, "untag", "team", "basline")
+    assert refused.status == 2 and "did you mean baseline?" in refused.err
+    assert open_root().reader().checkpoint().size == size, "all or nothing"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ledger import Conflict, Draft, Receipt
+from marin.errors import Interrupted
 from marin.execution.plan import plan_digest
 from marin.execution.run_results import RunResults
 from marin.history.run import Run, StepView
@@ -100,6 +102,47 @@ def complete_open_runs(root: Root, plans: Sequence[RunResults], *, take_over: bo
         if append_fenced(root, run.run, results.over(root.history(), run), drafts):
             ended.append(run.run)
     return ended
+
+
+def interrupted_between_steps(root: Root, plans: Sequence[RunResults], signal: str) -> None:
+    """Say of the open runs of these very plans that somebody stopped them (``signal`` is its name) where no step was
+    executing: before the first that has no output and could be made. A step that was executing has said so itself, and one that
+    another process executes goes on."""
+    wanted = {digest(results.recipe): results for results in plans}
+    for run in _open_runs(root.history(), wanted):
+        results = wanted[run.started.body.recipe_digest]
+        if run.plan == plan_digest(results.plan, results.recipe, results.code):
+            append_fenced(root, run.run, results.over(root.history(), run), partial(_stopped, signal))
+
+
+def _stopped(signal: str, results: RunResults) -> list[Draft]:
+    run = results.run
+    assert run is not None, "it was found in the log"
+    made = run.steps
+    waiting = (one for one in results.plan.steps if one.name not in made and all(name in made for name in one.inputs))
+    step = next(waiting, None)
+    running = [state.step for state in run.states.values() if state.state == "running"]
+    if run.status != "open" or step is None or running:  # whoever executes one goes on
+        return []
+    stopped = between_steps(step.name, signal)
+    identity = results.identity(step, made)
+    return [
+        draft(
+            run.run,
+            events.STEP_FAILED,
+            events.StepFailed(run=run.run, step=step.name, identity=identity, error=str(stopped)),
+        )
+    ]
+
+
+def between_steps(step: str, signal: str) -> Interrupted:
+    """What is said where somebody stopped a run before this step."""
+    return Interrupted(
+        "interrupted",
+        where=f"before step {step}",
+        found=signal,
+        cure="run the same command again: it goes on from here",
+    )
 
 
 def _open_runs(history: History, recipes: Mapping[str, RunResults]) -> Iterator[Run]:

@@ -31,7 +31,15 @@ from typing import Any, Literal
 from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, Refused, canonical_digest, parse_digest
 from marin.errors import Interrupted, Paused
 from marin.execution import forks, phases, tracker
-from marin.execution.completion import append_fenced, cached, complete_open_runs, draft, rest
+from marin.execution.completion import (
+    append_fenced,
+    between_steps,
+    cached,
+    complete_open_runs,
+    draft,
+    interrupted_between_steps,
+    rest,
+)
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.result_cache import ResultCache
@@ -124,6 +132,7 @@ def run_stage(
 
     Raises:
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
+        Interrupted: asked to stop; the run says so, also where its next step had not begun.
         Refused: the step is not what was planned.
     """
     step = plan.step(name)
@@ -143,7 +152,18 @@ def run_stage(
         ResultCache(root.history(), root.store()),
         pinned=results_at(root, pinned or {}),
     )
-    now = stage.read().identity
+    with Interruption() as interruption:
+        try:
+            return _brought(stage, identity)
+        except KeyboardInterrupt as signal:  # where no step was executing: one that was has said so itself
+            with interruption.shield():
+                interrupted_between_steps(root, [stage.results(root.history(), None)], str(signal))
+            raise between_steps(name, str(signal)) from signal
+
+
+def _brought(stage: _Stage, identity: str | None) -> StageOutcome:
+    step, plan, root = stage.step, stage.plan, stage.root
+    name, now = step.name, stage.read().identity
     if identity not in (None, now):
         raise Refused(
             "the step is not what was planned",

@@ -4,6 +4,7 @@ tiny.py stage NAME PROJECT [--force]     one stage, as `marin stage` would run i
 tiny.py killed NAME PROJECT N            the same, killed (SIGKILL) just before its N-th change to the disk;
                                          prints "done" and the number of changes when it came to its end before
 tiny.py blocked NAME PROJECT             the step `upper` says "ready" on stdout and waits until it is signalled
+tiny.py between NAME PROJECT             the same before the step begins: nothing is executed yet
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tensorstore
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ledger import LedgerError, describe_state
+from marin.execution import executor
 from marin.execution.executor import StageOutcome, run_stage
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition, StepResult, Task
@@ -138,6 +140,10 @@ def kill_before(number: int, below: str) -> list[int]:
 
 def block(task: Task) -> None:
     (task.work / "left behind").write_text("by the first attempt", encoding="utf-8")
+    wait_for_a_signal()
+
+
+def wait_for_a_signal(*_: Any, **__: Any) -> str:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     while True:
@@ -149,6 +155,8 @@ def main(mode: str, name: str, project: str, *rest: str) -> int:
     changes = kill_before(int(rest[0]), project) if mode == "killed" else [0]
     if mode == "blocked":
         before_upper.append(block)
+    if mode == "between":
+        executor.reason = wait_for_a_signal
     try:
         outcome = run(name, Path(project), force="--force" in rest)
     except LedgerError as error:

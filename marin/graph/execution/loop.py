@@ -28,7 +28,7 @@ from pathlib import Path
 from ledger import Conflict, Draft, LedgerError, Unavailable
 from marin.errors import Paused, UsageError
 from marin.execution import tracker
-from marin.execution.completion import complete_open_runs
+from marin.execution.completion import complete_open_runs, interrupted_between_steps
 from marin.graph.execution.lease import Claimant, Claims, Holder, utc_now
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import Failure, Options, Outcome, Record, Work
@@ -88,9 +88,9 @@ def execute_graph(
         try:
             execution.run()
             return execution.end()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as signal:
             with interruption.shield():
-                execution.abandon()
+                execution.abandon(str(signal))
             raise
 
 
@@ -459,8 +459,8 @@ class Execution:
         named = [item.address for item in self.planner.results.values() if item.identity in known] if known else []
         return sorted({*self.nondeterministic, *named})
 
-    def abandon(self) -> None:
-        """Asked to stop: processes have been ended by now; give the claims back and say how far it came."""
+    def abandon(self, signal: str) -> None:
+        """Asked to stop by ``signal``: processes have been ended by now; give the claims back and say how far it came."""
         try:
             if self.claimed:
                 mine = list(self.claimed)
@@ -468,6 +468,7 @@ class Execution:
                 self.claimed.clear()
             if self.record.begun:
                 self.end("interrupted")
+                interrupted_between_steps(self.root, self.planner.plans(), signal)
                 log.warning("what is done is recorded: run the same command again, and it goes on from there")
         except LedgerError as error:
             log.warning("the interruption could not be recorded: %s", error)

@@ -123,6 +123,28 @@ def test_a_signal_is_recorded_and_the_next_call_goes_on(
     assert "step.preempted" not in events(project), "it had told of its end itself"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_between_two_steps_leaves_no_open_run(tiny: ModuleType, project: Path, number: signal.Signals) -> None:
+    run = tiny.run("words", project).run
+    with started("between", project) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    last = errors.strip().splitlines()[-1]
+    assert (
+        last == f"interrupted: before step upper: found {number.name}; run the same command again: it goes on from here"
+    )
+    (view,) = load_all(open_root(str(project / ".marin")).history())
+    assert (view.run, view.status, view.failures[-1].body.error) == (run, "interrupted", last)
+    assert events(project).count("step.started") == 1, "nothing was begun"
+    assert tiny.run("upper", project).run == run
+    assert tiny.run("count", project).completed
+    (view,) = load_all(open_root(str(project / ".marin")).history())
+    assert view.status == "completed"
+
+
 def test_killed_in_a_step_the_next_attempt_has_its_scratch_and_an_empty_out(tiny: ModuleType, project: Path) -> None:
     tiny.run("words", project)
     with waiting(project) as process:

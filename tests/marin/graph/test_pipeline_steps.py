@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,13 @@ from marin.execution import executor
 from marin.execution.executor import run_stage
 from marin.graph import Step, override_output
 from marin.graph.addresses import at_address
+from marin.graph.execution import loop
 from marin.graph.execution.loop import Options, execute_graph
 from marin.graph.files import load_experiment, load_graph
 from marin.graph.graph import Graph
 from marin.graph.variants import bound, variants_of
 from marin.history import runs
+from marin.history.catalog import open_catalog
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.stages import PIPELINE
 from marin.pipeline.tokenizer import TOKENIZER
@@ -32,6 +36,8 @@ from marin.preregistration.registration import checked
 from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
 from marin.record.events import STEP_CHECKED
 from marin.record.root import Root
+from marin.verify.derivation.record import read_record
+from marin.verify.derivation.records import contradictions, unexplained
 
 PROJECT = Path(__file__).resolve().parents[3]
 DATASET = GrammarDataset(train_bytes=20_000, validation_bytes=2_000, minimal_pairs=3)
@@ -80,6 +86,31 @@ def test_a_run_that_was_left_open_ends_with_a_graph_of_hits(root: Root, monkeypa
     outcome = execute_graph(light(), root)
     assert {item.action for item in outcome.results.values()} == {"cached"}
     assert [view.status for view in runs.load_all(root.history())] == ["completed"]
+
+
+def test_ctrl_c_between_two_steps_of_a_graph_interrupts_its_run(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real signal, where the executor has recorded the first step and is about to hand out the second."""
+    real = loop.Execution._submit
+
+    def signalled(execution: loop.Execution, work: loop.Work) -> None:
+        if work.node.address == "tokenizer/small":
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.sigtimedwait([], 5)  # a point where Python looks
+        real(execution, work)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Execution, "_submit", signalled)
+        with pytest.raises(KeyboardInterrupt, match="SIGINT"):
+            execute_graph(light(), root)
+    (view,) = runs.load_all(root.history())
+    assert (view.status, [fact.body.step for fact in view.failures]) == ("interrupted", ["tokenizer"])
+    with open_catalog(root) as catalog:
+        assert [run.status for run in catalog.runs()] == ["interrupted"]
+    assert execute_graph(light(), root).failures == {}
+    (view,) = runs.load_all(root.history())
+    assert view.status == "completed"
+    record, plan = read_record(root.history(), view.run), variants_of(light())["tokenizer/small"].plan
+    assert contradictions(record, plan) == [] == unexplained(record, plan)
 
 
 def test_an_arm_is_an_ordinary_run_and_its_steps_are_found_by_their_addresses(root: Root) -> None:

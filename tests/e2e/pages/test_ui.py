@@ -234,6 +234,20 @@ def test_the_printed_address_opens_on_the_run_list_of_the_newest_experiment(
         assert cells["tags.`marin.data`"] == "grammar"
         assert cells["params.`seed`"] == "0"
         assert "duration" in cells
+    else:
+        row = fresh.locator(".ag-center-cols-container [role=row]").filter(has_text="PASS 2026-11").first
+        for column, text in (
+            ("attributes.`Run Name`", f"{NAMED}abcd2345"),
+            ("tags.`marin.verified`", "PASS 2026-11-2"),
+            ("metrics.`evaluate.loss`", "2.25"),
+        ):
+            cell = row.locator(f'[role=gridcell][col-id="{column}"]')
+            assert text in cell.inner_text()
+            box, whole = cell.bounding_box(), cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width and whole, (column, box)
+        first = fresh.locator(".ag-center-cols-container [role=row]").first.bounding_box()
+        assert first["y"] < 400, "the list begins on the first screen, and not below its buttons"
+        assert not fresh.get_by_role("button", name="Group by").is_visible()
     seen = fresh.evaluate("document.body.innerText")
     assert [word for word in FOREIGN if word in seen] == []
     fresh.screenshot(path=shots / f"runs-{scheme}-{width}.png")
@@ -303,6 +317,29 @@ def test_artifacts_are_shown_inline_and_hostile_text_stays_text(served: Served, 
     page.get_by_text("train.jsonl", exact=True).first.click()
     page.get_by_text("The cat number 0 sleeps.", exact=False).first.wait_for()
     page.screenshot(path=shots / "artifact-corpus.png")
+
+
+@pytest.mark.browser
+def test_a_report_is_read_on_a_telephone(served: Served, page: Any, shots: Path):
+    context = page.context.browser.new_context(viewport={"width": 390, "height": 850})
+    fresh = context.new_page()
+    fresh.goto(served.printed)
+    fresh.goto(f"{served.room}/#/experiments/1/runs/{RUN}/artifacts")
+    fresh.get_by_text("report.html", exact=True).first.click()
+    fresh.frame_locator("iframe").get_by_role("heading", name=f"{NAMED}abcd2345").wait_for()
+    fresh.screenshot(path=shots / "artifact-report-390.png")
+    frame = fresh.locator("iframe")
+    frame.scroll_into_view_if_needed()
+    box = frame.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["width"] > 300 and box["height"] > 500, box
+    last = fresh.frame_locator("iframe").locator("h2").last
+    last.scroll_into_view_if_needed()
+    inside = last.bounding_box()
+    assert 0 <= inside["y"] <= 850 and inside["x"] + inside["width"] <= 390, inside
+    assert fresh.locator(".mlflow-artifact-view > :first-child").bounding_box()["width"] > 300, (
+        "the tree is above, and whole"
+    )
+    context.close()
 
 
 @pytest.mark.browser

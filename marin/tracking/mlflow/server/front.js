@@ -38,12 +38,15 @@
 
   // The columns of an experiment whose list nobody has arranged yet. MLflow's other defaults are told too, because it
   // takes what it finds as the whole.
-  const narrow = innerWidth < 700; // name and time stay in sight when the rest is scrolled
-  const widths = { "attributes.`Run Name`": narrow ? 150 : 230, runDateAndNestInfo: narrow ? 40 : 140, ...columns, duration: 75 };
+  const verdict = "tags.`marin.verified`", loss = "metrics.`evaluate.loss`";
+  const widths = innerWidth < 700 // a telephone has room for name, verdict and loss; the rest is scrolled to
+    ? { "attributes.`Run Name`": 156, ...columns, runDateAndNestInfo: 140, duration: 75, [verdict]: 112, [loss]: 58 }
+    : { "attributes.`Run Name`": 230, runDateAndNestInfo: 140, ...columns, duration: 75 };
+  const order = innerWidth < 700 ? ["attributes.`Run Name`", verdict, loss] : [];
   const untouched = JSON.stringify({
     searchFilter: "", orderByKey: "attributes.start_time", orderByAsc: false, startTime: "ALL", lifecycleFilter: "Active",
     datasetsFilter: [], modelVersionFilter: "All Runs", selectedColumns: Object.keys(columns),
-    columnOrder: Object.keys(widths), columnWidths: widths,
+    columnOrder: [...order, ...Object.keys(widths).filter((name) => !order.includes(name))], columnWidths: widths,
     runsExpanded: {}, runsPinned: [], runsHidden: [], runsVisibilityMap: {}, runsHiddenMode: "FIRST_10_RUNS",
     viewMaximized: false, runListHidden: false, isAccordionReordered: true, useGroupedValuesInCharts: true,
     hideEmptyCharts: true, groupBy: null, groupsExpanded: {}, autoRefreshEnabled: true,

@@ -37,7 +37,7 @@ UV ?= uv
 .PHONY: help environment repro test lint bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
 
 help:
-	@sed -n 's/^# //p' Makefile | sed -n '1,16p'
+	@sed -n '/^# /!q; s/^# //p' Makefile
 
 environment:
 	@./.ci/environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import subprocess
 from pathlib import Path
 
 import click
@@ -178,3 +179,11 @@ def test_the_readme_begins_with_one_screen_and_its_picture_shows_its_commands() 
     assert [command for command in typed if f"$ {command}" not in shown] == []
     order = [rest.find(part) for part in ("docs/images/seal.webp", "| **Tutorial** |")]
     assert text.find("docs/images/terminal.svg") > len(first) and order == sorted(order) and order[0] > 0
+
+
+def test_make_help_prints_every_line_of_what_it_describes() -> None:
+    """Its last line was cut: the number of lines was written beside them."""
+    lines = (PROJECT / "Makefile").read_text("utf-8").split("\n\n")[0].splitlines()
+    told = subprocess.run(["make", "-s", "help"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == [line.removeprefix("# ") for line in lines]
+    assert "make clean" in told

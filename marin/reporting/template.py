@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from marin.history.names import plan_of
-from marin.process.text import visible
+from marin.process.text import visible, written
 
 SEEN_DIGITS = 12
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{64})")
@@ -58,6 +58,7 @@ def templates() -> Environment:
         "duration": duration,
         "size": size,
         "plan": plan_of,
+        "number": written,
         "digest": _digest,
         "digests": _digests,
     }

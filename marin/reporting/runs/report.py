@@ -7,6 +7,7 @@ else; its one script copies digests.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -23,7 +24,9 @@ from marin.record.verdicts import in_order
 from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, duration, render
 
-SAMPLE, LONGEST_SAMPLE = "sample.txt", 4000
+SAMPLE, LONGEST_SAMPLE = "sample.txt", 200
+"""So many letters of a sample are shown, and of these whole sentences: a taste, and not all that a small model says."""
+_SENTENCES = re.compile(r".*[.!?][\"'”’]?(?=\s)", re.DOTALL)
 """The file of an evaluation's output (:mod:`marin.evaluation.evaluate`), and how much of it a page shows, in bytes."""
 LONGEST_FACT = 500
 """Letters of a fact about the code; what is longer (a diff) is no fact for a table."""
@@ -127,11 +130,19 @@ def read_sample(run: Run, store: Store) -> Beside:
         return Beside()
     try:
         with store.open_file(bytes_of(evaluated.output), SAMPLE) as stream:
-            return Beside(sample=stream.read(LONGEST_SAMPLE).decode("utf-8", "replace").strip())
+            return Beside(sample=beginning(stream.read(4 * LONGEST_SAMPLE).decode("utf-8", "replace").strip()))
     except NotFound:
         return Beside()
     except LedgerError as error:
         return Beside(sample_missing=str(error))
+
+
+def beginning(text: str) -> str:
+    """Whole sentences of a text, as many as :data:`LONGEST_SAMPLE` letters hold; of one that is longer its beginning."""
+    if len(text) <= LONGEST_SAMPLE:
+        return text
+    whole = _SENTENCES.match(text[: LONGEST_SAMPLE + 1])
+    return whole[0] if whole is not None else text[:LONGEST_SAMPLE].rstrip() + "…"
 
 
 def run_record(run: Run, origin: str) -> bytes:

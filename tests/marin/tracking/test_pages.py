@@ -31,7 +31,7 @@ from marin.reporting.lineage.page import Samples, graph_page, lineage_page, read
 from marin.reporting.lineage.samples import Inspector, _texts
 from marin.reporting.runs.curve import loss_curve
 from marin.reporting.runs.order import order_digest, order_page
-from marin.reporting.runs.report import run_page
+from marin.reporting.runs.report import LONGEST_SAMPLE, beginning, run_page
 from marin.reporting.template import TEMPLATES, templates
 from marin.reporting.verification.page import page as verification_page
 from marin.reporting.verification.recorded import report_of
@@ -365,3 +365,15 @@ def test_one_process_finds_the_batches_of_all_runs(tmp_path: Path, monkeypatch: 
         with pytest.raises(ValueError, match="the process is gone"):
             inspector.ask({}, tmp_path, [9])
         assert inspector.ask({}, tmp_path, [1]) != first
+
+
+def test_counts_on_a_report_are_whole_and_of_a_sample_its_first_sentences_are_shown(record: Run):
+    """2000105 bytes were 2.0001e+06 beside 100516, and a small model's whole sample is more than a report needs."""
+    corpus = replace(
+        record.states["corpus"], result=replace(record.steps["corpus"], metrics={"train_bytes": 2000105.0})
+    )
+    shown = safe(run_page(replace(record, states={**record.states, "corpus": corpus}), ORIGIN)).text
+    assert "train_bytes 2000105" in shown and "e+06" not in shown
+    told = "The cat sleeps. “Is it late?” asks the clock. " * 4
+    assert beginning(told + "Then the wind came over the hill and did not stop.") == told.rstrip()
+    assert beginning("x" * 300) == "x" * LONGEST_SAMPLE + "…" and beginning("It rains") == "It rains"

@@ -1,13 +1,18 @@
-"""`make gpu`: does this machine's GPU give the bits of docs/exact.md, and if so, a run that is trained on it.
+"""`make gpu`: does this machine's GPU give the bits of docs/exact.md, does it repeat its own, and what does that cost?
 
-    python -m bench.gpu [--platform cuda] [--pairs N] [--steps N] [--out FOLDER]
+    python -m bench.gpu [--platform cuda] [--pairs N] [--steps N] [--models nano,25m,llama-135m] [--out FOLDER]
 
-1. The probes (bench/gpu/probes.py) in a process for each of :data:`SETTINGS`, until every needed one holds.
-2. Under that setting a small run of profile ``exact`` is trained on the device.
-3. The same log is verified here, on the processor. `run.tar.gz` holds it for another machine's.
+1. The probes (bench/gpu/probes.py) in a process for each of :data:`SETTINGS`, until every needed one holds. Under that
+   setting a small run of profile ``exact`` is trained on the device, and the same log verified here, on the processor.
+   `run.tar.gz` holds it for another machine's.
+2. A small run of profile ``gpu`` is trained, and verified on the device: every segment again, from its state.
+3. For each model, under both profiles (bench/gpu/steps.py): the bits after some steps, again in another process, and in
+   another one from the state at half the way. ``exact_bits`` are those that any other device has to give.
+4. Alone on the device: milliseconds of a step beside those of Levanter's Trainer as it comes.
 
-Everything that came out is one JSON document, `gpu.json` in FOLDER and on stdout. Exit status 0 when the run was verified, 1
-otherwise. Without a GPU: `--platform cpu` asks the processor the same, which is how the tests execute this. No network.
+1 to 3 take turns as the machine has processors. Everything that came out is one JSON document, `gpu.json` in FOLDER
+(written anew after each part) and on stdout. Exit status 0 when all bits were as they should, 1 otherwise. Without a GPU:
+`--platform cpu` asks the processor the same, which is how the tests execute this. No network.
 """
 
 from __future__ import annotations
@@ -19,9 +24,11 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from bench.gpu.probes import PAIRS
@@ -37,6 +44,7 @@ SETTINGS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "cpu": ((),),
 }
 """What `XLA_FLAGS` a platform is asked with, in this order."""
+type Words = tuple[str, ...]
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
 
 
@@ -56,6 +64,7 @@ def environment(platform: str, flags: tuple[str, ...]) -> dict[str, str]:
     paths = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     platforms = {
         "JAX_PLATFORMS": "cpu" if platform == "cpu" else f"{platform},cpu",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes share the device
         "PYTHONPATH": os.pathsep.join(paths),
     }
     return kept | platforms | ({"XLA_FLAGS": " ".join(flags)} if flags else {})
@@ -84,16 +93,17 @@ def asked(platform: str, flags: tuple[str, ...], pairs: int, folder: Path) -> di
     return {"flags": list(flags), "holds": holds, "seconds": done.seconds, **said}
 
 
-def trained(platform: str, flags: tuple[str, ...], steps: int, folder: Path) -> dict[str, Any]:
-    """A run of the smallest model, trained on the device; then the same log, verified on this machine's processor."""
+def trained(platform: str, flags: tuple[str, ...], steps: int, folder: Path, judge: str, words: Words) -> dict[str, Any]:
+    """A run of the smallest model, trained on the device; then the same log, verified on ``judge``."""
     project = folder / "run"
-    project.mkdir()
+    project.mkdir(parents=True)
     identity = {"XDG_CONFIG_HOME": str(folder / "key"), "XDG_STATE_HOME": str(folder / "state")}
-    there, here = (environment(where, set_to) | identity for where, set_to in ((platform, flags), ("cpu", ())))
+    there = environment(platform, flags) | identity
+    here = there if judge == platform else environment(judge, ()) | identity
     made = execute(["-c", MARIN, "init", "--quiet"], here, project)
     small = ["model=nano", f"trainer.num_steps={steps}", f"trainer.steps_per_segment={max(1, steps // 4)}"]
     config = ["--config-json", json.dumps(SMALL)]
-    run = execute(["-c", MARIN, "-q", "train", "profile=exact", *small, *config, "--json"], there, project)
+    run = execute(["-c", MARIN, "-q", "train", *words, *small, *config, "--json"], there, project)
     found: dict[str, Any] = {"seconds": run.seconds, "status": made.status or run.status}
     if found["status"]:
         return found | {"messages": made.messages + run.messages}
@@ -105,7 +115,8 @@ def trained(platform: str, flags: tuple[str, ...], steps: int, folder: Path) -> 
     return found | {
         "train": json.loads(run.output),
         "recorded": json.loads(shown.output) if shown.output else None,
-        "verified on the processor": {"status": judged.status, "seconds": judged.seconds, "report": verdict},
+        "verified on": judge,
+        "verified": {"status": judged.status, "seconds": judged.seconds, "report": verdict},
     }
 
 
@@ -115,24 +126,121 @@ SMALL = {
     "evaluation": {"max_sequences": 16, "minimal_pairs": 20},
 }
 """As small as a run can be and still learn: what is shown is bits."""
+EXACT: Words = ("profile=exact",)
+SHAPES: Mapping[str, Words] = {
+    "nano": ("model=nano",),
+    "25m": ("model=25m", "trainer.batch_size=16"),
+    "llama-135m": ("model=llama-135m", "trainer.batch_size=8"),
+}
+SHORT: Words = ("model.seq_len=128",)
+"""Under ``exact`` what a processor can repeat in minutes."""
 
 
-def measure(platform: str, pairs: int, steps: int, folder: Path) -> dict[str, Any]:
-    """The whole of it."""
+def promised(platform: str, folder: Path) -> Words:
+    """Words of the profile whose promise is repeats on devices of one kind, with the kind that is here; none of a
+    processor."""
+    if platform != "cuda":
+        return ()
+    kind = execute(["-c", "import jax; print(jax.devices()[0].device_kind)"], environment(platform, ()), folder)
+    return "profile=gpu", f"arithmetic.device_kind={kind.output.strip()}"
+
+
+REPEATED, TIMED = "6", "10"
+"""Steps, of what is repeated and of what is timed."""
+
+
+def stepped(
+    variables: Mapping[str, str], what: str, words: Sequence[str], steps: str, folder: Path, *more: str
+) -> dict[str, Any]:
+    """What a process of bench/gpu/steps.py said."""
+    done = execute(["-m", "bench.gpu.steps", what, *words, "--steps", steps, *more], variables, folder)
+    try:
+        said: dict[str, Any] = json.loads(done.output)
+    except ValueError:
+        return {"error": done.messages, "status": done.status}
+    return said
+
+
+def repeated(variables: Mapping[str, str], words: Words, steps: str, folder: Path) -> dict[str, Any]:
+    """The bits of a model after ``steps``, three times."""
+    folder.mkdir(parents=True)
+    half = folder / "half.npz"
+    first = stepped(variables, "ours", words, steps, folder, "--save", str(half))
+    again = stepped(variables, "ours", words, steps, folder)
+    resumed = stepped(variables, "ours", words, steps, folder, "--resume", str(half))
+    half.unlink(missing_ok=True)
+    last = [said.get("digests", {}).get(steps) for said in (first, again, resumed)]
+    equal = None not in last and len(set(last)) == 1 and first["digests"] == again["digests"]
+    return {"words": list(words), "equal": equal, "first": first, "again": again, "resumed": resumed}
+
+
+@dataclass
+class Measured:
+    """What is known so far; every part is written as soon as it is there."""
+
+    path: Path
+    found: dict[str, Any]
+    lock: Lock = field(default_factory=Lock)
+
+    def put(self, part: str, name: str | None, value: Any) -> None:
+        """Add a part, or one of its entries."""
+        with self.lock:
+            if name is None:
+                self.found[part] = value
+            else:
+                self.found.setdefault(part, {})[name] = value
+            self.path.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
+
+
+def exactly(options: argparse.Namespace, to: Measured, folder: Path) -> tuple[str, ...] | None:
+    """The probes, and a run: the setting under which they hold."""
     answered = []
-    for flags in SETTINGS[platform]:
-        answered.append(asked(platform, flags, pairs, folder))
+    for flags in SETTINGS[options.platform]:
+        answered.append(asked(options.platform, flags, options.pairs, folder))
+        to.put("settings", None, answered)
         if answered[-1]["holds"]:
-            break
-    found: dict[str, Any] = {"asked of": platform, "machine": describe(lock_digest(PROJECT)), "settings": answered}
-    if answered[-1]["holds"]:
-        found["run"] = trained(platform, tuple(answered[-1]["flags"]), steps, folder)
-    return found
+            return flags
+    return None
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The whole of it."""
+    platform = options.platform
+    to = Measured(folder / "gpu.json", {"asked of": platform, "machine": describe(lock_digest(PROJECT))})
+    plain = environment(platform, ())
+    models = [name for name in options.models.split(",") if name]
+    repeating = promised(platform, folder)
+    with ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as several:
+
+        def part(name: str, model: str | None, make: Callable[..., Any], *given: Any) -> Future[None]:
+            return several.submit(lambda: to.put(name, model, make(*given)))
+
+        exact_side = several.submit(exactly, options, to, folder)
+        others = [part("own_run", None, trained, platform, (), options.steps, folder / "own", platform, repeating)]
+        for model in models:
+            words = (*repeating, *SHAPES[model])
+            others.append(part("repeats", model, repeated, plain, words, REPEATED, folder / model))
+        if (flags := exact_side.result()) is not None:
+            under = environment(platform, flags)
+            others.append(part("run", None, trained, platform, flags, options.steps, folder / "exact", "cpu", EXACT))
+            for model in models:
+                words = (*EXACT, *SHAPES[model], *(() if model == "nano" else SHORT))
+                others.append(part("exact_bits", model, stepped, under, "ours", words, "2", folder))
+        for waited in others:
+            waited.result()
+    for model in models:
+        words = (*repeating, *SHAPES[model])
+        times = {what: stepped(plain, what, words, TIMED, folder) for what in ("ours", "stock")}
+        if flags is not None:
+            times["exact"] = stepped(under, "ours", (*EXACT, *SHAPES[model]), TIMED, folder)
+        to.put("times", model, times)
+    return to.found
 
 
 def verified(found: Mapping[str, Any]) -> bool:
-    """Whether a run came out and was verified."""
-    return bool(found.get("run", {}).get("verified on the processor", {}).get("status", 1) == 0)
+    """Whether all that was asked has the bits that it should."""
+    runs = (found.get(name, {}).get("verified", {}).get("status", 1) == 0 for name in ("run", "own_run"))
+    return all(runs) and all(each["equal"] for each in found.get("repeats", {}).values())
 
 
 def main() -> int:
@@ -140,15 +248,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__.partition("\n")[0])
     parser.add_argument("--platform", choices=sorted(SETTINGS), default="cuda")
     parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=20, help="of the runs")
+    parser.add_argument("--models", default=",".join(SHAPES), help=f"of {', '.join(SHAPES)}; none: an empty word")
     parser.add_argument("--out", type=Path, default=PROJECT / "build" / "gpu", help="a new folder")
     options = parser.parse_args()
     folder = options.out.resolve()
     folder.mkdir(parents=True)
-    found = measure(options.platform, options.pairs, options.steps, folder)
-    text = json.dumps(found, indent=1)
-    (folder / "gpu.json").write_text(text + "\n", encoding="utf-8")
-    sys.stdout.write(text + "\n")
+    found = measure(options, folder)
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
     return 0 if verified(found) else 1
 
 

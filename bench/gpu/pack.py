@@ -41,25 +41,30 @@ import marin.verify.verification, marin.verify.judges.model, marin.execution.exe
 sys.stdout.write("\\n".join({name.partition(".")[0] for name in sys.modules}))
 """
 GO = """#!/bin/sh
-# Makes an environment beside itself that sees the machine's jax, and asks its GPU.
+# Makes an environment beside itself that sees what this machine's python3 sees, jax among it, and asks the GPU.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-python3 -m venv --system-site-packages "$here/environment"
-"$here/environment/bin/python" -m pip install --quiet --no-index --no-deps --ignore-installed "$here"/wheels/*.whl
+seen=$(python3 -c 'import site, sysconfig; print("\\n".join({sysconfig.get_path("purelib"), *site.getsitepackages()}))')
+python3 -m venv --without-pip "$here/environment"
 site=$("$here/environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+python3 -m pip install --quiet --no-index --no-deps --no-compile --target "$site" "$here"/wheels/*.whl
+echo "$seen" > "$site/seen.pth"
 cp "$here/source/bench/gpu/stand_ins.py" "$site/marin_stand_ins.py"
 echo 'import marin_stand_ins; marin_stand_ins.install()' > "$site/marin_stand_ins.pth"
 cd "$here/source"
 exec "$here/environment/bin/python" -m bench.gpu --out "$here/out" "$@"
 """
+SOURCE = ("bench", "conf", "experiments", "ledger", "marin", "pyproject.toml", "params.yaml", "requirements.lock")
+"""Of the project what a training reads, and what is asked there."""
 
 
-def needed() -> set[str]:
-    """Distributions of the lock that have to travel: what a training and a replay import, as this environment has it."""
+def needed(brought: frozenset[str] = frozenset()) -> set[str]:
+    """Distributions of the lock that have to travel: what a training and a replay import, as this environment has it.
+    ``brought``: what else the machine has."""
     done = subprocess.run([sys.executable, "-c", IMPORTED], cwd=PROJECT, capture_output=True, text=True, check=True)
     providers = importlib.metadata.packages_distributions()
     names = {each for module in done.stdout.split() if module not in ABSENT for each in providers.get(module, ())}
-    return {_plain(name) for name in names} - BROUGHT
+    return {_plain(name) for name in names} - BROUGHT - brought
 
 
 def locked(names: set[str], lock: str) -> str:
@@ -72,8 +77,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
-def pack(target: Path) -> int:
-    """Write the archive; returns its size in bytes.
+def pack(target: Path, brought: frozenset[str] = frozenset()) -> int:
+    """Write the archive, without what the machine has of the lock's packages; returns its size in bytes.
 
     Raises:
         SystemExit: it would be larger than :data:`LIMIT`; the largest wheels are named.
@@ -82,7 +87,7 @@ def pack(target: Path) -> int:
         folder = Path(base, "marin-gpu")
         (folder / "wheels").mkdir(parents=True)
         requirements = Path(base, "requirements.txt")
-        requirements.write_text(locked(needed(), (PROJECT / "requirements.lock").read_text()))
+        requirements.write_text(locked(needed(brought), (PROJECT / "requirements.lock").read_text()))
         pip = [
             sys.executable,
             "-m",
@@ -94,7 +99,7 @@ def pack(target: Path) -> int:
             "--only-binary=:all:",
         ]
         subprocess.run([*pip, "-r", str(requirements), "-d", str(folder / "wheels")], check=True)
-        source = subprocess.run(["git", "archive", "HEAD"], cwd=PROJECT, capture_output=True, check=True).stdout
+        source = subprocess.run(["git", "archive", "HEAD", *SOURCE], cwd=PROJECT, capture_output=True, check=True).stdout
         (folder / "source").mkdir()
         subprocess.run(["tar", "x", "-C", str(folder / "source")], input=source, check=True)
         (folder / "go").write_text(GO)
@@ -113,8 +118,9 @@ def main() -> None:
     """Pack."""
     parser = argparse.ArgumentParser(prog="python -m bench.gpu.pack", description=__doc__.partition("\n")[0])
     parser.add_argument("target", type=Path, help="the archive to write")
+    parser.add_argument("--brought", nargs="*", default=[], metavar="NAME", help="what else the machine has")
     options = parser.parse_args()
-    sys.stdout.write(f"{options.target}: {pack(options.target) / 1e6:.1f} MB\n")
+    sys.stdout.write(f"{options.target}: {pack(options.target, frozenset(map(_plain, options.brought))) / 1e6:.1f} MB\n")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,10 @@ def serve(what: str, size: str, devices: int) -> None:
         case "exact":
             step, record, parameters = exact(size, devices)
         case _:
-            step, record, parameters = levanters(size, devices, sharded=what == "sharded")
+            os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            step, parameters = levanters(recipe_of(size), VOCABULARY, sharded=what == "sharded")
+            record = zero
     sys.stderr.write(
         f"{what}: {time.perf_counter() - began:.1f} s to the first step, {time.process_time():.1f} s of a processor: imports, "
         "state, compilation\n"
@@ -218,7 +221,7 @@ def exact(size: str, devices: int) -> Served:
         state, _ = train.run(state, tokens, weights)
         jax.block_until_ready((state.params, state.moments))
 
-    return step, lambda: 0.0, sum(x.size for x in jax.tree.leaves(train.layout.named))
+    return step, zero, sum(x.size for x in jax.tree.leaves(train.layout.named))
 
 
 def appended(steps: int) -> float:
@@ -251,13 +254,16 @@ def appended(steps: int) -> float:
         return median(append, 5)
 
 
-def levanters(size: str, devices: int, *, sharded: bool) -> Served:
-    """Levanter's Trainer as it comes."""
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    recipe = recipe_of(size)
+def zero() -> float:
+    """What recording costs who records nothing."""
+    return 0.0
+
+
+def levanters(recipe: Recipe, vocab_size: int, *, sharded: bool) -> tuple[Callable[[], None], int]:
+    """Levanter's Trainer as it comes, on the devices that jax has here: a step, and how many parameters it trains."""
     import haliax as hax
     import jax
+    import jmp
     from levanter.checkpoint import CheckpointerConfig
     from levanter.distributed import DistributedConfig
     from levanter.layers.attention import AttentionMask
@@ -277,6 +283,7 @@ def levanters(size: str, devices: int, *, sharded: bool) -> Served:
         num_layers=model.num_layers,
         num_heads=model.num_heads,
         num_kv_heads=model.num_kv_heads,
+        tie_word_embeddings=model.tie_word_embeddings,
         gradient_checkpointing=model.gradient_checkpointing,
     )
     optimizer = AdamConfig(
@@ -295,7 +302,8 @@ def levanters(size: str, devices: int, *, sharded: bool) -> Served:
             require_accelerator=False,
             distributed=DistributedConfig(initialize_jax_distributed=False),
             tracker=NoopConfig(),
-            train_batch_size=BATCH,
+            mp=jmp.get_policy(f"params=float32,compute={recipe.arithmetic.compute_dtype},output=float32"),
+            train_batch_size=recipe.trainer.batch_size,
             num_train_steps=recipe.trainer.num_steps,
             log_jaxprs=False,
             log_xla_hlo=False,
@@ -309,13 +317,13 @@ def levanters(size: str, devices: int, *, sharded: bool) -> Served:
         add_default_hooks=False,
     )
     trainer.__enter__()
-    Vocab = hax.Axis("vocab", VOCABULARY)
+    Vocab = hax.Axis("vocab", vocab_size)
     state = trainer.initial_state(
         jax.random.PRNGKey(0), model_init=lambda: config.build(Vocab, key=jax.random.PRNGKey(1))
     )
     parameters = sum(x.size for x in jax.tree.leaves(state.trainable_model))
-    tokens, weights = numbers(recipe)
-    axes = (hax.Axis("batch", BATCH), hax.Axis("position", model.seq_len))
+    tokens, weights = numbers(recipe, vocab_size)
+    axes = (hax.Axis("batch", recipe.trainer.batch_size), hax.Axis("position", model.seq_len))
     example = hax.shard(
         LmExample(hax.named(tokens, axes), hax.named(weights, axes), AttentionMask.causal()),
         trainer.compute_axis_mapping,
@@ -326,14 +334,15 @@ def levanters(size: str, devices: int, *, sharded: bool) -> Served:
         state = trainer.train_step(state, example).state
         jax.block_until_ready(jax.tree.leaves(state.trainable_model))
 
-    return step, lambda: 0.0, parameters
+    return step, parameters
 
 
-def numbers(recipe: Recipe) -> tuple[Any, Any]:
+def numbers(recipe: Recipe, vocab_size: int = VOCABULARY) -> tuple[Any, Any]:
     """Tokens int32[batch, seq_len] and weights of one."""
     import numpy as np
 
-    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, recipe.model.seq_len), dtype=np.int32)
+    shape = recipe.trainer.batch_size, recipe.model.seq_len
+    tokens = np.random.default_rng(0).integers(0, vocab_size, shape, dtype=np.int32)
     return tokens, np.ones(tokens.shape, np.float32)
 
 

@@ -37,7 +37,9 @@ import marin.cli.main, marin.cli.verifying.verify, marin.cli.init, marin.cli.doc
 import marin.cli.running.train, marin.cli.looking.show
 import marin.recipe.composition, marin.training.loop, marin.training.run, marin.runners.child
 import marin.pipeline.stages, marin.pipeline.train, marin.pipeline.evaluate, marin.pipeline.export
-import marin.verify.verification, marin.verify.judges.model, marin.execution.executor, bench.gpu.probes
+import marin.verify.verification, marin.verify.judges.model, marin.execution.executor, bench.gpu.probes, bench.gpu.steps
+import levanter.checkpoint, levanter.models.llama, levanter.optim.config, levanter.trainer, levanter.utils.mesh
+marin.recipe.composition.compose(["model=nano", "profile=exact"])  # imports what reads words when there are some
 sys.stdout.write("\\n".join({name.partition(".")[0] for name in sys.modules}))
 """
 GO = """#!/bin/sh

@@ -90,17 +90,9 @@ def pack(target: Path, brought: frozenset[str] = frozenset()) -> int:
         (folder / "wheels").mkdir(parents=True)
         requirements = Path(base, "requirements.txt")
         requirements.write_text(locked(needed(brought), (PROJECT / "requirements.lock").read_text()))
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--require-hashes",
-            "--only-binary=:all:",
-        ]
-        subprocess.run([*pip, "-r", str(requirements), "-d", str(folder / "wheels")], check=True)
+        # `wheel`, for one of them is published as source alone
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--require-hashes"]
+        subprocess.run([*pip, "-r", str(requirements), "-w", str(folder / "wheels")], check=True)
         source = subprocess.run(["git", "archive", "HEAD", *SOURCE], cwd=PROJECT, capture_output=True, check=True).stdout
         (folder / "source").mkdir()
         subprocess.run(["tar", "x", "-C", str(folder / "source")], input=source, check=True)

@@ -1,16 +1,16 @@
 """`make gpu`: does this machine's GPU give the bits of docs/exact.md, does it repeat its own, and what does that cost?
 
-    python -m bench.gpu [--platform cuda] [--pairs N] [--steps N] [--models nano,25m,llama-135m] [--out FOLDER]
+    python -m bench.gpu [--platform cuda] [--pairs N] [--steps N] [--models nano,25m,llama-135m] [--parts A,B] [--out FOLDER]
 
-1. The probes (bench/gpu/probes.py) in a process for each of :data:`SETTINGS`, until every needed one holds. Under that
-   setting a small run of profile ``exact`` is trained on the device, and the same log verified here, on the processor.
-   `run.tar.gz` holds it for another machine's.
-2. A small run of profile ``gpu`` is trained, and verified on the device: every segment again, from its state.
-3. For each model, under both profiles (bench/gpu/steps.py): the bits after some steps, again in another process, and in
-   another one from the state at half the way. ``exact_bits`` are those that any other device has to give.
-4. Alone on the device: milliseconds of a step beside those of Levanter's Trainer as it comes.
+- `probes` (bench/gpu/probes.py): in a process for each of :data:`SETTINGS`, until every needed one holds.
+- `run`: under the first setting a small run of profile ``exact`` is trained on the device, and the same log verified here,
+  on the processor. `exact/run.tar.gz` holds it for another machine's. `default`: the same of the default model.
+- `own`: a small run of profile ``gpu`` is trained, and verified on the device: every segment again, from its state.
+- `repeats`: for each model (bench/gpu/steps.py) the bits of profile ``gpu`` after some steps, again in another process, and
+  in another one from the state at half the way. `bits`: those of ``exact``, which any other device has to give.
+- `times`: when all else is done, milliseconds of a step, alone, beside those of Levanter's Trainer as it comes.
 
-1 to 3 take turns as the machine has processors. Everything that came out is one JSON document, `gpu.json` in FOLDER
+All but the last take turns as the machine has processors. Everything that came out is one JSON document, `gpu.json` in FOLDER
 (written anew after each part) and on stdout. Exit status 0 when all bits were as they should, 1 otherwise. Without a GPU:
 `--platform cpu` asks the processor the same, which is how the tests execute this. No network.
 """
@@ -25,8 +25,9 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -93,31 +94,29 @@ def asked(platform: str, flags: tuple[str, ...], pairs: int, folder: Path) -> di
     return {"flags": list(flags), "holds": holds, "seconds": done.seconds, **said}
 
 
-def trained(platform: str, flags: tuple[str, ...], steps: int, folder: Path, judge: str, words: Words) -> dict[str, Any]:
-    """A run of the smallest model, trained on the device; then the same log, verified on ``judge``."""
+def trained(
+    platform: str, flags: tuple[str, ...], folder: Path, judge: str, words: Words, put: Callable[[Any], None]
+) -> None:
+    """A run, trained on the device; then the same log, verified on ``judge``. ``put`` is given what is known, twice."""
     project = folder / "run"
     project.mkdir(parents=True)
     identity = {"XDG_CONFIG_HOME": str(folder / "key"), "XDG_STATE_HOME": str(folder / "state")}
     there = environment(platform, flags) | identity
     here = there if judge == platform else environment(judge, ()) | identity
     made = execute(["-c", MARIN, "init", "--quiet"], here, project)
-    small = ["model=nano", f"trainer.num_steps={steps}", f"trainer.steps_per_segment={max(1, steps // 4)}"]
-    config = ["--config-json", json.dumps(SMALL)]
-    run = execute(["-c", MARIN, "-q", "train", *words, *small, *config, "--json"], there, project)
-    found: dict[str, Any] = {"seconds": run.seconds, "status": made.status or run.status}
+    run = execute(["-c", MARIN, "-q", "train", *words, "--config-json", json.dumps(SMALL), "--json"], there, project)
+    found: dict[str, Any] = {"words": list(words), "seconds": run.seconds, "status": made.status or run.status}
     if found["status"]:
-        return found | {"messages": made.messages + run.messages}
-    judged = execute(["-c", MARIN, "verify", "latest", "--only", "training", "--no-record", "--json"], here, project)
+        return put(found | {"messages": made.messages + run.messages})
     shown = execute(["-c", MARIN, "show", "latest", "--json"], here, project)
     with tarfile.open(folder / "run.tar.gz", "w:gz") as archive:
         archive.add(project, "run")
+    found |= {"train": json.loads(run.output), "recorded": json.loads(shown.output) if shown.output else None}
+    put(found)
+    judged = execute(["-c", MARIN, "verify", "latest", "--only", "training", "--no-record", "--json"], here, project)
     verdict = json.loads(judged.output) if judged.output else {"messages": judged.messages}
-    return found | {
-        "train": json.loads(run.output),
-        "recorded": json.loads(shown.output) if shown.output else None,
-        "verified on": judge,
-        "verified": {"status": judged.status, "seconds": judged.seconds, "report": verdict},
-    }
+    verified = {"on": judge, "status": judged.status, "seconds": judged.seconds, "report": verdict}
+    put(found | {"verified": verified})
 
 
 SMALL = {
@@ -130,7 +129,7 @@ EXACT: Words = ("profile=exact",)
 SHAPES: Mapping[str, Words] = {
     "nano": ("model=nano",),
     "25m": ("model=25m", "trainer.batch_size=16"),
-    "llama-135m": ("model=llama-135m", "trainer.batch_size=8"),
+    "llama-135m": ("model=llama-135m", "trainer.batch_size=8", "model.seq_len=1024"),
 }
 SHORT: Words = ("model.seq_len=128",)
 """Under ``exact`` what a processor can repeat in minutes."""
@@ -174,6 +173,11 @@ def repeated(variables: Mapping[str, str], words: Words, steps: str, folder: Pat
     return {"words": list(words), "equal": equal, "first": first, "again": again, "resumed": resumed}
 
 
+def small(steps: int, segments: int) -> Words:
+    """Of a run: how long, and in how many segments."""
+    return f"trainer.num_steps={steps}", f"trainer.steps_per_segment={max(1, steps // segments)}"
+
+
 @dataclass
 class Measured:
     """What is known so far; every part is written as soon as it is there."""
@@ -192,55 +196,99 @@ class Measured:
             self.path.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
 
 
-def exactly(options: argparse.Namespace, to: Measured, folder: Path) -> tuple[str, ...] | None:
-    """The probes, and a run: the setting under which they hold."""
-    answered = []
+def probed(options: argparse.Namespace, to: Measured, folder: Path) -> None:
+    """The probes, setting by setting."""
+    answered: list[dict[str, Any]] = []
     for flags in SETTINGS[options.platform]:
         answered.append(asked(options.platform, flags, options.pairs, folder))
         to.put("settings", None, answered)
         if answered[-1]["holds"]:
-            return flags
-    return None
+            break
+
+
+class Waiting:
+    """A process of bench/gpu/steps.py that makes ready beside others and steps when it is told."""
+
+    def __init__(self, variables: Mapping[str, str], what: str, words: Words, folder: Path) -> None:
+        arguments = [sys.executable, "-m", "bench.gpu.steps", what, *words, "--steps", TIMED, "--wait"]
+        self._process = subprocess.Popen(
+            arguments, env=dict(variables), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ready(self) -> None:
+        """Wait for it."""
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def step(self) -> dict[str, Any]:
+        """Its times."""
+        output, _ = self._process.communicate("go\n")
+        try:
+            said: dict[str, Any] = json.loads(output)
+        except ValueError:
+            return {"status": self._process.returncode}
+        return said
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The whole of it."""
-    platform = options.platform
+    platform, parts = options.platform, options.parts.split(",")
     to = Measured(folder / "gpu.json", {"asked of": platform, "machine": describe(lock_digest(PROJECT))})
-    plain = environment(platform, ())
+    plain, under = environment(platform, ()), environment(platform, SETTINGS[platform][0])
+    flags = SETTINGS[platform][0]
     models = [name for name in options.models.split(",") if name]
     repeating = promised(platform, folder)
-    with ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 2) // 2))) as several:
-
-        def part(name: str, model: str | None, make: Callable[..., Any], *given: Any) -> Future[None]:
-            return several.submit(lambda: to.put(name, model, make(*given)))
-
-        exact_side = several.submit(exactly, options, to, folder)
-        others = [part("own_run", None, trained, platform, (), options.steps, folder / "own", platform, repeating)]
+    nano: Words = ("model=nano", *small(options.steps, 4))
+    timed: dict[str, dict[str, Waiting]] = {}
+    if "times" in parts:
         for model in models:
-            words = (*repeating, *SHAPES[model])
-            others.append(part("repeats", model, repeated, plain, words, REPEATED, folder / model))
-        if (flags := exact_side.result()) is not None:
-            under = environment(platform, flags)
-            others.append(part("run", None, trained, platform, flags, options.steps, folder / "exact", "cpu", EXACT))
-            for model in models:
-                words = (*EXACT, *SHAPES[model], *(() if model == "nano" else SHORT))
-                others.append(part("exact_bits", model, stepped, under, "ours", words, "2", folder))
-        for waited in others:
+            timed[model] = {
+                "ours": Waiting(plain, "ours", (*repeating, *SHAPES[model]), folder),
+                "stock": Waiting(plain, "stock", (*repeating, *SHAPES[model]), folder),
+                "exact": Waiting(under, "ours", (*EXACT, *SHAPES[model]), folder),
+            }
+
+    def run(name: str, flags: Words, place: str, judge: str, words: Words) -> None:
+        trained(platform, flags, folder / place, judge, words, lambda found: to.put(name, None, found))
+
+    def repeat(model: str) -> None:
+        to.put("repeats", model, repeated(plain, (*repeating, *SHAPES[model]), REPEATED, folder / model))
+
+    def bits(model: str) -> None:
+        words = (*EXACT, *SHAPES[model], *(() if model == "nano" else SHORT))
+        to.put("bits", model, stepped(under, "ours", words, "2", folder))
+
+    work: dict[str, list[Callable[[], None]]] = {
+        "run": [lambda: run("run", flags, "exact", "cpu", (*EXACT, *nano))],
+        "default": [lambda: run("default", flags, "default", "cpu", (*EXACT, *small(240, 2)))],
+        "probes": [lambda: probed(options, to, folder)],
+        "bits": [partial(bits, model) for model in models],
+        "own": [lambda: run("own", (), "own", platform, (*repeating, *nano))],
+        "repeats": [partial(repeat, model) for model in models],
+    }
+    with ThreadPoolExecutor(max(1, min(8, (os.cpu_count() or 2) // 2))) as several:
+        for waited in [several.submit(each) for part, all_ in work.items() if part in parts for each in all_]:
             waited.result()
-    for model in models:
-        words = (*repeating, *SHAPES[model])
-        times = {what: stepped(plain, what, words, TIMED, folder) for what in ("ours", "stock")}
-        if flags is not None:
-            times["exact"] = stepped(under, "ours", (*EXACT, *SHAPES[model]), TIMED, folder)
-        to.put("times", model, times)
+    for every in timed.values():
+        for one in every.values():
+            one.ready()
+    for model, every in timed.items():
+        to.put("times", model, {what: one.step() for what, one in every.items()})
     return to.found
 
 
-def verified(found: Mapping[str, Any]) -> bool:
-    """Whether all that was asked has the bits that it should."""
-    runs = (found.get(name, {}).get("verified", {}).get("status", 1) == 0 for name in ("run", "own_run"))
-    return all(runs) and all(each["equal"] for each in found.get("repeats", {}).values())
+PARTS = ("probes", "run", "default", "own", "repeats", "bits", "times")
+
+
+def held(found: Mapping[str, Any]) -> bool:
+    """Whether everything that was asked has the bits that it should."""
+    runs = [found[name].get("verified", {}).get("status", 1) for name in ("run", "default", "own") if name in found]
+    settings = found.get("settings", [])
+    return (
+        not any(runs)
+        and all(one["equal"] for one in found.get("repeats", {}).values())
+        and all(one["holds"] for one in settings[-1:])
+    )
 
 
 def main() -> int:
@@ -250,13 +298,14 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--steps", type=int, default=20, help="of the runs")
     parser.add_argument("--models", default=",".join(SHAPES), help=f"of {', '.join(SHAPES)}; none: an empty word")
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, default=PROJECT / "build" / "gpu", help="a new folder")
     options = parser.parse_args()
     folder = options.out.resolve()
     folder.mkdir(parents=True)
     found = measure(options, folder)
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
-    return 0 if verified(found) else 1
+    return 0 if held(found) else 1
 
 
 if __name__ == "__main__":

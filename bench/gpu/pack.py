@@ -93,7 +93,9 @@ def pack(target: Path, brought: frozenset[str] = frozenset()) -> int:
         # `wheel`, for one of them is published as source alone
         pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--require-hashes"]
         subprocess.run([*pip, "-r", str(requirements), "-w", str(folder / "wheels")], check=True)
-        source = subprocess.run(["git", "archive", "HEAD", *SOURCE], cwd=PROJECT, capture_output=True, check=True).stdout
+        source = subprocess.run(
+            ["git", "archive", "HEAD", *SOURCE], cwd=PROJECT, capture_output=True, check=True
+        ).stdout
         (folder / "source").mkdir()
         subprocess.run(["tar", "x", "-C", str(folder / "source")], input=source, check=True)
         (folder / "go").write_text(GO)
@@ -114,7 +116,9 @@ def main() -> None:
     parser.add_argument("target", type=Path, help="the archive to write")
     parser.add_argument("--brought", nargs="*", default=[], metavar="NAME", help="what else the machine has")
     options = parser.parse_args()
-    sys.stdout.write(f"{options.target}: {pack(options.target, frozenset(map(_plain, options.brought))) / 1e6:.1f} MB\n")
+    sys.stdout.write(
+        f"{options.target}: {pack(options.target, frozenset(map(_plain, options.brought))) / 1e6:.1f} MB\n"
+    )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ WAYS: tuple[Products, ...] = ("chosen", "float64", "int8", "bfloat16")
 @dataclass(frozen=True)
 class Probe:
     """One question. ``differing`` of ``compared`` results had other bits; ``error``: what the compiler said instead of an
-    answer."""
+    answer, or which outputs of a group differ from the processor's."""
 
     name: str
     needed: bool
@@ -48,6 +48,10 @@ class Probe:
         return not self.differing and not self.error
 
 
+class Others(Exception):
+    """Other bits than the known answer's, and where."""
+
+
 type Question = tuple[str, bool, Callable[[], tuple[int, int]]]
 
 
@@ -58,6 +62,8 @@ def asked(questions: Iterator[Question]) -> Iterator[Probe]:
         try:
             differing, compared = ask()
             error = ""
+        except Others as others:
+            differing, compared, error = 1, 1, str(others)
         except Exception as failure:  # a compiler's errors are of no one type
             differing, compared, error = 0, 0, f"{type(failure).__name__}: {str(failure)[:300]}"
         yield Probe(name, needed, differing, compared, round(time.perf_counter() - started, 2), error)
@@ -77,8 +83,13 @@ def answers() -> Iterator[Question]:
         for name, case in known.cases().items():
 
             def ask(way: Products = way, name: str = name, case: known.Case = case) -> tuple[int, int]:
-                made = case.made(way).jitted()(*case.arguments)
-                return int(known.digest(jax.tree.leaves(made)) != known.ANSWERS[name]), 1
+                execute = case.made(way).jitted()
+                made = jax.tree.leaves(execute(*case.arguments))
+                if known.digest(made) != known.ANSWERS[name]:
+                    here = jax.tree.leaves(execute(*jax.device_put(case.arguments, jax.devices("cpu")[0])))
+                    counts = [int((np.asarray(x) != np.asarray(y)).sum()) for x, y in zip(made, here, strict=True)]
+                    raise Others(f"output: numbers that differ: {dict(enumerate(counts))}")
+                return 0, 1
 
             yield f"known answer of {name}, products by {way}", way == "chosen", ask
 

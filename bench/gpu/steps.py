@@ -1,11 +1,13 @@
 """Train steps of one recipe on the device that jax finds, in a process of its own: the bits they leave and how long they take.
 
-    python -m bench.gpu.steps ours|stock MODEL... --steps N [--save FILE] [--resume FILE]
+    python -m bench.gpu.steps ours|stock MODEL... --steps N [--save FILE] [--resume FILE] [--wait]
 
 MODEL are words of `marin train` (`model=25m profile=gpu`). `ours` is the recipe's own step: the digest of the whole state
 after half of the steps and after all of them; with `--save` the state at half the way is written, with `--resume` it is
 read, in another process than wrote it, and only the second half is executed. `stock` is Levanter's Trainer as it comes,
-same model, batch and precision. One JSON object to stdout; times are milliseconds by the clock.
+same model, batch and precision. One JSON object to stdout; times are milliseconds by the clock. With `--wait` a line
+`ready` comes before it once two steps are done, and the rest begins when a line is read: several can make ready at once and
+step alone.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from marin.process.arithmetic import apply
 from marin.recipe.composition import compose
 from marin.recipe.schema import Execution, Recipe
 
-VOCABULARY = {"llama-135m": 49152, "25m": 8192}
+VOCABULARY, SMALL = 8192, 512
 WARM = 2
 
 
@@ -37,6 +39,14 @@ class Asked:
     steps: int
     save: Path | None
     resume: Path | None
+    wait: bool
+
+    def turn(self, number: int) -> None:
+        """Called before each step: waits before the first that is timed."""
+        if self.wait and number == WARM:
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            sys.stdin.readline()
 
     @property
     def recipe(self) -> Recipe:
@@ -45,8 +55,8 @@ class Asked:
 
     @property
     def vocab_size(self) -> int:
-        """As the model's page says; small where it says nothing."""
-        return next((size for name, size in VOCABULARY.items() if f"model={name}" in self.words), 512)
+        """Small for the smallest model."""
+        return SMALL if "model=nano" in self.words else VOCABULARY
 
 
 def ours(asked: Asked) -> dict[str, Any]:
@@ -57,10 +67,10 @@ def ours(asked: Asked) -> dict[str, Any]:
     import jax
     import numpy as np
 
-    from marin.training.runtime import canary
     from marin.training.checkpoints.digesting import describe
     from marin.training.initial import initial_slices
     from marin.training.loop import step_of
+    from marin.training.runtime import canary
     from marin.training.state import arrays_of, leaves, state_like
     from marin.training.step.contract import mesh_of
 
@@ -78,6 +88,7 @@ def ours(asked: Asked) -> dict[str, Any]:
     digests: dict[str, str] = {}
     milliseconds, losses = [], []
     for number in range(half if asked.resume else 0, asked.steps):
+        asked.turn(number)
         if number == half and asked.save:
             np.savez(asked.save, allow_pickle=False, **arrays_of(train.collect(state)))
         started = time.perf_counter()
@@ -98,7 +109,10 @@ def stock(asked: Asked) -> dict[str, Any]:
     """Levanter as it comes."""
     began = time.perf_counter()
     step, parameters = levanters(asked.recipe, asked.vocab_size, sharded=False)
-    milliseconds = [_timed(step) for _ in range(asked.steps)]
+    milliseconds = []
+    for number in range(asked.steps):
+        asked.turn(number)
+        milliseconds.append(_timed(step))
     return _said(milliseconds, parameters, time.perf_counter() - began - sum(milliseconds) / 1e3)
 
 
@@ -132,8 +146,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--wait", action="store_true")
     options = parser.parse_args()
-    asked = Asked(tuple(options.words), options.steps, options.save, options.resume)
+    asked = Asked(tuple(options.words), options.steps, options.save, options.resume, options.wait)
     json.dump({"ours": ours, "stock": stock}[options.what](asked), sys.stdout)
 
 

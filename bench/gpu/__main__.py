@@ -107,7 +107,8 @@ def trained(
     run = execute(["-c", MARIN, "-q", "train", *words, "--config-json", json.dumps(SMALL), "--json"], there, project)
     found: dict[str, Any] = {"words": list(words), "seconds": run.seconds, "status": made.status or run.status}
     if found["status"]:
-        return put(found | {"messages": made.messages + run.messages})
+        put(found | {"messages": made.messages + run.messages})
+        return
     shown = execute(["-c", MARIN, "show", "latest", "--json"], here, project)
     with tarfile.open(folder / "run.tar.gz", "w:gz") as archive:
         archive.add(project, "run")
@@ -129,7 +130,7 @@ EXACT: Words = ("profile=exact",)
 SHAPES: Mapping[str, Words] = {
     "nano": ("model=nano",),
     "25m": ("model=25m", "trainer.batch_size=16"),
-    "llama-135m": ("model=llama-135m", "trainer.batch_size=8", "model.seq_len=1024"),
+    "llama-135m": ("model=llama-135m", "trainer.batch_size=8"),
 }
 SHORT: Words = ("model.seq_len=128",)
 """Under ``exact`` what a processor can repeat in minutes."""

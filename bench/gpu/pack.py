@@ -4,8 +4,9 @@ In it are the source at HEAD, the wheels of the lock that a small training impor
 
     tar xf FILE.tar && marin-gpu/go [--platform cuda] ...        (the options of `python -m bench.gpu`)
 
-The machine brings Python of the lock's version and jax with its plugin, NumPy and ml_dtypes. What is too large to carry and
-not used in a training has a stand-in (bench/gpu/stand_ins.py).
+The machine brings Python of the lock's version and jax with its plugin, NumPy, ml_dtypes, SciPy, pyarrow and tensorstore;
+`--brought NAME...` leaves out what else it has. What is too large to carry and not used in a training has a stand-in
+(bench/gpu/stand_ins.py). A pack takes a minute or two: the wheels are fetched.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bench.gpu.stand_ins import ABSENT
 
 PROJECT = Path(__file__).resolve().parents[2]
 LIMIT = 60 * 10**6
-BROUGHT = frozenset({"jax", "jaxlib", "numpy", "ml-dtypes", "scipy", "marin-repro"})
+BROUGHT = frozenset({"jax", "jaxlib", "numpy", "ml-dtypes", "scipy", "pyarrow", "tensorstore", "marin-repro"})
 """What the machine has, and this project, which travels as source."""
 IMPORTED = """
 import sys

@@ -87,7 +87,7 @@ def answers() -> Iterator[Question]:
                 made = jax.tree.leaves(execute(*case.arguments))
                 if known.digest(made) != known.ANSWERS[name]:
                     here = jax.tree.leaves(execute(*jax.device_put(case.arguments, jax.devices("cpu")[0])))
-                    counts = [int((np.asarray(x) != np.asarray(y)).sum()) for x, y in zip(made, here, strict=True)]
+                    counts = [_differing(np.asarray(x), np.asarray(y)) for x, y in zip(made, here, strict=True)]
                     raise Others(f"output: numbers that differ: {dict(enumerate(counts))}")
                 return 0, 1
 
@@ -205,6 +205,11 @@ def _pairs(start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _ruled(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < np.float32(LEAST), np.float32(0), x)
+
+
+def _differing(x: np.ndarray, y: np.ndarray) -> int:
+    floats = x.dtype == np.float32
+    return int(((_bits(x) != _bits(y)) if floats else (x != y)).sum())
 
 
 def _bits(x: np.ndarray) -> np.ndarray:

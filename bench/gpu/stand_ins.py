@@ -1,6 +1,6 @@
 """Packages that Levanter imports and a training does not use: what stands for them where they are not installed.
 
-An archive of at most 60 MB has no room for pyarrow, polars, Vortex, DuckDB and the like (600 MB unpacked), which Levanter
+An archive of at most 60 MB has no room for polars, Vortex, DuckDB and the like (hundreds of MB unpacked), which Levanter
 and its libraries import when they are loaded. `bench/gpu/pack.py` puts this file beside the packages that it carries, where
 every Python finds it. It is asked last: a package that is there is itself.
 """
@@ -15,21 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 ABSENT = frozenset(
-    [
-        "aiobotocore",
-        "botocore",
-        "datasets",
-        "duckdb",
-        "pandas",
-        "PIL",
-        "polars",
-        "pyarrow",
-        "pyqwest",
-        "s3fs",
-        "tensorstore",
-        "vortex",
-        "wandb",
-    ]
+    ["aiobotocore", "botocore", "datasets", "duckdb", "pandas", "PIL", "polars", "pyqwest", "s3fs", "vortex", "wandb"]
 )
 """What may be missing; whatever else is missing is an error."""
 

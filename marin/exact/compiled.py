@@ -320,7 +320,7 @@ _OPERATIONS: Mapping[str, Rule] = {
     "add": _rounded("add", jnp.add),
     "sub": _rounded("sub", jnp.subtract),
     "mul": _rounded("mul", jnp.multiply),
-    "sqrt": _plain(lax.sqrt),
+    "sqrt": lambda tracing, program, one, values: tracing.to.sqrt(*values),
     "round": _ruled(lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)),
     "floor": _ruled(lax.floor),
     "ceil": _ruled(lax.ceil),

@@ -14,8 +14,8 @@ machine.
 ``gpu`` and ``tpu`` promise less: repeats on devices of the one kind that the recipe names. On a GPU, operations whose
 result depends on the order of threads are refused (``--xla_gpu_deterministic_ops``,
 ``--xla_gpu_exclude_nondeterministic_ops``), no algorithm is chosen by timing (``--xla_gpu_autotune_level=0``), and
-products keep float32 (TF32 off). These two profiles were written from the documentation of XLA and of the vendors, and
-have not been executed yet.
+products keep float32 (TF32 off). ``gpu`` was executed on an H100 (bench/RESULTS.md); ``tpu`` was written from the
+documentation of XLA and of the vendor, is compiled by its own compiler in tests/tpu, and has not been executed yet.
 
 ``exact`` promises the same bits on any device, whatever a compiler does; so of its settings only the generator, the types
 and the precision are fixed. ``JAX_PLATFORMS``, ``XLA_FLAGS`` and ``NPROC`` of the user hold: they decide how it is computed

@@ -282,3 +282,19 @@ def test_what_has_no_exact_form_is_refused_by_name(function: Any, example: np.nd
 def test_both_ways_know_the_same_operations() -> None:
     assert compiled.OPERATIONS == reference.OPERATIONS
     assert set(functions.NAMED) <= compiled.OPERATIONS
+
+
+@pytest.mark.parametrize("group", ["elementwise", "functions", "step"])
+def test_a_gpu_takes_no_root_of_float32(group: str) -> None:
+    """Its instruction for that is a unit off (docs/exact.md); lowering for one needs none."""
+    case = known.cases()[group]
+    with jax.enable_x64(True):
+        traced = jax.jit(case.made().__call__).trace(MINUS_ZERO, *case.arguments)
+        lines = {
+            platform: traced.lower(lowering_platforms=(platform,)).as_text().splitlines()
+            for platform in ("cuda", "cpu")
+        }
+    roots = {platform: [line for line in text if "stablehlo.sqrt" in line] for platform, text in lines.items()}
+    assert roots["cuda"] and all(line.endswith("xf64>") or line.endswith("<f64>") for line in roots["cuda"])
+    assert len(roots["cpu"]) == len(roots["cuda"]) and not any("f64" in line for line in roots["cpu"])
+    assert not any("rsqrt" in line for line in (*lines["cuda"], *lines["cpu"]))

@@ -3,6 +3,7 @@ locked. With `-m determinism` the whole command, asked of the processor."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -80,18 +81,35 @@ def test_the_first_setting_that_holds_is_trained_under(
     seen: list[str] = []
 
     def execute(arguments: list[str], variables: Any, folder: Path) -> command.Done:
-        seen.append(variables.get("XLA_FLAGS", ""))
-        right = good is not None and seen[-1] == " ".join(settings[good])
+        flags = variables.get("XLA_FLAGS", "")
+        if "known.check" not in arguments[-1]:
+            return command.Done(0, "some\n", "", 1.0)
+        seen.append(flags)
+        return command.Done(int(good is None or flags != " ".join(settings[good])), "", "", 1.0)
+
+    monkeypatch.setattr(command, "execute", execute)
+    monkeypatch.setattr(command, "trained", lambda platform, flags, *rest: rest[-1]({"flags": flags}))
+    options = argparse.Namespace(platform="cuda", pairs=PAIRS, steps=4, models="", parts="run")
+    found = command.measure(options, tmp_path)
+    tried = len(settings) if good is None else good + 1
+    assert seen == [" ".join(flags) for flags in settings[:tried]]
+    assert found["run"] == {"flags": settings[good or 0]}
+    assert not command.held(found), "trained and not verified"
+
+
+def test_every_setting_is_probed_until_one_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = command.SETTINGS["cuda"]
+
+    def execute(arguments: list[str], variables: Any, folder: Path) -> command.Done:
+        right = variables.get("XLA_FLAGS", "") == " ".join(settings[1])
         said = [{"name": "1 / b", "needed": True, "holds": right}, {"name": "rsqrt", "needed": False, "holds": False}]
         return command.Done(0, json.dumps({"platform": "gpu", "device": "some", "probes": said}), "", 1.0)
 
     monkeypatch.setattr(command, "execute", execute)
-    monkeypatch.setattr(command, "trained", lambda platform, flags, steps, folder: {"flags": flags})
-    found = command.measure("cuda", PAIRS, 4, tmp_path)
-    tried = len(settings) if good is None else good + 1
-    assert seen == [" ".join(flags) for flags in settings[:tried]]
-    assert found.get("run") == (None if good is None else {"flags": settings[good]})
-    assert not command.verified(found), "trained and not verified"
+    to = command.Measured(tmp_path / "gpu.json", {})
+    command.probed(argparse.Namespace(platform="cuda", pairs=PAIRS), to, tmp_path)
+    assert [one["holds"] for one in to.found["settings"]] == [False, True]
+    assert json.loads((tmp_path / "gpu.json").read_text()) == to.found
 
 
 def test_another_device_than_was_asked_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -117,10 +135,10 @@ before = set(sys.modules)
 sys.path = [path for path in sys.path if "site-packages" not in path]
 from bench.gpu import stand_ins
 stand_ins.install()
-import pyarrow, json
+import duckdb, json
 from polars import DataFrame
-class Own(pyarrow.ExtensionType): pass
-print(pyarrow.field("a", pyarrow.string()) is not None, isinstance(Own(), Own), json.loads("1"))
+class Own(duckdb.ExtensionType): pass
+print(duckdb.field("a", duckdb.string()) is not None, isinstance(Own(), Own), json.loads("1"))
 try:
     import nothing_of_this_name
 except ImportError:
@@ -133,7 +151,19 @@ except ImportError:
 
 @pytest.mark.determinism
 def test_the_whole_command_asked_of_the_processor(tmp_path: Path) -> None:
-    arguments = ["--platform", "cpu", "--pairs", "65536", "--steps", "4", "--out", str(tmp_path / "out")]
+    arguments = [
+        "--platform",
+        "cpu",
+        "--pairs",
+        "65536",
+        "--steps",
+        "4",
+        "--models",
+        "nano",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    arguments += ["--parts", "probes,run,repeats"]
     done = subprocess.run(
         [sys.executable, "-m", "bench.gpu", *arguments], cwd=pack.PROJECT, capture_output=True, text=True, check=False
     )
@@ -143,5 +173,6 @@ def test_the_whole_command_asked_of_the_processor(tmp_path: Path) -> None:
     (setting,) = found["settings"]
     assert setting["holds"] and setting["platform"] == "cpu"
     assert sum("known answer of step" in probe["name"] for probe in setting["probes"]) == len(probes.WAYS)
-    assert found["run"]["verified on the processor"]["report"]["verdicts"]["training"] == "PASS"
-    assert (tmp_path / "out" / "run.tar.gz").is_file()
+    assert found["repeats"]["nano"]["equal"]
+    assert found["run"]["verified"]["report"]["verdicts"]["training"] == "PASS"
+    assert (tmp_path / "out" / "exact" / "run.tar.gz").is_file()

@@ -3,8 +3,9 @@
     python -m bench.gpu [--platform cuda] [--pairs N] [--steps N] [--models nano,25m,llama-135m] [--parts A,B] [--out FOLDER]
 
 - `probes` (bench/gpu/probes.py): in a process for each of :data:`SETTINGS`, until every needed one holds.
-- `run`: under the first setting a small run of profile ``exact`` is trained on the device, and the same log verified here,
-  on the processor. `exact/run.tar.gz` holds it for another machine's. `default`: the same of the default model.
+- `run`: under the first setting that gives the known answers a small run of profile ``exact`` is trained on the device, and
+  the same log verified here, on the processor. `exact/run.tar.gz` holds it for another machine's. `default`: the same of
+  the default model.
 - `own`: a small run of profile ``gpu`` is trained, and verified on the device: every segment again, from its state.
 - `repeats`: for each model (bench/gpu/steps.py) the bits of profile ``gpu`` after some steps, again in another process, and
   in another one from the state at half the way. `bits`: those of ``exact``, which any other device has to give.
@@ -207,6 +208,15 @@ def probed(options: argparse.Namespace, to: Measured, folder: Path) -> None:
             break
 
 
+def chosen(platform: str, folder: Path) -> Words:
+    """The first setting under which the known answers come out, which a training asks for; where there is none, the first
+    of all, and what is trained says so."""
+    check = ["-c", "from marin.exact import known; known.check()"]
+    settings = SETTINGS[platform]
+    holding = (flags for flags in settings if execute(check, environment(platform, flags), folder).status == 0)
+    return next(holding, settings[0])
+
+
 class Waiting:
     """A process of bench/gpu/steps.py that makes ready beside others and steps when it is told."""
 
@@ -235,8 +245,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The whole of it."""
     platform, parts = options.platform, options.parts.split(",")
     to = Measured(folder / "gpu.json", {"asked of": platform, "machine": describe(lock_digest(PROJECT))})
-    plain, under = environment(platform, ()), environment(platform, SETTINGS[platform][0])
-    flags = SETTINGS[platform][0]
+    flags = chosen(platform, folder)
+    plain, under = environment(platform, ()), environment(platform, flags)
     models = [name for name in options.models.split(",") if name]
     repeating = promised(platform, folder)
     nano: Words = ("model=nano", *small(options.steps, 4))

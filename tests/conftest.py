@@ -12,6 +12,7 @@ import pytest
 import tables
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
 from forked import pytest_runtestloop
+from logs import own_logging
 from order import longest_first
 from scratch import on_disk, use_memory, use_own_cache
 from tables import draw, pytest_configure, pytest_report_header, tenth
@@ -22,6 +23,7 @@ __all__ = [
     "gcs_service",
     "mirror",
     "on_disk",
+    "own_logging",
     "pytest_configure",
     "pytest_report_header",
     "pytest_runtestloop",

@@ -220,7 +220,9 @@ def verify(
             once = Once(open_storage(location), folder / "kept", SETTLED)  # workers read the store each by themselves
             stack.enter_context(serving(once, folder / "root"))
             variables[BROKER_VARIABLE] = str(folder / "root")
-        page = folder / "t" / "report.html"
+        pages = folder / "t" / "pages"
+        pages.mkdir()
+        page = pages / html.name if html is not None else pages
         told = _seal(folder, location, allowed, own, limits, variables, shared)
         variables[VARIABLE] = msgspec.json.encode(told).decode()
         written = ["--html", str(page)] if html is not None else []
@@ -239,9 +241,10 @@ def verify(
         status = _run(command, variables, limits)
         with suppress(OSError):  # the folder had to be there for the child; where nothing was pinned it goes again
             Path(variables["MARIN_PINS"]).rmdir()
-        if html is not None and os.path.lexists(page):
-            with os.fdopen(open_plain(str(page)), "rb") as stream:
-                html.write_bytes(stream.read(_MOST_PAGE))
+        for made, place in ((page, html), (page.with_suffix(".png"), html.with_suffix(".png"))) if html else ():
+            if os.path.lexists(made):
+                with os.fdopen(open_plain(str(made)), "rb") as stream:
+                    place.write_bytes(stream.read(_MOST_PAGE))
     return status
 
 

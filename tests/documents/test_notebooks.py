@@ -56,10 +56,16 @@ def test_the_first_hour(tool: Any, tmp_path: Path) -> None:
     for page in ("report.html", "verification.html", "lineage.html"):
         (made,) = tmp_path.glob(f"first-hour-*/{page}")
         assert made.stat().st_size > 10_000
+        assert page != "verification.html" or re.search(
+            r"<p>By marin\.local/\w+ on 20[^<]+ UTC, on ", made.read_text("utf-8")
+        )
 
 
 def test_from_a_claim_to_a_verified_claim(tool: Any, tmp_path: Path) -> None:
+    import nbformat
+
     done = tool.execute(NOTEBOOKS / "claim.ipynb", tmp_path)
+    assert pictures(done) == pictures(nbformat.read(NOTEBOOKS / "claim.ipynb", as_version=4)) == 1, "the seal"
     text = told(done.cells)
     verdicts = re.findall(r"^(ledger|artifacts|data|training|model) +(PASS|FAIL)", text, re.MULTILINE)
     assert verdicts[:5] == [(name, "PASS") for name in ("ledger", "artifacts", "data", "training", "model")]
@@ -67,7 +73,7 @@ def test_from_a_claim_to_a_verified_claim(tool: Any, tmp_path: Path) -> None:
     assert verdicts[-1] == ("ledger", "FAIL"), "a changed digit of a loss"
     assert "claimed: " in text and "replay.completed/v1" in text
     (page,) = tmp_path.glob("claim-*/verification.html")
-    assert page.stat().st_size > 10_000
+    assert re.search(r"<p>By me\.example/log on 20[^<]+ UTC, on ", page.read_text("utf-8"))
 
 
 def test_the_kept_notebooks_were_executed_whole() -> None:

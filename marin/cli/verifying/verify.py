@@ -17,7 +17,6 @@ from marin.cli.naming import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
-from marin.process.confinement import VARIABLE as CONFINED
 from marin.process.waiting import waiting
 from marin.recipe.schema import Execution
 from marin.recipe.units import human_size
@@ -487,7 +486,7 @@ def finish(
         from marin.reporting.verification.segments import Reproducer, reproducers
 
         image = html.with_suffix(".png")
-        drawn = CONFINED not in os.environ and _drawn(image, report, run)
+        drawn = _drawn(image, report, run)
         known: list[Reproducer] = []
         if run is not None and log is not None:
             with suppress(LedgerError):

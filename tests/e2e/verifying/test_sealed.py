@@ -93,7 +93,8 @@ def test_a_root_on_the_network_is_read_by_the_parent(
     report = json.loads(done.stdout)
     assert (done.returncode, report["verdicts"]["artifacts"]) == (0, "PASS"), done.stderr
     assert "no network" in report["remarks"][0] or "NOT CONFINED" in report["remarks"][1]
-    assert b"<html" in (stranger.folder / "page.html").read_bytes()
+    assert b'content="page.png"' in (stranger.folder / "page.html").read_bytes(), "the page and its picture"
+    assert (stranger.folder / "page.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 @confined

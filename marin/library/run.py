@@ -61,7 +61,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """``completed``, ``failed`` or ``open``."""
+        """``completed``, ``failed``, ``interrupted`` or ``open``."""
         return self._view.status
 
     @property

@@ -101,12 +101,21 @@ def log(to: Arithmetic, x: Array) -> Array:
     m = to.floats((bits & W(0x7FFFFF)) | W(0x3F000000))
     small = m < F(0.70710678)
     e = to.number(e - to.where(small, W(1), W(0)))
-    f = to.sub(to.where(small, to.add(m, m), m), F(1))
-    s = to.mul(f, f)
-    y = to.add(to.mul(to.mul(polynomial(to, f, LOG), f), s), to.mul(e, LN2_LOW))
-    y = to.add(to.add(to.sub(y, to.mul(s, F(0.5))), f), to.mul(e, LN2_HIGH))
+    y = _log_near(to, to.sub(to.where(small, to.add(m, m), m), F(1)), e)
     y = to.where(x == F(np.inf), x, y)
     return to.where(x > F(0), y, to.where(x == F(0), F(-np.inf), F(np.nan)))
+
+
+def log1p(to: Arithmetic, x: Array) -> Array:
+    """The series of log with f = x, e = 0 where 1 + x is from sqrt(1/2) to sqrt(2); log(1 + x) elsewhere."""
+    near = (x > F(-0.29289322)) & (x < F(0.41421354))
+    return to.where(near, _log_near(to, x, F(0)), log(to, to.add(F(1), x)))
+
+
+def _log_near(to: Arithmetic, f: Array, e: Array) -> Array:
+    s = to.mul(f, f)
+    y = to.add(to.mul(to.mul(polynomial(to, f, LOG), f), s), to.mul(e, LN2_LOW))
+    return to.add(to.add(to.sub(y, to.mul(s, F(0.5))), f), to.mul(e, LN2_HIGH))
 
 
 def logistic(to: Arithmetic, x: Array) -> Array:
@@ -255,6 +264,7 @@ NAMED: dict[str, Callable[..., Array]] = {
     "erf_inv": erf_inv,
     "exp": exp,
     "log": log,
+    "log1p": log1p,
     "logistic": logistic,
     "tanh": tanh,
     "sin": sin,

@@ -34,6 +34,7 @@ FLOATS = {
         "rsqrt",
         "exp",
         "log",
+        "log1p",
         "tanh",
         "logistic",
     ),

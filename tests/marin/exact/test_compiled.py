@@ -298,3 +298,21 @@ def test_a_gpu_takes_no_root_of_float32(group: str) -> None:
     assert roots["cuda"] and all(line.endswith(("xf64>", "<f64>")) for line in roots["cuda"])
     assert len(roots["cpu"]) == len(roots["cuda"]) and not any("f64" in line for line in roots["cpu"])
     assert not any("rsqrt" in line for line in (*lines["cuda"], *lines["cpu"]))
+
+
+def test_logarithms_of_sums_joined_as_a_large_vocabulary_asks() -> None:
+    """Levanter's cross entropy by blocks of the vocabulary joins their logarithms of sums, and is differentiated."""
+
+    def joined(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.logaddexp(a, b))
+
+    def function(a: jax.Array, b: jax.Array) -> Any:
+        return jax.value_and_grad(joined, (0, 1))(a, b)
+
+    a, b = known.numbers(21, 64) * 90, known.numbers(22, 64) * 90
+    made = exact(function, a, b)
+    assert "log1p" in made.program.names()
+    found = jax.tree.leaves(made.jitted()(a, b))
+    for one, other in zip(found, reference.run(made.program, (a, b)), strict=True):
+        assert np.array_equal(np.asarray(one), other)
+    assert np.allclose(found[0], np.logaddexp(a.astype(np.float64), b).sum(), rtol=1e-4)

@@ -26,6 +26,7 @@ def ulps(found: np.ndarray, wanted: np.ndarray) -> float:
 BOUNDS: dict[str, tuple[Callable[[Any], Any], tuple[float, float], float]] = {
     "exp": (np.exp, (-86, 88), 2),
     "log": (np.log, (1e-3, 5000), 2),
+    "log1p": (np.log1p, (-0.999, 5000), 3),
     "logistic": (special.expit, (-80, 80), 4),
     "tanh": (np.tanh, (-10, 10), 4),
     "erf": (special.erf, (-5, 5), 4),

@@ -48,7 +48,6 @@ NOT_REQUIRED = {
     "markupsafe": "comes with jinja2, whose escaping it is",
     "mlperf_logging": "docker/requirements-mlperf.lock: only `marin export --mlperf` needs it",
     "omegaconf": "comes with hydra-core, whose configurations it holds",
-    "pandas": "comes with mlflow; for who asks for a table of a run",
     "sqlalchemy": "comes with mlflow, whose database it is",
     "starlette": "comes with mlflow, whose server is made of it",
     "uvicorn": "comes with mlflow, whose server it runs",

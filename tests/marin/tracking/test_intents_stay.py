@@ -291,7 +291,7 @@ def in_order() -> Log:
 
 
 IN_ORDER = ("20fa67dcd7eb0d4b", "09305132c6594890")
-AT_RANDOM = ("a59489fd08612f20", "3b18aef2b65454fa", "a1907bee2a5faaa6")
+AT_RANDOM = ("d57cec5279f60190", "e3e1ac8b27ab526c", "bbcbf4a739b36861")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

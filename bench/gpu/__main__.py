@@ -34,15 +34,14 @@ from threading import Lock
 from typing import Any
 
 from bench.gpu.probes import PAIRS
+from marin.process.arithmetic import IEEE_DIVISION
 from marin.provenance.code import lock_digest
 from marin.provenance.environment import describe
 
 PROJECT = Path(__file__).resolve().parents[2]
-DIVISION = "--xla_backend_extra_options=-nvptx-prec-divf32=2"
-"""XLA divides float32 on a GPU by an instruction that is one unit in the last place off; with this, LLVM's that is not."""
 NO_TRITON = "--xla_gpu_enable_triton_gemm=false"
 SETTINGS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "cuda": ((DIVISION, NO_TRITON), (DIVISION,), (NO_TRITON,), ()),
+    "cuda": ((IEEE_DIVISION, NO_TRITON), (IEEE_DIVISION,), (NO_TRITON,), ()),
     "cpu": ((),),
 }
 """What `XLA_FLAGS` a platform is asked with, in this order."""

@@ -19,7 +19,7 @@ documentation of XLA and of the vendor, is compiled by its own compiler in tests
 
 ``exact`` promises the same bits on any device, whatever a compiler does; so of its settings only the generator, the types
 and the precision are fixed. ``JAX_PLATFORMS``, ``XLA_FLAGS`` and ``NPROC`` of the user hold: they decide how it is computed
-and not what (on a GPU, without one of the compiler's passes). The known answers, and the reading of the compiled programs, judge
+and not what (on a GPU, with its exact division). The known answers, and the reading of the compiled programs, judge
 what comes of it.
 
 The settings live in environment variables that jaxlib reads once, when it is loaded. So :func:`apply` refuses to run
@@ -54,19 +54,28 @@ PATIENCE_FLAGS = (
 )
 """Virtual devices wait for each other. On a busy machine that takes longer than XLA's 40 seconds, after which it ends
 the process; how long one waits decides no bits, so this is execution and not part of a recipe."""
+BACKEND_FLAG = "--xla_backend_extra_options"
+IEEE_DIVISION = f"{BACKEND_FLAG}=-nvptx-prec-divf32=2"
+"""XLA has a GPU divide float32 by an instruction that is a unit off in one of eight reciprocals; with this, by one that
+is not (bench/RESULTS.md, "On a GPU")."""
 APPLIED = "MARIN_ARITHMETIC"
 """Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
 
 
 def xla_flags(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, str] = os.environ) -> str:
     """The value of ``XLA_FLAGS``: the contract's flags in their recorded order, then those of the execution: how long
-    virtual devices wait for each other, and how many there are. Under ``exact`` those of the user come first."""
+    virtual devices wait for each other, and how many there are. Under ``exact`` those of the user come first, and a GPU is
+    told to divide as IEEE 754 says unless they say something about it."""
     flags = list(arithmetic.xla_flags)
     if arithmetic.profile in CPU_PROFILES:
         flags += [*PATIENCE_FLAGS, f"{DEVICE_COUNT_FLAG}={execution.local_devices}"]
     if arithmetic.profile == "exact":
         own = environ.get("XLA_FLAGS", "").split()
-        flags = [flag for flag in own if flag not in flags and not flag.startswith(DEVICE_COUNT_FLAG)] + flags
+        own = [flag for flag in own if flag not in flags and not flag.startswith(DEVICE_COUNT_FLAG)]
+        on_a_gpu = {"cuda", "gpu"} & set(environ.get("JAX_PLATFORMS", "").split(","))
+        if on_a_gpu and not any(flag.startswith(BACKEND_FLAG) for flag in own):
+            own.append(IEEE_DIVISION)
+        flags = own + flags
     return " ".join(flags)
 
 

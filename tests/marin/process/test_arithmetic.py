@@ -10,7 +10,9 @@ import pytest
 from marin.errors import MarinError, Unsupported, UsageError
 from marin.process.arithmetic import (
     APPLIED,
+    BACKEND_FLAG,
     DEVICE_COUNT_FLAG,
+    IEEE_DIVISION,
     X86_64_V3,
     apply,
     arm_model,
@@ -203,6 +205,22 @@ def exact() -> Any:
         },
         where="test",
     ).arithmetic
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({}, []),
+        ({"JAX_PLATFORMS": "cpu"}, []),
+        ({"JAX_PLATFORMS": "cuda,cpu"}, [IEEE_DIVISION]),
+        ({"JAX_PLATFORMS": "gpu", "XLA_FLAGS": "--xla_gpu_enable_triton_gemm=false"}, [IEEE_DIVISION]),
+        ({"JAX_PLATFORMS": "cuda", "XLA_FLAGS": f"{BACKEND_FLAG}=-x=1"}, [f"{BACKEND_FLAG}=-x=1"]),
+    ],
+)
+def test_under_exact_a_gpu_is_told_to_divide_as_ieee_says(environ: dict[str, str], said: list[str]) -> None:
+    assert [flag for flag in xla_flags(exact(), Execution(), environ).split() if BACKEND_FLAG in flag] == said
+    again = environ | {"XLA_FLAGS": xla_flags(exact(), Execution(), environ)}
+    assert xla_flags(exact(), Execution(), again) == again["XLA_FLAGS"], "a child says it once more"
 
 
 def test_under_exact_what_decides_no_bits_is_the_users() -> None:

@@ -61,7 +61,7 @@ class _Wait:
     def _speak(self) -> None:
         pause, said, counted = SOON, False, False
         while not self._over.wait(pause):
-            looked_at = sys.stderr.isatty()
+            looked_at = sys.stderr.isatty() and not _led_through_a_bar()
             pause = COUNTED if looked_at else AGAIN
             if _innermost[-1:] != [self]:
                 continue
@@ -86,6 +86,12 @@ class _Wait:
             else []
         )
         return f"{self.what} ({', '.join(told)})" if told else self.what
+
+
+def _led_through_a_bar() -> bool:
+    """Whether a bar of this process stands on the terminal: ``rich`` makes a line of everything that is written meanwhile, and
+    the bar itself shows that time passes."""
+    return hasattr(sys.stderr, "rich_proxied_file")
 
 
 def _on_terminal(text: str) -> None:

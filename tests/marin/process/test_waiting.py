@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from marin.process import waiting as waits
+from marin.process.progress import bar
 from marin.process.text import log_to
 from marin.process.waiting import waiting
 
@@ -32,6 +33,7 @@ def until(descriptor: int, wanted: bytes) -> bytes:
     """What comes from ``descriptor`` up to what is wanted."""
     found = b""
     while wanted not in found:
+        assert len(found) < 1 << 16, found[:1000]
         assert select.select([descriptor], [], [], 30)[0], found
         found += os.read(descriptor, 4096)
     return found
@@ -61,3 +63,17 @@ def test_elsewhere_it_is_said_again_in_lines(quick: None, monkeypatch: pytest.Mo
             found = until(reader, b"\ncompiling the train step")
     os.close(reader)
     assert b"\x1b" not in found and b"\r" not in found
+
+
+def test_beside_a_bar_nothing_is_counted(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "AGAIN", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+    master, slave = pty.openpty()
+    with open(slave, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        log_to(terminal, level=logging.INFO, own=logging.INFO)
+        with bar("verify", 3), waiting("loading what judges"):
+            found = until(master, b"loading what judges (0 s so far")
+            found += until(master, b"loading what judges (0 s so far")
+    os.close(master)
+    assert b"  0 s so far" not in found and b"\x1b\x1b" not in found

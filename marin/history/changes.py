@@ -14,7 +14,7 @@ from typing import Any
 from ledger import LedgerError, Store, canonical_bytes
 from marin.history.run import Fact
 from marin.history.runs import History, read_fact
-from marin.record.events import STEP_STARTED, StepStarted
+from marin.record.events import STEP_COMPLETED, STEP_STARTED, StepStarted
 
 SHOWN = 4
 """How many changes of one kind are named before the rest is counted."""
@@ -83,15 +83,20 @@ def reason(
 ) -> str:
     """Why a step of the pipeline is executed, in a sentence: what differs from the newest earlier beginning of it."""
     last: Fact[StepStarted] | None = None
+    stream = ""
     for item in history.events(type=STEP_STARTED):
         if item[1].body.get("step") == step:
-            last = read_fact(StepStarted, item)
+            last, stream = read_fact(StepStarted, item), item[1].stream
     if last is None:
         return "never made here"
     was = read_listing(store, last.body.code) if last.body.code != code else {}
     found = changes(last.body, config=config, inputs=inputs, code=code, lock=lock, was=was, listing=listing)
     if not found:
-        return f"nothing differs from event {last.index}, whose result is not whole or not complete"
+        ends = history.events(type=STEP_COMPLETED, stream=stream)
+        completed = any(index > last.index and event.body.get("step") == step for index, event in ends)
+        return f"began before (event {last.index}), and " + (
+            "its result is not whole here" if completed else "was not completed"
+        )
     return "; ".join(f"{kind} changed: {listed(items)}" for kind, items in found.items()).replace(": changed", "")
 
 

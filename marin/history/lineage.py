@@ -8,7 +8,7 @@ few for each step, whatever else is in the log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ledger import Event, Projection
 from marin.errors import UsageError
@@ -83,6 +83,8 @@ class Lineage:
         """The lineage of one result."""
         if made.completed_at not in self._known:
             event = self._projection.event(made.completed_at)
+            if event is not None:  # the run that made it, where another one took it
+                made = replace(made, run=event.stream.partition("/")[2])
             self._known[made.completed_at] = LineageNode(made)  # a content that is made of itself ends here
             inputs, unknown = self._inputs(event, made) if event is not None else ({}, {})
             self._known[made.completed_at] = LineageNode(made, inputs, unknown)

@@ -197,7 +197,11 @@ def test_a_failure_is_recorded_and_leaves_the_old_pointer(tiny: ModuleType, proj
     assert views(project)[-1].attempts["upper"] == 2
 
 
-def test_a_keyboard_interrupt_is_recorded_and_resumed(tiny: ModuleType, project: Path) -> None:
+def test_a_keyboard_interrupt_is_recorded_and_resumed(
+    tiny: ModuleType, project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
     def interrupt(task: Task) -> None:
         (task.work / "saved").write_text("state")
         raise KeyboardInterrupt
@@ -212,6 +216,7 @@ def test_a_keyboard_interrupt_is_recorded_and_resumed(tiny: ModuleType, project:
     tiny.run("upper", project)
     assert seen == ["2 state"]
     assert list((project / ".marin" / "work").glob("upper-*")) == []
+    assert "and was not completed" in caplog.text
 
 
 def test_a_full_disk_in_a_step_says_so(tiny: ModuleType, project: Path) -> None:
@@ -320,10 +325,12 @@ def test_a_flipped_byte_in_a_recorded_result_is_no_hit(
     assert "is not whole" in caplog.text
 
 
-def test_a_lost_blob_is_no_hit(tiny: ModuleType, project: Path) -> None:
+def test_a_lost_blob_is_no_hit(tiny: ModuleType, project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     tiny.run("words", project)
     stored(project, "words", "deep/more.txt").unlink()
     assert tiny.run("words", project).action == "executed"
+    assert "and its result is not whole here" in caplog.text
 
 
 def test_a_missing_root_names_the_cure(tiny: ModuleType, tmp_path: Path, own_keys: Path) -> None:

@@ -127,6 +127,17 @@ def test_the_tree_follows_content_across_runs_and_phases(marin: Marin, two_runs:
     assert found["traintwo2"]["inputs"] == {"tokens": digest("2"), "manual": digest("f"), "state": digest("3")}
 
 
+def test_what_a_run_took_is_said_to_be_of_the_run_that_made_it(marin: Marin, two_runs: None) -> None:
+    output = events.Output(kind="corpus", digest=digest("1"), size=5, artifact=digest("1"))
+    taken = events.StepCached(
+        run="three3", step="corpus", identity=digest("1"), inputs={}, completed_at=1, output=output
+    )
+    open_root().append([started("three3"), Draft(events.STEP_CACHED, stream_of("three3"), events.write(taken))])
+    (line,) = marin("lineage", "three3").out.splitlines()
+    assert line.endswith("run one1, event 1")
+    assert [item["run"] for item in marin("lineage", "three3", "--json").json] == ["one1"]
+
+
 def test_lists_have_the_newest_and_say_so(marin: Marin, two_runs: None) -> None:
     listed = marin("ls", "artifacts", "-n", "2")
     assert len(listed.out.splitlines()) == 3 and digest("5") in listed.out and "the newest 2" in listed.err

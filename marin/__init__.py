@@ -22,12 +22,14 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """``marin.open``, ``marin.start_run`` and the types of what they give, imported when they are named."""
-    if name not in _PLACES:
-        raise AttributeError(f"module 'marin' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "verify":  # a package, which can be called
+        return import_module("marin.verify")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'marin' has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES])
+    return sorted([*globals(), *_PLACES, "verify"])

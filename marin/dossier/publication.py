@@ -26,7 +26,8 @@ from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.record.attestation import digests
-from marin.record.root import VKEY, Root
+from marin.record.homes import VKEY
+from marin.record.root import Root
 from marin.reporting.site import Page, pages
 from marin.reporting.template import render
 

@@ -52,9 +52,9 @@ def _not_installed(modules: Sequence[str], extras: Collection[str]) -> NotInstal
     return NotInstalled(
         "a package is not installed" if len(modules) == 1 else "packages are not installed",
         where=", ".join(modules),
-        expected=f"the extra {' and '.join(extras)}",
+        expected=f"the extra {' and '.join(extras)}" if extras else "what none of this project's extras brings",
         found="an installation without it",
-        cure=advice(extras),
+        cure=advice(extras) if extras else f"install {' and '.join(modules)} beside it",
     )
 
 

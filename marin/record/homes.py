@@ -1,16 +1,17 @@
-"""Which root of a log of this user's is the log itself: a copy of it, wherever it came from, names the same key.
+"""Which place of a log of this user's is the log itself: a copy of it, wherever it came from, names the same key.
 
 Whoever verifies a copy records his verdict. Were it signed into the copy, one key would stand under two histories, and
-whoever handed the copy over could show both. So what is found in a copy is recorded in the log that it is a copy of.
+whoever handed the copy over could show both. So what is found in a copy is recorded in the log that it is a copy of, and
+nothing is appended to a copy that its log has left behind.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from ledger import LedgerError, Tampered, VerifierKey
-from marin.record.root import Root, open_root
+from ledger import LedgerError, LogReader, Refused, Storage, Tampered, VerifierKey, open_storage
 from marin.record.trust.pins import Pins, default_pins
+
+VKEY = "vkey"
+"""The file of a root that names its verifier key, and below it the other half of a hybrid one."""
 
 
 def settle_copy(key: VerifierKey, place: str) -> str | None:
@@ -18,33 +19,64 @@ def settle_copy(key: VerifierKey, place: str) -> str | None:
     then this is a copy, and two places that both went on would be two histories under one key."""
     pins = Pins(default_pins())
     home = pins.home(key.name)
-    with suppress(LedgerError):
-        if home is not None and home != place and open_root(home).verifier == key:
-            return home
+    if home is not None and home != place and _named_at(home) == key:
+        return home
     pins.settle(key.name, place, moved=True)
     return None
 
 
-def home_of(root: Root) -> Root:
-    """The log that ``root``, one of this user's, is a copy of; ``root`` where it is that log, which may have moved."""
-    pins, origin = Pins(default_pins()), root.verifier.name
-    place = pins.home(origin)
-    if place is None or place == root.absolute:
-        return root
+def check_not_behind(key: VerifierKey, storage: Storage, place: str) -> None:
+    """Before something is appended to the log of ``key`` in ``storage``, which is at ``place``. A copy that has all of its
+    log takes its place: the log lives there from now on.
+
+    Raises:
+        Refused: the log that this is a copy of has events that this has not. What were appended here would stand under
+            the same numbers and the same key, for ever.
+    """
+    home = home_of(key, storage, place)
+    if home == place:
+        return
+    known, found = (LogReader(there, [key]).checkpoint().size for there in (open_storage(home, readonly=True), storage))
+    if known > found:
+        raise Refused(
+            "this is a copy of a log that has gone on elsewhere",
+            where=place,
+            expected=f"all {known} events of {home}",
+            found=f"{found}; two places that both went on would be two histories under one key",
+            cure=f"append there (--root {home}), or copy it again",
+        )
+    Pins(default_pins()).settle(key.name, place, moved=True)
+
+
+def home_of(key: VerifierKey, storage: Storage, place: str) -> str:
+    """Where the log is that the one of ``key`` in ``storage``, one of this user's, is a copy of; ``place``, where that is,
+    if it is that log, which may have moved."""
+    pins = Pins(default_pins())
+    home = pins.home(key.name)
+    if home is None or home == place:
+        return place
+    named = _named_at(home)
+    if named is not None and named.name != key.name:
+        return place
     try:
-        home = open_root(place)
-        known = home.reader().checkpoint()
+        known = LogReader(open_storage(home, readonly=True), [key]).checkpoint()
     except LedgerError:
-        pins.settle(origin, root.absolute, moved=True)
-        return root
-    if home.verifier != root.verifier:
-        return root
-    reader = root.reader()
+        pins.settle(key.name, place, moved=True)
+        return place
+    reader = LogReader(storage, [key])
     if known.size >= reader.checkpoint().size:
         return home
     try:
         reader.check_continues(known)
     except Tampered:
         return home
-    pins.settle(origin, root.absolute, moved=True)  # it went on here
-    return root
+    pins.settle(key.name, place, moved=True)  # it went on here
+    return place
+
+
+def _named_at(place: str) -> VerifierKey | None:
+    """The key that the root at ``place`` names; None where there is no root."""
+    try:
+        return VerifierKey.parse(open_storage(place, readonly=True).read(VKEY).decode("utf-8").strip().split("\n")[0])
+    except (LedgerError, UnicodeDecodeError):
+        return None

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ledger import Refused, Signer, VerifierKey, create_key, load_signer, retire_key, rotate_key
 from marin.errors import UsageError
-from marin.record.root import VKEY, Root, key_path, vkey_lines
+from marin.record.homes import VKEY
+from marin.record.root import Root, key_path, vkey_lines
 
 
 @dataclass(frozen=True)

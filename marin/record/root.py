@@ -52,6 +52,7 @@ from ledger import (
 )
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
+from marin.record.homes import VKEY, check_not_behind
 from marin.record.schemas import schema_checks
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
@@ -63,7 +64,6 @@ log = logging.getLogger(__name__)
 DEFAULT_ROOT = ".marin"
 ROOT_VARIABLE = "MARIN_ROOT"
 KEY_VARIABLE = "MARIN_KEY"
-VKEY = "vkey"
 CHECKPOINT = "log/checkpoint"
 _BLOCKS = 8
 """How many times :data:`_NEIGHBOURS` entries a history keeps."""
@@ -191,7 +191,12 @@ class Root:
         return RootWriter(self.verifier.name, self.endpoint, partial(self.log, patient="://" not in self.location))
 
     def log(self, wait: float = 0.0, *, patient: bool = False) -> Log:
-        """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it."""
+        """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it.
+
+        Raises:
+            Refused: this is a copy of a log of this user's that has gone on elsewhere.
+        """
+        check_not_behind(self.verifier, self.storage, self.absolute)
         Pins(default_pins()).settle(self.verifier.name, self.absolute)
         return Log.open(
             self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path(), patient=patient

@@ -14,6 +14,7 @@ import pytest
 
 import marin
 from ledger import Draft, state_digest, tensor_digest
+from marin.cli import main
 from marin.errors import UsageError
 from marin.history.runs import load, stream_of
 from marin.loops.loop import EVERY, Loop
@@ -83,6 +84,14 @@ def test_a_loop_is_a_run_like_others(folder: Path) -> None:
     assert second.state == state_digest({"weights": tensor_digest(weights), "other": tensor_digest(np.zeros(3))})
     table = open_root().store_to_read().read(run.outputs["loop"]).decode().splitlines()
     assert table[0] == "step,loss" and float(table[-1].split(",")[1]) == run.losses[5]
+
+
+def test_labels_decide_no_verdict(folder: Path) -> None:
+    root = execute(folder)
+    for said in (("describe", "the first"), ("tag", "kept=yes")):
+        assert main.run(["-q", "run", "latest", *said]) == 0
+    assert words(judged(root, ""))["ledger"] == "PASS"
+    assert marin.verify(marin.open().run(), only=["ledger"], record=False).verdicts["ledger"] == "PASS"
 
 
 def test_the_command_executed_again_gives_the_record(folder: Path) -> None:

@@ -9,9 +9,9 @@ from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
 from marin.errors import MissingEvidence
 from marin.recipe.units import human_size
-from marin.record.homes import settle_copy
+from marin.record.homes import VKEY, settle_copy
 from marin.record.retention import kept
-from marin.record.root import VKEY, absolute, open_root, root_location
+from marin.record.root import absolute, open_root, root_location
 from marin.record.trust.pins import Pins, default_pins, read_pin
 
 

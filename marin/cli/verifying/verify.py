@@ -449,7 +449,8 @@ def own_root(verified: Root, mine: bool, given: str | None) -> Root | None:
     if given is not None:
         return open_root(given)
     if mine and "://" not in verified.location:
-        return home_of(verified)
+        home = home_of(verified.verifier, verified.storage, verified.absolute)
+        return verified if home == verified.absolute else open_root(home)
     with suppress(LedgerError):
         here = open_root(DEFAULT_ROOT)
         if mine or here.absolute != verified.absolute:  # somebody else's log gets nothing, whatever key it names

@@ -26,6 +26,7 @@ from marin.record.events import LOOP, LoopSegment
 from marin.record.root import create_root, open_root
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord
+from marin.verify.derivation.standing import beside
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Verdict
 
@@ -58,7 +59,7 @@ def judge_record(record: RunRecord) -> Verdict:
 
 def _wrong(record: RunRecord) -> Iterator[str]:
     run = record.run
-    if record.taken or record.outside:
+    if record.taken or any(not beside(event) for _, event in record.outside):
         yield "events of other streams speak for it: expected a run that stands alone"
     for place, (index, event) in enumerate(record.own.events):
         if (event.type == kinds.RUN_STARTED) != (place == 0):

@@ -26,7 +26,8 @@ from marin.history.runs import load, unlearning_stream
 from marin.recipe.schema import Recipe, digest, from_mapping, plain
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE
-from marin.record.root import VKEY, Root, create_root, open_root
+from marin.record.homes import VKEY
+from marin.record.root import Root, create_root, open_root
 from marin.verify.alone.judgement import Judgement
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.unlearning import fork_pairs

@@ -13,7 +13,8 @@ from buckets import Bucket
 from ledger import Conflict, Draft, LedgerError, Log, Malformed, Refused, Unavailable, check, create_key
 from ledger.log.view import LogView
 from marin.cli.verifying.verify import own_root
-from marin.record.root import VKEY, create_root, key_path, open_root
+from marin.record.homes import VKEY
+from marin.record.root import create_root, key_path, open_root
 from marin.verify import sealed
 
 
@@ -249,8 +250,8 @@ def test_nothing_is_signed_into_a_copy_of_ones_own_log(tmp_path: Path, own_keys:
     assert (recorded_in(log), recorded_in(copy)) == (log, log)
     said(log, "two")
     assert recorded_in(copy) == log, "an older copy"
-    said(copy, "another history")
-    said(copy, "which is longer")
+    with pytest.raises(Refused, match=r"gone on elsewhere: .* expected all 2 events"):
+        said(copy, "another history")
     assert (recorded_in(copy), recorded_in(log)) == (log, log)
     shutil.rmtree(copy)
     log.rename(moved)
@@ -259,6 +260,8 @@ def test_nothing_is_signed_into_a_copy_of_ones_own_log(tmp_path: Path, own_keys:
     assert recorded_in(copy) == moved, "the log lives where it moved to"
     said(copy, "three")
     assert (recorded_in(copy), recorded_in(moved)) == (copy, copy), "what only went on is the log"
+    with pytest.raises(Refused, match="gone on elsewhere"):
+        said(moved, "four")
 
 
 def test_a_log_that_is_shown_otherwise_the_second_time_is_not_the_one_that_was_read(

@@ -4,6 +4,7 @@ processes."""
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import stat
@@ -18,6 +19,7 @@ import pytest
 
 from ledger import Draft, LogClient, Unavailable
 from marin.record.root import open_root
+from marin.record.trust.pins import default_pins
 
 Marin = Any
 Start = Callable[..., "Server"]
@@ -174,6 +176,8 @@ def test_witnesses_cosign_and_a_fork_is_refused_with_both_roots(marin: Marin, ro
     subprocess.run(["cp", "-r", str(root), str(fork)], check=True)
     marin(*EVENT, stdin=b"{}")
     assert marin("ledger", "witness", "ask", "--json").json["met"]
+    assert marin(*EVENT, "--root", fork, stdin=b'{"n": 1}').status == 2, "a copy whose log went on elsewhere"
+    shutil.rmtree(default_pins().with_name("homes"))  # as whoever forks would
     marin(*EVENT, "--root", fork, stdin=b'{"n": 1}')
     forked = marin("ledger", "witness", "ask", "--root", fork)
     assert forked.status == 1

@@ -282,6 +282,20 @@ def test_the_run_page_draws_the_loss(served: Served, page: Any, shots: Path):
 
 
 @pytest.mark.browser
+def test_on_a_telephone_a_run_begins_with_its_verdict(served: Served, page: Any, shots: Path):
+    context = page.context.browser.new_context(viewport={"width": 390, "height": 850})
+    fresh = context.new_page()
+    fresh.goto(served.printed)
+    fresh.goto(f"{served.room}/#/experiments/1/runs/{RUN}")
+    verdict, about = fresh.get_by_text("Replayed and compared: PASS").first, fresh.get_by_text("About this run").first
+    verdict.wait_for()
+    about.wait_for()
+    assert 0 < verdict.bounding_box()["y"] < min(850, about.bounding_box()["y"])
+    fresh.screenshot(path=shots / "run-390.png")
+    context.close()
+
+
+@pytest.mark.browser
 def test_charts_stand_in_groups_that_say_what_they_show(served: Served, page: Any, shots: Path):
     context = page.context.browser.new_context(viewport={"width": 1400, "height": 3000})
     fresh = context.new_page()

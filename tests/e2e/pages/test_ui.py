@@ -234,6 +234,9 @@ def test_the_printed_address_opens_on_the_run_list_of_the_newest_experiment(
         assert cells["tags.`marin.data`"] == "grammar"
         assert cells["params.`seed`"] == "0"
         assert "duration" in cells
+        name = row.locator('[role=gridcell][col-id="attributes.`Run Name`"] a').first
+        assert f"{NAMED}abcd2345" in name.inner_text()
+        assert name.evaluate("link => link.scrollWidth <= link.clientWidth && link.scrollHeight <= 32"), "the id is cut"
     else:
         row = fresh.locator(".ag-center-cols-container [role=row]").filter(has_text="PASS 2026-11").first
         for column, text in (

@@ -50,14 +50,15 @@ def pointers(project: Path) -> dict[str, bytes]:
 
 
 def test_killed_before_any_change_to_the_disk_and_called_again(
-    tiny: ModuleType, project: Path, tmp_path: Path, tenth: Tenth
+    tiny: ModuleType, project: Path, tmp_path: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last stage of the plan, because it also completes the run. Always at each of the last points, where the
-    result is recorded and the files are written."""
+    result is recorded and the files are written. Each copy of the project is as if on a machine of its own."""
     for name in ("words", "upper"):
         tiny.run(name, project)
     whole = tmp_path / "whole"
     shutil.copytree(project, whole)
+    monkeypatch.setenv("XDG_STATE_HOME", f"{whole}-state")
     undisturbed = call("killed", "count", whole, "1000000")
     done, changes, action = undisturbed.stdout.split()
     assert (done, action) == ("done", "executed"), undisturbed.stderr
@@ -66,6 +67,7 @@ def test_killed_before_any_change_to_the_disk_and_called_again(
     for point in points:
         folder = tmp_path / f"killed-{point}"
         shutil.copytree(project, folder)
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}-state")
         killed = call("killed", "count", folder, str(point))
         # How many changes are synced together depends on timing, so an execution may end with one fewer than the first.
         ended_before = killed.returncode == 0 and int(killed.stdout.split()[1]) < point

@@ -173,10 +173,11 @@ def test_a_verdict_on_another_log_with_the_same_names_counts_for_nothing(
     marin: Marin, own: Root, theirs: tuple[Root, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of, key = theirs
-    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "stranger.key"))
-    twin = create_root(str(tmp_path / "twin"), origin="stranger.example/log")
-    record(twin, "far", replace(BASE, seed=5), 3.9)
-    monkeypatch.delenv("MARIN_KEY")
+    with monkeypatch.context() as elsewhere:  # on a machine that knows nothing of the first
+        elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+        elsewhere.setenv("MARIN_KEY", str(tmp_path / "stranger.key"))
+        twin = create_root(str(tmp_path / "twin"), origin="stranger.example/log")
+        record(twin, "far", replace(BASE, seed=5), 3.9)
     verify("far", open_root(str(tmp_path / "twin")).reader(), own)
     submit = ("speedrun", "submit", "far", "--track", "exp9", "--of", of.absolute, "--vkey", key)
     assert marin(*submit).status == 3

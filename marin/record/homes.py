@@ -2,10 +2,12 @@
 
 Whoever verifies a copy records his verdict. Were it signed into the copy, one key would stand under two histories, and
 whoever handed the copy over could show both. So what is found in a copy is recorded in the log that it is a copy of, and
-nothing is appended to a copy that its log has left behind.
+nothing is appended to a copy.
 """
 
 from __future__ import annotations
+
+import shlex
 
 from ledger import LedgerError, LogReader, Refused, Storage, Tampered, VerifierKey, open_storage
 from marin.record.trust.pins import Pins, default_pins
@@ -25,27 +27,24 @@ def settle_copy(key: VerifierKey, place: str) -> str | None:
     return None
 
 
-def check_not_behind(key: VerifierKey, storage: Storage, place: str) -> None:
-    """Before something is appended to the log of ``key`` in ``storage``, which is at ``place``. A copy that has all of its
-    log takes its place: the log lives there from now on.
+def check_home(key: VerifierKey, storage: Storage, place: str) -> None:
+    """Before something is appended to the log of ``key`` in ``storage``, which is at ``place``: it lives there, from now
+    on where it lived nowhere.
 
     Raises:
-        Refused: the log that this is a copy of has events that this has not. What were appended here would stand under
-            the same numbers and the same key, for ever.
+        Refused: this is a copy. What were appended here would stand under the same numbers and the same key as what is
+            appended to the log itself, for ever.
     """
     home = home_of(key, storage, place)
-    if home == place:
-        return
-    known, found = (LogReader(there, [key]).checkpoint().size for there in (open_storage(home, readonly=True), storage))
-    if known > found:
+    if home != place:
         raise Refused(
-            "this is a copy of a log that has gone on elsewhere",
+            "this is a copy of a log that lives elsewhere",
             where=place,
-            expected=f"all {known} events of {home}",
-            found=f"{found}; two places that both went on would be two histories under one key",
-            cure=f"append there (--root {home}), or copy it again",
+            expected=home,
+            found="another place: two that both went on would be two histories under one key",
+            cure=f"append there (--root {shlex.quote(home)}), or remove that one first",
         )
-    Pins(default_pins()).settle(key.name, place, moved=True)
+    Pins(default_pins()).settle(key.name, place)
 
 
 def home_of(key: VerifierKey, storage: Storage, place: str) -> str:

@@ -52,7 +52,7 @@ from ledger import (
 )
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
-from marin.record.homes import VKEY, check_not_behind
+from marin.record.homes import VKEY, check_home
 from marin.record.schemas import schema_checks
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
@@ -194,10 +194,9 @@ class Root:
         """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it.
 
         Raises:
-            Refused: this is a copy of a log of this user's that has gone on elsewhere.
+            Refused: this is a copy of a log of this user's, which lives elsewhere.
         """
-        check_not_behind(self.verifier, self.storage, self.absolute)
-        Pins(default_pins()).settle(self.verifier.name, self.absolute)
+        check_home(self.verifier, self.storage, self.absolute)
         return Log.open(
             self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path(), patient=patient
         )

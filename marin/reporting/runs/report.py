@@ -25,9 +25,9 @@ from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, duration, render
 
 SAMPLE, LONGEST_SAMPLE = "sample.txt", 200
-"""So many letters of a sample are shown, and of these whole sentences: a taste, and not all that a small model says."""
+"""The file of an evaluation's output (:mod:`marin.evaluation.evaluate`), and so many letters of it a page shows, of these
+whole sentences: a taste, and not all that a small model says."""
 _SENTENCES = re.compile(r".*[.!?][\"'”’]?(?=\s)", re.DOTALL)
-"""The file of an evaluation's output (:mod:`marin.evaluation.evaluate`), and how much of it a page shows, in bytes."""
 LONGEST_FACT = 500
 """Letters of a fact about the code; what is longer (a diff) is no fact for a table."""
 

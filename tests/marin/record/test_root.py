@@ -241,7 +241,9 @@ def recorded_in(location: Path) -> Path:
     return Path(found.absolute)
 
 
-def test_nothing_is_signed_into_a_copy_of_ones_own_log(tmp_path: Path, own_keys: Path) -> None:
+def test_nothing_is_signed_into_a_copy_of_ones_own_log(
+    tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever hands over a copy of somebody's log would get a second history under his key, for being verified."""
     log, copy, moved = tmp_path / "log", tmp_path / "copy", tmp_path / "moved"
     create_root(str(log))
@@ -250,17 +252,28 @@ def test_nothing_is_signed_into_a_copy_of_ones_own_log(tmp_path: Path, own_keys:
     assert (recorded_in(log), recorded_in(copy)) == (log, log)
     said(log, "two")
     assert recorded_in(copy) == log, "an older copy"
-    with pytest.raises(Refused, match=r"gone on elsewhere: .* expected all 2 events"):
+    elsewhere = "a copy of a log that lives elsewhere"
+    with pytest.raises(Refused, match=elsewhere):
         said(copy, "another history")
+    with monkeypatch.context() as machine:  # that knows nothing of the first
+        machine.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
+        said(copy, "another history")
+        said(copy, "which is longer")
+    with pytest.raises(Refused, match=elsewhere):
+        said(copy, "a longer one is no log either")
     assert (recorded_in(copy), recorded_in(log)) == (log, log)
     shutil.rmtree(copy)
     log.rename(moved)
     assert recorded_in(moved) == moved
     shutil.copytree(moved, copy)
     assert recorded_in(copy) == moved, "the log lives where it moved to"
+    with pytest.raises(Refused, match=elsewhere):
+        said(copy, "an equal one")
+    moved.rename(tmp_path / "away")
     said(copy, "three")
-    assert (recorded_in(copy), recorded_in(moved)) == (copy, copy), "what only went on is the log"
-    with pytest.raises(Refused, match="gone on elsewhere"):
+    (tmp_path / "away").rename(moved)
+    assert (recorded_in(copy), recorded_in(moved)) == (copy, copy), "the log lives where it went on"
+    with pytest.raises(Refused, match=elsewhere):
         said(moved, "four")
 
 

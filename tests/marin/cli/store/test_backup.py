@@ -70,7 +70,7 @@ def test_a_drill_beside_the_log_itself_is_a_copy(
         assert run(["-q", "--root", place, "verify", first, "--only", "ledger"]) == 0
     assert open_root(".marin").reader().checkpoint().size == before + 2
     assert run(["-q", "--root", drill, "run", first, "tag", "b=2"]) == 2, "appended to a copy that its log left behind"
-    assert "gone on elsewhere" in capsys.readouterr().err
+    assert "lives elsewhere" in capsys.readouterr().err
     assert open_root(drill).reader().checkpoint().size == before
     shutil.rmtree(folder / ".marin")
     assert run(["--root", drill, "restore", str(tmp_path / "backup"), "--older"]) == 0

@@ -16,6 +16,7 @@ from marin.history.run import Run
 from marin.history.runs import History, read_fact
 from marin.record.events import REPLAY_SEGMENT, ReplayCompleted, ReplaySegment
 from marin.reporting.plot import WIDTH
+from marin.verify.proven import record_digest
 from marin.verify.verdict import Report
 
 NAMES = 168
@@ -70,20 +71,21 @@ class Timeline:
 
 
 def reproducers(history: History, run: Run) -> list[Reproducer]:
-    """Who executed segments of ``run`` again and found them as recorded, in the order of their first finding."""
-    every = [fact.body.start for fact in run.segments]
+    """Who executed segments of ``run`` again and found them as recorded, in the order of their first finding. A segment is
+    its whole record: one of another run of the same name is another."""
+    every = {record_digest(fact.body): fact.body.start for fact in run.segments}
     found: dict[str, set[int]] = {}
     machines: dict[str, str] = {}
     times: dict[str, str] = {}
     for item in history.events(type=REPLAY_SEGMENT, run=run.run):
         fact = read_fact(ReplaySegment, item)
-        if fact.body.start in every:
-            found.setdefault(fact.actor, set()).add(fact.body.start)
+        if fact.body.segment in every:
+            found.setdefault(fact.actor, set()).add(every[fact.body.segment])
             times.setdefault(fact.actor, fact.time)
     for verdict in run.verdicts:
         body = verdict.body
         if body.verdicts.get("training") == "PASS" and body.training.get("mode") == "full":
-            found.setdefault(verdict.actor, set()).update(every)
+            found.setdefault(verdict.actor, set()).update(every.values())
             if body.training.get("segments_replayed"):
                 times[verdict.actor] = min(times.get(verdict.actor, verdict.time), verdict.time)
         machines[verdict.actor] = machine_of(body)

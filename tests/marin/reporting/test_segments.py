@@ -1,0 +1,44 @@
+"""Who is said to have executed a run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger import Draft, digest_bytes
+from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment, write
+from marin.record.root import create_root
+from marin.reporting.verification.segments import reproducers
+from marin.verify.proven import record_digest
+
+DIGEST = digest_bytes(b"")
+
+
+def segment(loss: float) -> TrainSegment:
+    return TrainSegment(
+        run="abc",
+        start=0,
+        end=1,
+        losses=[loss.hex()],
+        batches=[DIGEST],
+        fingerprints=[DIGEST],
+        start_state=DIGEST,
+        end_state=DIGEST,
+        trace=DIGEST,
+    )
+
+
+@pytest.mark.parametrize(("executed", "by"), [(segment(1.0), 1), (segment(2.0), 0)])
+def test_a_segment_of_another_run_of_the_same_name_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executed: TrainSegment, by: int
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    root = create_root(str(tmp_path / "root"))
+    body = ReplaySegment(run="abc", start=0, end=1, segment=record_digest(executed), conditions=DIGEST)
+    root.append([Draft(REPLAY_SEGMENT, "replay/abc", write(body))])
+    run: Any = SimpleNamespace(run="abc", segments=[SimpleNamespace(body=segment(1.0))], verdicts=())
+    assert len(reproducers(root.history(), run)) == by

@@ -114,13 +114,17 @@ def test_a_corrupt_pin_is_told_and_no_defect(marin: Marin, foreign: Path) -> Non
         assert "restore the file" in outcome.err
 
 
-def test_a_copy_that_went_on_does_not_accuse_the_original(marin: Marin, foreign: Path, tmp_path: Path) -> None:
+def test_a_copy_that_went_on_does_not_accuse_the_original(
+    marin: Marin, foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(foreign, copy)
     key = key_path("marin.test/cli")
     shutil.copy(foreign.parent / "the-operators.key", key)
     key.chmod(0o600)
-    assert marin(*EVENT, "--root", copy, stdin=b"{}").status == 0
+    with monkeypatch.context() as operators:  # machine, to which the log was moved
+        operators.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+        assert marin(*EVENT, "--root", copy, stdin=b"{}").status == 0
     key.unlink()
     vkey = (foreign / "vkey").read_text().strip()
     ledger_verdict(marin, "--root", copy, "--vkey", vkey)

@@ -9,19 +9,44 @@ from __future__ import annotations
 
 import shlex
 
-from ledger import LedgerError, LogReader, Refused, Storage, Tampered, VerifierKey, open_storage
+from ledger import (
+    LedgerError,
+    LogReader,
+    NotFound,
+    Refused,
+    Storage,
+    Tampered,
+    Unavailable,
+    VerifierKey,
+    follow_keys,
+    open_storage,
+)
 from marin.record.trust.pins import Pins, default_pins
 
 VKEY = "vkey"
 """The file of a root that names its verifier key, and below it the other half of a hybrid one."""
 
 
+def named_keys(storage: Storage) -> list[VerifierKey]:
+    """The verifier key that the root in ``storage`` names, and the other half of a hybrid one after it.
+
+    Raises:
+        NotFound: there is no root.
+        Malformed: what it names is no key.
+    """
+    return [VerifierKey.parse(line) for line in storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")]
+
+
 def settle_copy(key: VerifierKey, place: str) -> str | None:
     """The log of ``key``, brought to ``place``, lives there from now on; unless it still lives where it did, which is returned:
-    then this is a copy, and two places that both went on would be two histories under one key."""
+    then this is a copy, and two places that both went on would be two histories under one key.
+
+    Raises:
+        Unavailable: the place where it lived cannot be asked.
+    """
     pins = Pins(default_pins())
     home = pins.home(key.name)
-    if home is not None and home != place and _named_at(home) == key:
+    if home is not None and home != place and _log_at(home, key) is not None:
         return home
     pins.settle(key.name, place, moved=True)
     return None
@@ -34,6 +59,7 @@ def check_home(key: VerifierKey, storage: Storage, place: str) -> None:
     Raises:
         Refused: this is a copy. What were appended here would stand under the same numbers and the same key as what is
             appended to the log itself, for ever.
+        Unavailable: the place where the log lives cannot be asked.
     """
     home = home_of(key, storage, place)
     if home != place:
@@ -49,33 +75,46 @@ def check_home(key: VerifierKey, storage: Storage, place: str) -> None:
 
 def home_of(key: VerifierKey, storage: Storage, place: str) -> str:
     """Where the log is that the one of ``key`` in ``storage``, one of this user's, is a copy of; ``place``, where that is,
-    if it is that log, which may have moved."""
+    if it is that log, which may have moved.
+
+    Raises:
+        Unavailable: the place where the log lives cannot be asked.
+    """
     pins = Pins(default_pins())
     home = pins.home(key.name)
     if home is None or home == place:
         return place
-    named = _named_at(home)
-    if named is not None and named.name != key.name:
-        return place
-    try:
-        known = LogReader(open_storage(home, readonly=True), [key]).checkpoint()
-    except LedgerError:
-        pins.settle(key.name, place, moved=True)
-        return place
-    reader = LogReader(storage, [key])
-    if known.size >= reader.checkpoint().size:
-        return home
-    try:
-        reader.check_continues(known)
-    except Tampered:
-        return home
-    pins.settle(key.name, place, moved=True)  # it went on here
+    log = _log_at(home, key)
+    if log is not None:
+        known = log.checkpoint()
+        reader = LogReader(storage, follow_keys(storage, [key]))
+        if known.size >= reader.checkpoint().size:
+            return home
+        try:
+            reader.check_continues(known)
+        except Tampered:
+            return home
+    pins.settle(key.name, place, moved=True)  # it moved, or went on here
     return place
 
 
-def _named_at(place: str) -> VerifierKey | None:
-    """The key that the root at ``place`` names; None where there is no root."""
+def _log_at(home: str, key: VerifierKey) -> LogReader | None:
+    """The log of ``key``'s origin at ``home``, whose checkpoint holds; None where there is none any more."""
     try:
-        return VerifierKey.parse(open_storage(place, readonly=True).read(VKEY).decode("utf-8").strip().split("\n")[0])
-    except (LedgerError, UnicodeDecodeError):
+        storage = open_storage(home, readonly=True)
+        named = named_keys(storage)
+        if named[0].name != key.name:
+            return None
+        reader = LogReader(storage, follow_keys(storage, [key, *named]))
+        reader.checkpoint()
+    except NotFound:
         return None
+    except LedgerError as error:
+        raise Unavailable(
+            "the place where this log lives cannot be asked whether it went on there",
+            where=home,
+            expected="its log, or none",
+            found=str(error),
+            cure="reach it or mend it; if it is gone for good, remove what is left of it there",
+        ) from error
+    return reader

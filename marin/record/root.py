@@ -52,7 +52,7 @@ from ledger import (
 )
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
-from marin.record.homes import VKEY, check_home
+from marin.record.homes import VKEY, check_home, named_keys
 from marin.record.schemas import schema_checks
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
@@ -404,19 +404,15 @@ def open_root(location: str | None = None) -> Root:
         raise _no_root(where)
     storage = open_storage(where)
     try:
-        text, *others = storage.read(VKEY).decode("utf-8").strip().split("\n")
+        verifier, *companions = named_keys(storage)
     except NotFound:
         raise (_no_vkey(where) if storage.exists(CHECKPOINT) else _no_root(where)) from None
-    except UnicodeDecodeError:
-        text, others = "", []
-    try:
-        verifier, *companions = map(VerifierKey.parse, (text, *others))
     except Malformed as error:
         raise Malformed(
             "the root's verifier key cannot be read",
             where=f"{where}/{VKEY}",
             expected="name+hash+base64",
-            found=repr(text[:80]),
+            found=error.found,
             cure="restore the file from the line that `marin init` printed",
         ) from error
     return Root(location=where, local=local.resolve(), storage=storage, verifier=verifier, companions=tuple(companions))

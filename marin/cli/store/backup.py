@@ -9,7 +9,7 @@ from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
 from marin.errors import MissingEvidence
 from marin.recipe.units import human_size
-from marin.record.homes import VKEY, settle_copy
+from marin.record.homes import VKEY, named_keys, settle_copy
 from marin.record.retention import kept
 from marin.record.root import absolute, open_root, root_location
 from marin.record.trust.pins import Pins, default_pins, read_pin
@@ -98,7 +98,7 @@ def _key(storage: Storage, source: str, given: str | None) -> VerifierKey:
     if given is not None:
         return VerifierKey.parse(given)
     try:
-        return VerifierKey.parse(storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")[0])
+        return named_keys(storage)[0]
     except NotFound:
         raise MissingEvidence(
             "no backup of a root",
@@ -112,15 +112,15 @@ def _key(storage: Storage, source: str, given: str | None) -> VerifierKey:
 def _check_same_log(here: Storage, key: VerifierKey, where: str) -> None:
     """Raises where the root here is another log's, which nothing may overwrite."""
     try:
-        found = here.read(VKEY).decode("utf-8", "replace").strip().split("\n")[0]
+        found = named_keys(here)[0]
     except NotFound:
         return
-    if found != str(key):
+    if found != key:
         raise Refused(
             "the root here is another log",
             where=where,
             expected=f"no root, or one of {key}",
-            found=found,
+            found=str(found),
             cure="restore into a folder of its own: marin --root FOLDER restore SOURCE",
         )
 

@@ -277,6 +277,22 @@ def test_nothing_is_signed_into_a_copy_of_ones_own_log(
         said(moved, "four")
 
 
+def test_a_copy_does_not_take_the_place_of_a_log_that_cannot_be_asked(tmp_path: Path, own_keys: Path) -> None:
+    log, copy = tmp_path / "log", tmp_path / "copy"
+    create_root(str(log))
+    said(log, "one")
+    shutil.copytree(log, copy)
+    said(log, "two")
+    checkpoint = (log / "log" / "checkpoint").read_bytes()
+    (log / "log" / "checkpoint").write_bytes(b"half of a disk\n")
+    for append in (lambda: said(copy, "another history"), lambda: recorded_in(copy)):
+        with pytest.raises(Unavailable, match="cannot be asked"):
+            append()
+    (log / "log" / "checkpoint").write_bytes(checkpoint)
+    said(log, "three")
+    assert recorded_in(copy) == log
+
+
 def test_a_log_that_is_shown_otherwise_the_second_time_is_not_the_one_that_was_read(
     tmp_path: Path, own_keys: Path
 ) -> None:

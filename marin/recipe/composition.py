@@ -26,9 +26,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from marin.errors import UsageError
 from marin.provenance.code import code_folder
-from marin.recipe.schema import Recipe, from_mapping
+from marin.recipe.nearest import nearest
+from marin.recipe.schema import DATASETS, Recipe, from_mapping
 
 CONFIG, PRICES = "config", "prices.yaml"
 PACKAGE = "# @package "
@@ -463,13 +466,13 @@ def _delete(values: dict[str, Any], path: str) -> None:
     for parent in parents:
         node = node.get(parent) if isinstance(node, dict) else None
     if not isinstance(node, dict) or name not in node:
-        near = difflib.get_close_matches(name, node if isinstance(node, dict) else [], n=1)
+        near = nearest(name, node if isinstance(node, dict) else [])
         raise UsageError(
             "unknown key",
             where=f"{COMMAND_LINE}: ~{path}",
             expected="a key of the recipe",
             found=name,
-            cure=f"did you mean {near[0]}?" if near else "see params.yaml",
+            cure=f"did you mean {near}?" if near else "see params.yaml",
         )
     del node[name]
 
@@ -485,23 +488,30 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Recipe:
         ]
         source = sources[max(near, key=len)] if near else "conf/"
         cure = error.cure
-        if "." not in path and error.what == "unknown key":
-            cure = _as_group_or_key(path, cure)
+        if error.what == "unknown key":
+            cure = cure if "." in path and cure.startswith("did you mean") else _meant(path, values) or cure
         raise UsageError(
             error.what, where=f"{source}: {path}", expected=error.expected, found=error.found, cure=cure
         ) from None
     return recipe
 
 
-def _as_group_or_key(name: str, cure: str) -> str:
-    """A name without a section may be the last part of a path: learning_rate is optimizer.learning_rate."""
-    import msgspec
+def _meant(path: str, values: Mapping[str, Any]) -> str | None:
+    """The key that was meant by one that is none: of its own section (``optimizer.lr``), or of another, by a name that is nearly
+    its own (``learning_rate``, ``optimizer.batch_size``); None where none is near."""
+    section, _, name = path.rpartition(".")
+    keys = {field.name: _keys(field, values) for field in msgspec.structs.fields(Recipe)}
+    if near := nearest(name, keys.get(section, ())):
+        return f"did you mean {near}?"
+    others = ((other, nearest(name, names, cutoff=0.8)) for other, names in keys.items())
+    return next((f"did you mean {other}.{near}?" for other, near in others if near), None)
 
-    for field in msgspec.structs.fields(Recipe):
-        section = field.type
-        if isinstance(section, type) and issubclass(section, msgspec.Struct):
-            names = [item.encode_name for item in msgspec.structs.fields(section)]
-            near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
-            if near:
-                return f"did you mean {field.name}.{near[0]}?"
-    return cure
+
+def _keys(field: msgspec.structs.FieldInfo, values: Mapping[str, Any]) -> list[str]:
+    """The keys of a section of the recipe; none where ``field`` is a value."""
+    found, section = values.get(field.name), field.type
+    if field.name == "dataset":
+        section = DATASETS.get(str(found.get("kind"))) if isinstance(found, Mapping) else None
+    if not (isinstance(section, type) and issubclass(section, msgspec.Struct)):
+        return []
+    return [item.encode_name for item in msgspec.structs.fields(section)]

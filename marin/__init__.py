@@ -17,6 +17,7 @@ _PLACES = {
     "Run": "marin.library.run",
     "start_run": "marin.loops.loop",
     "Loop": "marin.loops.loop",
+    "verify": "marin.verify",  # a package, which can be called
 }
 
 
@@ -24,12 +25,11 @@ def __getattr__(name: str) -> Any:
     """``marin.open``, ``marin.start_run`` and the types of what they give, imported when they are named."""
     from importlib import import_module
 
-    if name == "verify":  # a package, which can be called
-        return import_module("marin.verify")
     if name not in _PLACES:
         raise AttributeError(f"module 'marin' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    found = import_module(_PLACES[name])
+    return getattr(found, name, found)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES, "verify"])
+    return sorted([*globals(), *_PLACES])

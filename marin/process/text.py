@@ -89,6 +89,11 @@ def written(value: float) -> str:
     return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
+def several(count: int, what: str) -> str:
+    """So many of ``what``, which is said as of several and ends in an s: "1 event", "4 events", "1 train step"."""
+    return f"{count} {what.removesuffix('s') if count == 1 else what}"
+
+
 def log_to(stream: TextIO, *, level: int, own: int, form: str = "%(message)s") -> None:
     """Log to ``stream``: this project's packages from level ``own`` on, all others from ``level`` on."""
     handler = logging.StreamHandler(stream)

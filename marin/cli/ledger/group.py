@@ -20,6 +20,7 @@ from marin.cli.output import describe_finding, print_bytes, print_json, say
 from marin.cli.verifying.trust import git_option, policy_option
 from marin.errors import UsageError
 from marin.process.files import write_whole
+from marin.process.text import several
 from marin.record.audit import audit_log, is_foreign
 from marin.record.root import open_root
 from marin.record.trust.evidence import CLAIMED, sources
@@ -293,7 +294,7 @@ def fsck(
         if not audit.mine:
             say("the key is the root's own word: `marin trust add --vkey KEY` if its operator gave it to you", err=True)
         if audit.whole and audit.checkpoint:
-            held = "" if audit.artifacts is None else f", {audit.artifacts} artifacts"
+            held = "" if audit.artifacts is None else f", {several(audit.artifacts, 'artifacts')}"
             say(f"whole: {audit.checkpoint.size} entries{held}, root {audit.checkpoint.root.hex()}")
     if not audit.whole:
         click.get_current_context().exit(1)

@@ -13,6 +13,7 @@ import click
 from marin.cli.execution import devices
 from marin.cli.output import print_json, print_table, say
 from marin.errors import MissingEvidence, UsageError
+from marin.process.text import several
 
 
 @click.command()
@@ -188,7 +189,10 @@ def eval(
         if "," in name
     ]
     print_table(("task", "metric", "value"), rows, empty="")
-    say(f"{body.requests} requests, {body.truncated} of them longer than the context; state {subject.state}", err=True)
+    say(
+        f"{several(body.requests, 'requests')}, {body.truncated} of them longer than the context; state {subject.state}",
+        err=True,
+    )
     if event is not None:
         say(f"recorded as event {event}: check it with `marin verify {subject.run} --only evaluation`", err=True)
 

@@ -11,6 +11,7 @@ import click
 from ledger import digest_bytes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
+from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
@@ -240,4 +241,6 @@ def _tell_file(out: Path, subject: Subject, said: Sequence[Said], seed: int, as_
              "digest": digest_bytes(out.read_bytes())}
         )  # fmt: skip
     else:
-        say(f"{out}: {len(said)} outputs of state {subject.state}, {cut} prompts longer than the context; seed {seed}")
+        say(
+            f"{out}: {several(len(said), 'outputs')} of state {subject.state}, {cut} prompts longer than the context; seed {seed}"
+        )

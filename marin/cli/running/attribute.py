@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.output import print_json, print_table, say
+from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.attribution.asking import Group
@@ -119,7 +120,8 @@ def _print_plan(view: Run, groups: list[Group], *, as_json: bool) -> None:
                  "executed_from": group.place.step} for group, _ in rows]  # fmt: skip
         print_json({"run": view.run, "groups": told, "train_steps": total})
         return
-    say(f"{len(rows)} groups, {total} train steps to execute; the run itself has {last - view.recipe.first_step}")
+    planned = f"{several(len(rows), 'groups')}, {several(total, 'train steps')} to execute"
+    say(f"{planned}; the run itself has {last - view.recipe.first_step}")
 
 
 def _print(view: Run, base: AttributionMeasured, rows: list[Row], *, as_json: bool) -> None:

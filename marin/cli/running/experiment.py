@@ -13,6 +13,7 @@ from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history.runs import History
 from marin.process.files import write_whole
+from marin.process.text import several
 from marin.record import events
 from marin.record.root import Root, open_root
 
@@ -90,7 +91,7 @@ def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
         for name, found in lacks.items():
             for one in found:
                 say(f"{name}:{one.line}: {one.what}; {one.cure}")
-        say(f"{len(chosen)} files, {sum(map(bool, lacks.values()))} of them lack something", err=True)
+        say(f"{several(len(chosen), 'files')}, {sum(map(bool, lacks.values()))} of them lack something", err=True)
     if any(lacks.values()):
         raise click.exceptions.Exit(1)
 

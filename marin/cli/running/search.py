@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from marin.cli.output import print_json, print_table, say
 from marin.cli.running.trained import Trained, as_json, number
+from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.recipe.composition import Composed
@@ -80,4 +81,4 @@ def _print(name: str, direction: str, metric: str, outcomes: Sequence[Trained], 
         for place, (one, value) in enumerate(zip(outcomes, values, strict=True))
     ]
     print_table(("trial", "values", "run", metric, ""), rows, empty="")
-    say(f"{len(outcomes)} trials, one experiment: marin experiment report {name}", err=True)
+    say(f"{several(len(outcomes), 'trials')}, one experiment: marin experiment report {name}", err=True)

@@ -8,6 +8,7 @@ import click
 
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, say
+from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.history.run import Run
@@ -128,7 +129,7 @@ def _print(planned: Plan, index: int | None, made: Run | None, *, as_json: bool)
         return
     for document in planned.documents:
         steps = document.steps
-        read = f"in {len(steps)} train steps, first in {steps[0]}" if steps else "read by no train step"
+        read = f"in {several(len(steps), 'train steps')}, first in {steps[0]}" if steps else "read by no train step"
         say(f"{document.id}  {document.tokens} tokens, {read}")
         for copy in document.copies:
             say(f"  the same text stays as {copy}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from marin.cli.output import print_json, say
+from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.provenance.extras import DRAWING, need
 from marin.record.root import open_root
@@ -40,5 +41,5 @@ def site(folder: Path, address: str, as_json: bool) -> None:
     if as_json:
         print_json({"index": str(folder / "index.html"), "drawn": written.drawn, "kept": written.kept})
         return
-    say(f"{written.drawn} pages drawn, {written.kept} kept", err=True)
+    say(f"{several(written.drawn, 'pages')} drawn, {written.kept} kept", err=True)
     say(str(folder / "index.html"))

@@ -8,6 +8,7 @@ from ledger import LogReader, NotFound, Refused, Storage, Store, VerifierKey, mi
 from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
 from marin.errors import MissingEvidence
+from marin.process.text import several
 from marin.recipe.units import human_size
 from marin.record.homes import VKEY, named_keys, settle_copy
 from marin.record.retention import kept
@@ -146,7 +147,9 @@ def _tell(blobs: int, size: int, there: int, entries: int, absent: int, where: s
         print_json(told | {"dry_run": dry})
         return
     would = "to copy" if dry else "copied"
-    say(f"{would} to {where}: {entries} events, {blobs} files, {human_size(size)}; {there} were there")
+    say(
+        f"{would} to {where}: {several(entries, 'events')}, {several(blobs, 'files')}, {human_size(size)}; {there} were there"
+    )
     if absent:
         say(
             f"{absent} more digests in the log name no file here: those of states, batches and recipes, or of bytes that were "

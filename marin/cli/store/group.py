@@ -18,6 +18,7 @@ from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
 from marin.execution.workspace import sweep_abandoned
 from marin.history.referrers import referrers_of
+from marin.process.text import several
 from marin.recipe.units import human_size
 from marin.record.audit import absent_files
 from marin.record.events import STORE_SCRUBBED, StoreScrubbed, write
@@ -363,6 +364,6 @@ def scrub(
         report_findings(done.findings, as_json=False)
         where = "to the end" if done.finished else "and the next scrub goes on"
         mended = f", {len(done.repaired)} repaired" if done.repaired else ""
-        say(f"{done.checked} files, {human_size(done.size)}, {where}{mended}")
+        say(f"{several(done.checked, 'files')}, {human_size(done.size)}, {where}{mended}")
     if len(done.findings) > len(done.repaired):
         click.get_current_context().exit(1)

@@ -16,6 +16,7 @@ from marin.cli.output import agree, describe_finding, print_json, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import resolve, stream_of
 from marin.process.progress import byte_bar
+from marin.process.text import several
 from marin.provenance.code import changed_files
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
@@ -240,8 +241,8 @@ def _transfer(
         return
     would = "to send: " if dry_run else "sent "
     say(
-        f"{would}{copied.blobs} files, {human_size(copied.size)}; {copied.there} were there; "
-        f"{len(digests)} artifacts, {copied.trees} of them trees"
+        f"{would}{several(copied.blobs, 'files')}, {human_size(copied.size)}; {copied.there} were there; "
+        f"{several(len(digests), 'artifacts')}, {copied.trees} of them trees"
     )
 
 

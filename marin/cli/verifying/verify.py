@@ -17,6 +17,7 @@ from marin.cli.naming import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
+from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.recipe.schema import Execution
 from marin.recipe.units import human_size
@@ -520,7 +521,7 @@ def print_report(report: Report, *, details: bool = True) -> None:
     print_table(("verdict", report.run, ""), rows, empty="")
     if report.screening is not None:
         looked = f"{report.screening.segments} of {report.screening.total} segments in {report.screening.seconds:.1f} s"
-        say(f"screening: {looked}: {len(report.screening.findings)} findings")
+        say(f"screening: {looked}: {several(len(report.screening.findings), 'findings')}")
         for finding in report.screening.findings[:20]:
             say(finding.describe())
     if report.divergence is not None:

@@ -33,6 +33,7 @@ from ledger import (
     root_of,
 )
 from marin.process.files import write_whole
+from marin.process.text import several
 
 MOST_LEAVES = 1 << 16
 """Of longer logs no leaf hashes are kept (32 bytes each): a shorter copy of one can not be told from a fork here."""
@@ -265,7 +266,7 @@ class Pins:
         if root != checkpoint.root:
             raise _another_history(place, checkpoint, root)
         elsewhere = ", ".join(name for name, size in sorted(pin.places.items()) if size == newest.size)
-        return f"older copy: {newest.size - checkpoint.size} events fewer than the {newest.size} seen in {elsewhere}"
+        return f"older copy: {several(newest.size - checkpoint.size, 'events')} fewer than the {newest.size} seen in {elsewhere}"
 
     def _beginning(self, path: Path, pin: Pin, size: int) -> bytes | None:
         """The root of the first ``size`` entries of the log as it was pinned; None where its leaf hashes are not kept."""

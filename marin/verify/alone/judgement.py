@@ -15,6 +15,7 @@ from typing import Any
 from ledger import LedgerError, LogReader, Tampered, VerifierKey, follow_keys
 from marin.errors import UsageError
 from marin.history.runs import History
+from marin.process.text import several
 from marin.record.root import ROOT_VARIABLE, Root, open_root
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import default_trust
@@ -128,7 +129,7 @@ def check_known(
     later = sum(1 for stream in streams for index, _ in history.events(stream=stream) if index >= about.size)
     return (
         f"the log at hand, {line}, has the same",
-        *([f"it says more of this run since: {later} events"] * bool(later)),
+        *([f"it says more of this run since: {several(later, 'events')}"] * bool(later)),
     )
 
 

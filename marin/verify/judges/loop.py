@@ -21,6 +21,7 @@ from ledger import LedgerError, Malformed, StateManifest, digest_bytes
 from marin.errors import UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import load, run_ids
+from marin.process.text import several
 from marin.record import events as kinds
 from marin.record.events import LOOP, LoopSegment
 from marin.record.root import create_root, open_root
@@ -152,7 +153,7 @@ def judge_by_command(case: Case, command: str, folder: Path) -> Executed:
         return Executed(Verdict("FAIL", what), model, divergence, found.losses)
     found = runs[0][0]
     count, last = len(case.run.losses), case.run.loop[-1].body if case.run.loop else None
-    line = f"{count} train steps executed twice by `{command}`, each equal to the record"
+    line = f"{several(count, 'train steps')} executed twice by `{command}`, each equal to the record"
     stateless = last is None or not last.state
     training = (
         Verdict(

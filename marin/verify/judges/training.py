@@ -17,6 +17,7 @@ from ledger import LedgerError, StateManifest
 from marin.execution import phases
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
+from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
@@ -65,10 +66,10 @@ def judge_training(
         return Trained(Verdict("NOT_RUN", ("no segment of the run is among those that were asked for",)), nothing)
     apply(case.run.recipe.arithmetic, case.execution)
     taken = {i: index for i in chosen.positions if (index := proofs.of(segments[i])) is not None}
-    several = case.workers > 1 or case.processes > 1
-    if several or chosen.mode != "full" or taken:
+    shared = case.workers > 1 or case.processes > 1
+    if shared or chosen.mode != "full" or taken:
         trained = _by_segments(case, chosen, proofs, taken, screening, drawn_by)
-        if several or chosen.mode != "full" or trained.verdict.outcome != "UNAVAILABLE":
+        if shared or chosen.mode != "full" or trained.verdict.outcome != "UNAVAILABLE":
             return trained
         logger.info("a stored state is not there: everything is executed from the beginning")
     return _in_order(case, segments, proofs)
@@ -133,10 +134,8 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
         lines = (*result.divergence.lines(), *programs)
         return Trained(Verdict("FAIL", lines, executed=True), summary, result.divergence, result.losses, held[:-1])
     steps = sum(segment.end - segment.start for segment in segments)
-    done = (
-        f"{steps} train steps in {len(segments)} segments executed again on {case.execution.devices} device(s), "
-        "same bits"
-    )
+    again = f"{several(steps, 'train steps')} in {several(len(segments), 'segments')} executed again"
+    done = f"{again} on {case.execution.devices} device(s), same bits"
     return Trained(Verdict("PASS", (done, *programs)), summary, None, result.losses, held)
 
 
@@ -202,7 +201,7 @@ def _told(
     if chosen.mode == "sampled":
         bound = describe_bound(len(chosen.positions))
         lines.append(
-            f"{len(chosen.positions)} segments drawn from {chosen.among} by the log's root {drawn_by}: {bound}"
+            f"{several(len(chosen.positions), 'segments')} drawn from {chosen.among} by the log's root {drawn_by}: {bound}"
         )
     return lines
 

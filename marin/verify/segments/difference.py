@@ -80,7 +80,7 @@ def compare_runs(one: Run, other: Run, blob: Blob, names: TraceNames, *, whole: 
     causes = (_recipe(one, other), _code(one, other), _environment(one, other), _data(one, other), _program(one, other))
     asked = whole or all(answer.outcome != "different" for answer in causes)
     step = _step(one, other)
-    tensor = _tensor(one, other, step, blob, names if asked else lambda _: None)
+    tensor = _tensor(one, other, step, blob, names if asked else None)
     return Comparison(one.run, other.run, (*causes, step, tensor), tuple(_notes(one, other)))
 
 
@@ -224,7 +224,8 @@ def _step(one: Run, other: Run) -> Difference:
     return Difference("step", "equal")
 
 
-def _tensor(one: Run, other: Run, step: Difference, blob: Blob, names: TraceNames) -> Difference:
+def _tensor(one: Run, other: Run, step: Difference, blob: Blob, names: TraceNames | None) -> Difference:
+    """``names`` None: they were not asked for."""
     if step.step is None:
         return Difference("tensor", "equal")
     mine, theirs = dict(_records(one)).get(step.step), dict(_records(other)).get(step.step)
@@ -234,16 +235,15 @@ def _tensor(one: Run, other: Run, step: Difference, blob: Blob, names: TraceName
     if len(traces) < 2:
         return Difference("tensor", "unknown", ("a trace of the tensors is not in the store",), step.step)
     left, right = mine.of_tensors(traces[0]), theirs.of_tensors(traces[1])
-    known, others = names(one), names(other)
+    known, others = (names(one), names(other)) if names is not None else (None, None)
     if len(left) != len(right) or known != others:
         return Difference("tensor", "different", ("the models have other tensors",), step.step)
     differing = [i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
     if not differing:
         return Difference("tensor", "equal")
     if known is None:
-        line = (
-            f"after train step {step.step}: {len(differing)} of {len(left)} tensors (--all names them, which takes jax)"
-        )
+        lacking = "--all names them, which takes jax" if names is None else "jax, which is not here, knows their names"
+        line = f"after train step {step.step}: {len(differing)} of {len(left)} tensors ({lacking})"
         return Difference("tensor", "different", (line,), step.step)
     found = by_execution(name for i, name in enumerate(known) if i in differing)
     shown = [f"after train step {step.step}: {name}" for name in found[:8]]

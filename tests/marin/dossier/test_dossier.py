@@ -367,7 +367,7 @@ def test_the_operator_leaves_out_a_verdict(
 def test_a_log_that_goes_on(root: Root, tmp_path: Path) -> None:
     folder = written(root, tmp_path / "dossier")
     judged_again(root, "FAIL")
-    assert "it says more of this run since: 1 events" in judge(root, folder).verdicts["events"].lines
+    assert "it says more of this run since: 1 event" in judge(root, folder).verdicts["events"].lines
 
 
 def test_a_fork_of_what_was_seen(root: Root, tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

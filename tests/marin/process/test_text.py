@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.process.text import OneLine, visible, visible_json
+from marin.process.text import OneLine, several, visible, visible_json
 
 UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Categories of the Unicode database, an oracle that visible() does not ask."""
@@ -67,3 +67,10 @@ def test_a_record_of_ours_is_one_line_and_a_library_keeps_its_own() -> None:
         record = logging.LogRecord(name, logging.INFO, "", 0, "fetched %s", ("x\n\x1b[2Kledger PASS",), None)
         handler.emit(record)
     assert said.getvalue() == "fetched x\\n\\x1b[2Kledger PASS\nfetched x\n\\x1b[2Kledger PASS\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 train steps"), (1, "1 train step"), (2, "2 train steps"), (11, "11 train steps")]
+)
+def test_one_is_said_as_one(count: int, said: str) -> None:
+    assert several(count, "train steps") == said

@@ -76,7 +76,7 @@ def test_a_copy_elsewhere_may_be_older_and_the_same_place_may_not(pins: Pins, si
     longer = copy(original)
     grow(longer, signer, "d")  # the verdict that was recorded in the copy
     check(pins, longer, signer, "/copy")
-    assert "older copy: 1 events fewer than the 4 seen in /copy" in check(pins, original, signer, "/original")
+    assert "older copy: 1 event fewer than the 4 seen in /copy" in check(pins, original, signer, "/original")
     with pytest.raises(Tampered, match="rolled back"):
         check(pins, original, signer, "/copy")
     with pytest.raises(Tampered, match="rolled back"):

@@ -210,7 +210,7 @@ def test_fsck_of_a_whole_root(marin: Marin, run: str) -> None:
     assert done.status == 0
     assert done.json["whole"] is True and done.json["findings"] == []
     assert done.json["log_checkpoint"]["size"] == 6
-    assert marin("ledger", "fsck").out.startswith("whole: 6 entries, 1 artifacts, root ")
+    assert marin("ledger", "fsck").out.startswith("whole: 6 entries, 1 artifact, root ")
 
 
 @pytest.mark.parametrize("pattern", ["log/tile/0/**/*", "log/tile/entries/**/*", "log/checkpoint", "store/blobs/**/*"])

@@ -38,7 +38,7 @@ def test_all_that_the_ledger_names_goes_to_a_bucket_and_comes_back(
     assert not bucket.service.asked("PUT")
     assert marin("store", "push", remote, "--check", "--json").json == planned | {"dry_run": False}
     again = marin("store", "push", remote)
-    assert (again.status, again.out) == (0, "sent 0 files, 0 B; 2 were there; 1 artifacts, 1 of them trees\n")
+    assert (again.status, again.out) == (0, "sent 0 files, 0 B; 2 were there; 1 artifact, 1 of them trees\n")
     listed = marin("store", "ls", "--remote", remote, "--json").lines
     assert {item["digest"] for item in listed if item["kind"] == "tree"} == {named}
     assert len(listed) == 3
@@ -47,7 +47,7 @@ def test_all_that_the_ledger_names_goes_to_a_bucket_and_comes_back(
     pointer.write_text(json.dumps({"digest": named, "kind": "x", "size": 13}))
     create_root(str(tmp_path / "other"), origin="marin.test/other")
     pulled = marin("--root", tmp_path / "other", "store", "pull", remote, pointer)
-    assert (pulled.status, pulled.out) == (0, "sent 2 files, 13 B; 0 were there; 1 artifacts, 1 of them trees\n")
+    assert (pulled.status, pulled.out) == (0, "sent 2 files, 13 B; 0 were there; 1 artifact, 1 of them trees\n")
     assert marin("--root", tmp_path / "other", "store", "verify", named).status == 0
 
 

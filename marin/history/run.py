@@ -6,6 +6,7 @@ the nodes of the graph, by address.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -222,6 +223,24 @@ class Run:
         if self.evaluation is not None:
             return {name: float.fromhex(value) for name, value in self.evaluation.body.metrics.items()}
         return self.steps["evaluate"].metrics if "evaluate" in self.steps else {}
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Bits that the model needs for a byte of held-out text: as the evaluation recorded it, or its loss (nats a token) by
+        the text's tokens a byte. None where that does not follow from the record: of all tokens in whole sequences some were
+        not scored, or they are of another text than the corpus."""
+        if "bits_per_byte" in self.measured:
+            return self.measured["bits_per_byte"]
+        found, recipe = self.metrics, self.started.body.recipe
+        model, cache = recipe.get("model"), recipe.get("tokens")
+        length = model.get("seq_len") if isinstance(model, Mapping) else None
+        taken = isinstance(cache, Mapping) and cache.get("artifact") is not None
+        names = ("evaluate.loss", "evaluate.tokens", "tokens.validation_tokens", "corpus.validation_bytes")
+        if not isinstance(length, int) or length < 1 or taken or not all(found.get(name, 0) > 0 for name in names):
+            return None
+        loss, scored, tokens, size = (found[name] for name in names)
+        whole = tokens // length * (length - 1)  # the first token of a sequence is read and not asked for
+        return loss / math.log(2) * tokens / size if scored == whole else None
 
     @property
     def verified(self) -> str:

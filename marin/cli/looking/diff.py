@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from marin.verify.segments.difference import Comparison
 
 
-OUTCOMES = ("evaluate.loss", "evaluate.perplexity", "evaluate.bits_per_byte", "train.loss_last")
+BITS = "bits_per_byte"
+OUTCOMES = ("evaluate.loss", "evaluate.perplexity", BITS, "train.loss_last")
 """What came out of a run, in the order in which somebody asks."""
 CAUSES, CONSEQUENCES = 12, 2
 """So many lines are shown of the first difference, and of each that may only follow from it."""
@@ -34,10 +35,11 @@ CAUSES, CONSEQUENCES = 12, 2
 def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -> None:
     """Name the first difference of two runs, in the order of causes.
 
-    What came out of both stands first. Then these are asked in turn: recipe, code, environment, data, program, step,
-    tensor. Of those after the first difference, which may only follow from it, the beginning is shown, and tensors are
-    counted: their names follow from the recipe by jax, which takes seconds. Only records are compared; nothing is
-    executed. Processor, cores and number of devices are told as notes: they never change a bit.
+    What came out of both stands first, bits per byte where they follow from what is recorded. Then these are asked in turn:
+    recipe, code, environment, data, program, step, tensor. Of those after the first difference, which may only follow
+    from it, the beginning is shown, and tensors are counted: their names follow from the recipe by jax, which takes
+    seconds. Only records are compared; nothing is executed. Processor, cores and number of devices are told as notes: they
+    never change a bit.
 
     Exit status: 0 no difference, 1 there is one, 2 wrong usage, 3 none found and not everything could be compared.
 
@@ -84,7 +86,8 @@ def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -
 
 def outcomes(runs: Sequence[Run]) -> dict[str, list[float | None]]:
     """What came out of each run, by the name of the number; what none of them has is left out."""
-    found = {name: [run.metrics.get(name) for run in runs] for name in OUTCOMES}
+    numbers = [{**run.metrics, BITS: run.bits_per_byte} for run in runs]
+    found = {name: [of.get(name) for of in numbers] for name in OUTCOMES}
     return {name: values for name, values in found.items() if any(value is not None for value in values)}
 
 

@@ -78,9 +78,11 @@ def _cards(run: Run) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody asks first; what the run does not have (yet) is left out."""
     recipe, losses = run.started.body.recipe, run.losses
     yield "verified", run.verified.partition(" ")[0]
-    for shown, name in (("evaluation loss", "loss"), ("perplexity", "perplexity"), ("bits per byte", "bits_per_byte")):
+    for shown, name in (("evaluation loss", "loss"), ("perplexity", "perplexity")):
         if name in run.measured:
             yield shown, f"{run.measured[name]:.4g}"
+    if (bits := run.bits_per_byte) is not None:
+        yield "bits per byte", f"{bits:.4g}"
     if losses:
         yield "train loss", f"{losses[min(losses)]:.3f} → {losses[max(losses)]:.3f}"
     if model := model_of(recipe):

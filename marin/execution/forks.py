@@ -91,6 +91,16 @@ def requests(history: History, run: str) -> list[Fact[UnlearningRequested]]:
     return [read_fact(UnlearningRequested, item) for item in found]
 
 
+def begun(history: History, run: Run) -> UnlearningForked | None:
+    """Where the training of ``run`` began that was forked from another; None of one that was not."""
+    step = run.steps.get("train")
+    stream = stream_of(step.origin if step is not None else run.run)
+    found = list(history.events(stream=stream, type=events.UNLEARNING_FORKED))
+    return (
+        read_fact(UnlearningForked, found[-1]).body if found else None
+    )  # earlier ones are of attempts that ended early
+
+
 def take_over(history: History, journal: Journal, run: str, recipe: Recipe, tokenizer: str, fork: str) -> None:
     """Record in ``run`` the train steps of run ``fork`` before the place that was asked for; nothing where its own are
     recorded already. ``tokenizer``: the digest of the one that was trained for ``run``.

@@ -13,6 +13,7 @@ from marin.process.text import several
 if TYPE_CHECKING:
     from marin.history.run import Run
     from marin.recipe.schema import Execution
+    from marin.record.events import UnlearningForked
     from marin.record.root import Root
     from marin.unlearning.asking import Plan
 
@@ -59,20 +60,21 @@ def unlearn(
       marin unlearn latest --document ID --document ID --dry-run
       marin unlearn latest --source forum --where licence=unknown --dry-run
     """
+    from marin.execution.forks import begun
     from marin.record.root import open_root
     from marin.unlearning.asking import plan, request
 
     root = open_root()
     planned = plan(root, run, documents, sources=sources, where=_where(documents, sources, conditions))
     if dry_run:
-        _print(planned, None, None, as_json=as_json)
+        _print(planned, None, None, None, as_json=as_json)
         return
     root.check_writable()
     index = request(root, planned, reason)
     if not as_json:
         say(f"event {index}: the request is recorded", err=True)
     made = _made(root, planned, execution)
-    _print(planned, index, made, as_json=as_json)
+    _print(planned, index, made, begun(root.history(), made), as_json=as_json)
 
 
 def _where(documents: tuple[str, ...], sources: tuple[str, ...], conditions: tuple[str, ...]) -> dict[str, str]:
@@ -123,9 +125,9 @@ def _made(root: Root, planned: Plan, execution: Execution) -> Run:
     return runs.load(history, newest[-1])
 
 
-def _print(planned: Plan, index: int | None, made: Run | None, *, as_json: bool) -> None:
+def _print(planned: Plan, index: int | None, made: Run | None, fork: UnlearningForked | None, *, as_json: bool) -> None:
     if as_json:
-        print_json(_described(planned, index, made))
+        print_json(_described(planned, index, made, fork))
         return
     for document in planned.documents:
         steps = document.steps
@@ -139,14 +141,25 @@ def _print(planned: Plan, index: int | None, made: Run | None, *, as_json: bool)
             )
     total, at = planned.recipe.trainer.num_steps, planned.place.step
     if made is None:
-        say(f"forked before train step {at}: {planned.executed} of {total} train steps to execute")
+        say(
+            f"forked before train step {at}: {planned.executed} of {total} train steps to execute; "
+            "all of them if the tokenizer is another one without these documents"
+        )
         return
     say(f"run         {made.run}  (from {planned.run.run})")
+    if fork is not None:
+        why = (
+            "the tokenizer is the same"
+            if fork.same_tokenizer
+            else "the tokenizer is another one without these documents"
+        )
+        say(f"forked      before train step {fork.step} of {total}: {why}")
     say(f"model       {made.output('export').digest}")
     say(f"verify it: marin verify {made.run}", err=True)
 
 
-def _described(planned: Plan, index: int | None, made: Run | None) -> dict[str, Any]:
+def _described(planned: Plan, index: int | None, made: Run | None, fork: UnlearningForked | None) -> dict[str, Any]:
+    place = planned.place if fork is None else fork
     return {
         "from_run": planned.run.run,
         "documents": [
@@ -161,7 +174,8 @@ def _described(planned: Plan, index: int | None, made: Run | None) -> dict[str, 
             for document in planned.documents
         ],
         "first_use": planned.first_use,
-        "fork": {"step": planned.place.step, "state": planned.place.state},
+        "fork": {"step": place.step, "state": place.state},
+        "same_tokenizer": fork.same_tokenizer if fork is not None else None,
         "request": index,
         "run": made.run if made is not None else None,
         "model": made.output("export").digest if made is not None else None,

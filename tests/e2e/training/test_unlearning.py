@@ -251,6 +251,8 @@ def test_the_page_does_what_it_says(trained: Project, tmp_path: Path) -> None:
     run = load(history, run_ids(history)[-1])
     ((_, event),) = history.events(type=kinds.UNLEARNING_FORKED)
     assert event.body["same_tokenizer"] is False and event.body["step"] == 0
+    (told,) = [words for line, words in said.items() if "--reason" in line]
+    assert re.search(r"^forked +before train step 0 of 6: the tokenizer is another one", told, re.M), told
     assert run.recipe.exclude == (document,) and run.completed is not None
     certified = json.loads(
         Envelope.from_dict(json.loads((project.folder / "unlearned.intoto.jsonl").read_text())).payload

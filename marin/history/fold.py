@@ -197,6 +197,8 @@ class RunFold:
             attempt=body.attempt,
             identity=body.identity,
             inputs=body.inputs,
+            config=body.config_digest,
+            code=body.code,
             index=index,
         )
 

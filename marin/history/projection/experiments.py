@@ -8,7 +8,7 @@ from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.history.projection.projected import Told
-from marin.history.projection.text import plain
+from marin.history.projection.text import plain, short
 from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
 
 NEVER = "never"
@@ -50,7 +50,7 @@ class Experiments:
         what = plain(model_of(run.recipe) or "a model")
         if data := data_of(run.recipe):
             what += f" on {plain(data)}"
-        decided = f"Recipe `{plain(run.recipe_digest[:19])}`"
+        decided = f"Recipe `{plain(short(run.recipe_digest))}`"
         if isinstance(commit := run.code.get("commit"), str) and commit:
             decided += f", code `{plain(commit[:12])}`"
         verdict = f"Replayed and compared: **{plain(verified)}**."
@@ -89,8 +89,6 @@ class Experiments:
         yield Tags(
             run,
             {
-                "marin.event": str(told.index),
-                "marin.root": self._ids.origin,
                 "marin.conclusion": body.verdict,
                 "mlflow.note.content": f"The report of {plain(body.experiment)}: {plain(body.verdict)}.",
             },

@@ -55,6 +55,8 @@ SHOWN = {
     or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged, types.RunLabelled)
 }
 """What MLflow is told of; nothing else changes what it shows."""
+RECORD = "record.json"
+"""Every digest and fact of a run, which its steps show too: no tag repeats them."""
 
 
 class Fold:
@@ -109,7 +111,7 @@ class Fold:
         for state in states:
             own = {"output": bytes_of(state.output)} if state.output is not None else {}
             curve = ("loss.png",) if state.step == "train" and projected.losses else ()
-            yield Shelve(projected.id(state.step), run, at, own, curve)
+            yield Shelve(projected.id(state.step), run, at, own, (*curve, RECORD))
         for saved in projected.checkpoints:
             yield Shelve(f"m-{self.ids.checkpoint(run, saved)}", run, at, {"": saved.artifact})
         for export in projected.exports:
@@ -231,7 +233,7 @@ class Fold:
 def pages_of(*, losses: bool, steps: bool, replayed: bool, collected: bool) -> tuple[str, ...]:
     """The pages that a run has by now: of one with losses, with steps that were begun, with a verdict that counts, from a
     collection of documents."""
-    found = ["report.html", "record.json"]
+    found = ["report.html", RECORD]
     if losses:
         found += ["loss.png", "data_order.html"]
     if steps:

@@ -8,7 +8,7 @@ from marin.history.names import data_of, model_of, name_of, plan_of
 from marin.history.projection.experiments import Experiments
 from marin.history.projection.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.history.projection.projected import ProjectedRun, Told
-from marin.history.projection.text import flatten, text
+from marin.history.projection.text import flatten, short
 from marin.record.events import GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
 
 EXECUTIONS = "executions of the graph"
@@ -20,18 +20,15 @@ GRAPH_ENDED = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILL
 
 
 def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experiments: Experiments) -> Iterator[Intent]:
-    """A run, with its recipe as parameters."""
+    """A run, with its recipe as parameters. Its tags are what people read and filter by; digests, events and code are in its
+    `record.json`."""
     run, experiment = projected.id(), projected.experiment
     yield from experiments.opened(experiment, told.time)
     yield OpenRun(run, experiment, name_of(body.run, body.recipe), told.time, told.event.actor)
     yield Params(run, flatten(body.recipe))
     tags = {
         "marin.run": body.run,
-        "marin.recipe": body.recipe_digest,
-        "marin.plan": body.plan,
-        "marin.code": text(body.code.get("digest", body.code.get("tree", body.code.get("commit", "")))),
-        "marin.event": str(told.index),
-        "marin.root": projected.ids.origin,
+        "marin.recipe": short(body.recipe_digest),
         "marin.verified": "never",
         "marin.model": model_of(body.recipe),
         "marin.data": data_of(body.recipe),
@@ -47,9 +44,7 @@ def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experimen
 
 def run_completed(told: Told, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:
     """All steps have their output."""
-    run = projected.id()
-    yield Tags(run, {"marin.completed": str(told.index)})
-    yield Status(run, "FINISHED", told.time)
+    yield Status(projected.id(), "FINISHED", told.time)
 
 
 def labelled(told: Told, projected: ProjectedRun, body: RunLabelled) -> Iterator[Intent]:
@@ -78,7 +73,6 @@ def graph_started(
     yield Tags(
         above,
         {
-            "marin.root": projected.ids.origin,
             "mlflow.source.name": body.file or body.name,
             "mlflow.source.type": "PROJECT",
             "mlflow.note.content": f"Every `marin run` of this experiment's file is nested here; the last is {body.graph}.",
@@ -90,9 +84,6 @@ def graph_started(
     yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
     tags = {
         "marin.run": body.graph,
-        "marin.plan": body.declaration,
-        "marin.event": str(told.index),
-        "marin.root": projected.ids.origin,
         "mlflow.source.name": body.file or body.name,
         "mlflow.source.type": "PROJECT",
         "mlflow.note.content": "An execution of the experiment's graph; its nodes are nested runs, pipeline steps are in "
@@ -107,9 +98,8 @@ def graph_completed(told: Told, projected: ProjectedRun, body: GraphCompleted) -
     yield Tags(
         run,
         {
-            "marin.completed": str(told.index),
             "marin.outcome": body.outcome,
-            "marin.results": body.results,
+            "marin.results": short(body.results),
             **{f"marin.steps.{name}": str(count) for name, count in body.counts.items()},
         },
     )

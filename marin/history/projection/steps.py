@@ -1,4 +1,6 @@
-"""Steps: each is a nested run of MLflow, with its metrics and its data sets. The fold has taken in the event already."""
+"""Steps: each is a nested run of MLflow, with its metrics and its data sets. The fold has taken in the event already.
+
+A step's tags are few; its inputs, identity, code and program are in the `record.json` of its run."""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from marin.history.projection import training
 from marin.history.projection.intents import DataUsed, Intent, OpenRun, Params, Points, Status, Tags
 from marin.history.projection.projected import ProjectedRun, Told
-from marin.history.projection.text import facts, flatten, key_of, milliseconds, output_tags, single_key
+from marin.history.projection.text import flatten, key_of, milliseconds, short, single_key
 from marin.history.run import was_interrupted
 from marin.record.events import (
     MetricsRecorded,
@@ -31,17 +33,7 @@ def started(told: Told, projected: ProjectedRun, body: StepStarted) -> Iterator[
     run = projected.id(body.step)
     if told.before is None:
         yield Params(run, flatten(body.config))
-    yield Tags(
-        run,
-        {
-            "marin.attempt": str(body.attempt),
-            "marin.identity": body.identity,
-            "marin.config": body.config_digest,
-            "marin.code": body.code,
-            "marin.state": "running",
-            **_input_tags(body.inputs),
-        },
-    )
+    yield Tags(run, {"marin.attempt": str(body.attempt), "marin.state": "running"})
     yield Status(run, "RUNNING", None)
     if projected.fold.completed is None:
         yield Status(projected.id(), "RUNNING", None)
@@ -51,7 +43,7 @@ def completed(told: Told, projected: ProjectedRun, body: StepCompleted) -> Itera
     """The step has its output."""
     yield from _open(told, projected, body.step)
     run = projected.id(body.step)
-    yield Tags(run, {"marin.state": "completed", **output_tags(body.output)})
+    yield Tags(run, {"marin.state": "completed", "marin.output": short(body.output.digest)})
     yield Points(run, "seconds", told.time, [(0, body.seconds)])
     metrics = projected.fold.steps[body.step].metrics
     yield from _metrics(told, projected, body.step, metrics)
@@ -67,16 +59,7 @@ def cached(told: Told, projected: ProjectedRun, body: StepCached, source: Projec
     """A result is taken over. From the run that made it (``source``) it brings curve, measurements and model along."""
     yield from _open(told, projected, body.step)
     run = projected.id(body.step)
-    yield Tags(
-        run,
-        {
-            "marin.state": "cached",
-            "marin.identity": body.identity,
-            "marin.completed_at": str(body.completed_at),
-            **output_tags(body.output),
-            **_input_tags(body.inputs),
-        },
-    )
+    yield Tags(run, {"marin.state": "cached", "marin.output": short(body.output.digest)})
     if source is not None:
         yield from training.taken_over(told, projected, body.step, source)
         yield from _metrics(told, projected, body.step, projected.fold.steps[body.step].metrics)
@@ -96,15 +79,9 @@ def failed(told: Told, projected: ProjectedRun, body: StepFailed) -> Iterator[In
 
 
 def train_started(told: Told, projected: ProjectedRun, body: TrainStarted) -> Iterator[Intent]:
-    """An attempt at training: the program, and where it begins."""
+    """An attempt at training."""
     yield from _open(told, projected, "train")
-    tags = facts(body.program, "marin.program")
-    tags |= {
-        "marin.devices": str(body.devices),
-        "marin.first_step": str(body.first_step),
-        "marin.start_state": body.state,
-    }
-    yield Tags(projected.id("train"), tags)
+    yield Tags(projected.id("train"), {"marin.devices": str(body.devices)})
 
 
 def measured(told: Told, projected: ProjectedRun, body: MetricsRecorded) -> Iterator[Intent]:
@@ -126,15 +103,7 @@ def _open(told: Told, projected: ProjectedRun, step: str) -> Iterator[Intent]:
     run = projected.id(step)
     began = milliseconds(projected.fold.states[step].started)
     yield OpenRun(run, projected.experiment, step, began, told.event.actor, parent=projected.id())
-    yield Tags(
-        run,
-        {
-            "marin.run": projected.name,
-            "marin.step": step,
-            "marin.event": str(told.index),
-            "marin.root": projected.ids.origin,
-        },
-    )
+    yield Tags(run, {"marin.run": projected.name, "marin.step": step})
 
 
 def _metrics(told: Told, projected: ProjectedRun, step: str, metrics: Mapping[str, float]) -> Iterator[Intent]:
@@ -161,7 +130,3 @@ def _data_set(run: str, projected: ProjectedRun, step: str, output: Output, cont
     profile: dict[str, object] = {"kind": output.kind, "size": output.size}
     shown = f"{name}/{step}" if isinstance(name, str) else step
     return DataUsed(run, projected.experiment, shown, output.digest, output.artifact, context, profile)
-
-
-def _input_tags(inputs: Mapping[str, str]) -> dict[str, str]:
-    return {f"marin.input.{name}": digest for name, digest in inputs.items()}

@@ -12,7 +12,8 @@ from marin.record.events import Output
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
-LONGEST_FACT = 100
+SEEN_DIGITS = 12
+"""Of a digest that stands in a sentence or a tag; `record.json` and the pages have all of it."""
 
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
 _NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")
@@ -43,15 +44,6 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def facts(value: Mapping[str, Any], prefix: str, *, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """A mapping as tags: short values only, because a page of tags has to be read by somebody."""
-    return {
-        f"{prefix}.{key}": item
-        for key, item in flatten(value).items()
-        if 0 < len(item) <= LONGEST_FACT and key.partition(".")[0] not in without
-    }
-
-
 def key_of(name: str) -> str:
     """The name of a metric or parameter, freed of what MLflow does not take."""
     return _NOT_IN_A_KEY.sub("_", name)
@@ -79,8 +71,13 @@ def plain(value: str) -> str:
     return re.sub(r"[`<>\[\]*]", "_", " ".join(value.split()))
 
 
+def short(digest: str) -> str:
+    """A digest as people read and type it, by its first digits."""
+    return digest.removeprefix("sha256:")[:SEEN_DIGITS]
+
+
 def output_tags(output: Output) -> dict[str, str]:
-    """The tags of something that a step made."""
+    """The tags of a model: what its bytes are, and where they lie."""
     return {
         "marin.output": output.digest,
         "marin.artifact": output.artifact,

@@ -15,12 +15,7 @@ from marin.record.verdicts import Bytes, bytes_of
 def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
     """A verification that counts; the fold has taken it in already."""
     word = verified(projected.fold.verdicts())
-    tags = {
-        "marin.verified": word,
-        "marin.verified.event": str(told.index),
-        "marin.verified.by": told.event.actor,
-        **_words(projected),
-    }
+    tags = {"marin.verified": word, "marin.verified.by": told.event.actor, **_words(projected)}
     if body.first_divergence is not None:
         tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
     yield Tags(projected.id(), tags)

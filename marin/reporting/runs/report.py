@@ -148,12 +148,14 @@ def beginning(text: str) -> str:
 
 
 def run_record(run: Run, origin: str) -> bytes:
-    """Every digest and fact that a run has by now, as JSON: what it was begun with, what its steps made, its verdicts."""
+    """Every digest and fact that a run has by now, as JSON: what it was begun with, what its steps and its training were begun with
+    and made, its verdicts."""
     started = run.started.body
     told = {
         "run": run.run,
         "ledger": origin,
         "events": [run.started.index, run.last_index],
+        "completed_at": run.completed.index if run.completed is not None else None,
         "status": run.status,
         "verified": run.verified,
         "recipe_digest": started.recipe_digest,
@@ -163,12 +165,28 @@ def run_record(run: Run, origin: str) -> bytes:
         "steps": {
             state.step: {
                 "state": state.state,
+                "event": state.index,
+                "attempt": state.attempt,
                 "identity": state.identity,
+                "config": state.config,
+                "code": state.code,
                 "inputs": state.inputs,
+                "completed_at": state.result.completed_at if state.result is not None else None,
                 "output": to_builtins(state.output) if state.output is not None else None,
             }
             for state in run.ordered_states()
         },
+        "training": [
+            {
+                "event": fact.index,
+                "attempt": fact.body.attempt,
+                "first_step": fact.body.first_step,
+                "state": fact.body.state,
+                "devices": fact.body.devices,
+                "program": fact.body.program,
+            }
+            for fact in run.training
+        ],
         "checkpoints": [
             {"step": fact.body.step, "state": fact.body.state, "artifact": fact.body.artifact}
             for fact in run.checkpoints

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +32,7 @@ from marin.history.projection.intents import (
 from marin.history.projection.text import LOSS, TOKENS, flatten, text
 from marin.record import events as types
 from marin.record.verdicts import NAMES, overall
+from marin.reporting.runs.report import run_record
 
 from .story import (
     ORIGIN,
@@ -134,14 +138,47 @@ def test_tags_say_what_where_and_whether_verified():
     fold, intents = folded(log)
     tags = tags_of(intents, fold.ids.run("abcd2345"))
     assert tags["marin.run"] == "abcd2345"
-    assert tags["marin.recipe"] == digest("recipe")
-    assert tags["marin.code"] == digest("code")
-    assert (tags["marin.event"], tags["marin.root"], tags["marin.verified"]) == ("0", ORIGIN, "never")
+    assert tags["marin.recipe"] == digest("recipe")[7:19]
+    assert tags["marin.verified"] == "never"
     replay(log, "abcd2345")
     fold, intents = folded(log)
     tags = tags_of(intents, fold.ids.run("abcd2345"))
     assert tags["marin.verified"] == f"PASS {log.entries[-1].time[:10]}"
     assert (tags["marin.verdict.training"], tags["marin.verified.by"]) == ("PASS", "bob")
+
+
+def test_what_decides_and_identifies_is_in_the_record_and_not_in_tags():
+    """A page of tags is read by somebody: none is a whole digest, and the record has every one of them."""
+    log = Log()
+    whole_run(log, "abcd2345")
+    replay(log, "abcd2345")
+    fold, intents = folded(log)
+    of_run = tags_of(intents, fold.ids.run("abcd2345"))
+    assert {name for name in of_run if name.startswith("marin.") and not name.startswith("marin.verdict.")} == {
+        "marin.run", "marin.recipe", "marin.model", "marin.data", "marin.verified", "marin.verified.by"
+    }  # fmt: skip
+    record = run_record(fold.runs["abcd2345"].run, ORIGIN).decode()
+    for step in STEPS:
+        tags = tags_of(intents, fold.ids.run("abcd2345", step))
+        assert tags.keys() - {"marin.devices"} == {
+            "marin.run", "marin.step", "marin.state", "marin.attempt", "marin.output"
+        }  # fmt: skip
+        assert tags["marin.output"] == output("abcd2345", step).digest[7:19]
+    assert not [
+        value for item in intents if isinstance(item, Tags) for value in item.values.values() if "sha256:" in value
+    ]
+    told = [
+        msgspec.to_builtins(event.body)
+        for event in log.entries
+        if event.type in (types.RUN_STARTED, types.STEP_STARTED, types.STEP_COMPLETED, types.TRAIN_STARTED)
+    ]
+    wanted = {"identity", "config_digest", "code", "inputs", "output", "recipe_digest", "plan", "program", "state"}
+    facts = [value for body in told for name, value in body.items() if name in wanted]
+    assert set(re.findall(r"sha256:[0-9a-f]{64}", json.dumps(facts))) <= set(re.findall(r"sha256:[0-9a-f]{64}", record))
+    (attempt,) = json.loads(record)["training"]
+    assert (attempt["first_step"], attempt["devices"], attempt["program"]["jaxlib"]) == (0, 1, "0.11.2")
+    shelves = {shelf.identity: shelf.pages for shelf in fold.shelves("abcd2345")}
+    assert all("record.json" in shelves[fold.ids.run("abcd2345", step)] for step in STEPS)
 
 
 def test_a_later_look_at_less_takes_neither_tag_nor_alias():
@@ -253,7 +290,9 @@ def test_a_result_that_was_taken_over_brings_its_curve_and_model_along():
     run = fold.ids.run("efgh6723")
     assert points_of(intents, run, LOSS) == [(step, loss(step)) for step in range(60)]
     assert points_of(intents, run, "evaluate.perplexity") == [(60, 9.5)]
-    assert tags_of(intents, fold.ids.run("efgh6723", "train"))["marin.completed_at"] == str(completions["train"])
+    assert tags_of(intents, fold.ids.run("efgh6723", "train"))["marin.state"] == "cached"
+    record = json.loads(run_record(fold.runs["efgh6723"].run, ORIGIN))
+    assert record["steps"]["train"]["completed_at"] == completions["train"]
     assert [item.model for item in intents if isinstance(item, AliasSet)] == [
         fold.ids.model(fold.runs["abcd2345"].exports[0])
     ]
@@ -582,7 +621,7 @@ def test_a_note_and_a_source_say_what_is_true_of_every_run_and_read_as_text() ->
     intents = folded(log)[1]
     notes = {item.tags["mlflow.note.content"] for item in intents if isinstance(item, OpenExperiment)}
     assert notes == {f"Runs of pipeline, from the ledger {ORIGIN}."}
-    tagged = [item.values for item in intents if isinstance(item, Tags) and "marin.plan" in item.values]
+    tagged = [item.values for item in intents if isinstance(item, Tags) and "marin.recipe" in item.values]
     assert [values["mlflow.source.name"] for values in tagged] == ["pipeline"]
 
 

@@ -290,8 +290,8 @@ def in_order() -> Log:
     return log
 
 
-IN_ORDER = ("20fa67dcd7eb0d4b", "09305132c6594890")
-AT_RANDOM = ("d57cec5279f60190", "e3e1ac8b27ab526c", "bbcbf4a739b36861")
+IN_ORDER = ("4e10b85045bffa9b", "8ad78d22fde8b352")
+AT_RANDOM = ("06a2cc0c908be78c", "be3c9ae91fdc89c5", "5b3c5ae7121b2e65")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

@@ -70,8 +70,8 @@ class StepView:
 @dataclass(frozen=True)
 class StepState:
     """How far a step of a run has come. ``started``: when its first attempt began; ``index``: the event that tells the
-    state; ``config`` and ``code``: digests of what the last attempt was begun with, "" where this run began none; ``result``: what
-    it made, None while it is made (again)."""
+    state; ``config`` and ``code``: digests of what the last attempt was begun with, "" where this run began none;
+    ``result``: what it made, None while it is made (again)."""
 
     step: str
     state: Literal["running", "completed", "cached", "failed"]

@@ -21,7 +21,7 @@ GRAPH_ENDED = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILL
 
 def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experiments: Experiments) -> Iterator[Intent]:
     """A run, with its recipe as parameters. Its tags are what people read and filter by; digests, events and code are in its
-    `record.json`."""
+    ``record.json``."""
     run, experiment = projected.id(), projected.experiment
     yield from experiments.opened(experiment, told.time)
     yield OpenRun(run, experiment, name_of(body.run, body.recipe), told.time, told.event.actor)

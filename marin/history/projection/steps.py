@@ -1,6 +1,6 @@
 """Steps: each is a nested run of MLflow, with its metrics and its data sets. The fold has taken in the event already.
 
-A step's tags are few; its inputs, identity, code and program are in the `record.json` of its run."""
+A step's tags are few; its inputs, identity, code and program are in the ``record.json`` of its run."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from marin.record.events import Output
 LOSS = "train/loss"
 TOKENS = "train/tokens"
 SEEN_DIGITS = 12
-"""Of a digest that stands in a sentence or a tag; `record.json` and the pages have all of it."""
+"""Of a digest that stands in a sentence or a tag; ``record.json`` and the pages have all of it."""
 
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
 _NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")

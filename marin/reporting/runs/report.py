@@ -148,8 +148,8 @@ def beginning(text: str) -> str:
 
 
 def run_record(run: Run, origin: str) -> bytes:
-    """Every digest and fact that a run has by now, as JSON: what it was begun with, what its steps and its training were begun with
-    and made, its verdicts."""
+    """Every digest and fact that a run has by now, as JSON: what it, its steps and its training were begun with, what
+    they made, its verdicts."""
     started = run.started.body
     told = {
         "run": run.run,

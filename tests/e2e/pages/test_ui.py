@@ -154,6 +154,8 @@ def test_artifacts_are_listed_with_the_size_of_what_is_read(served: Served):
 def test_mlflows_api_and_its_artifact_server_show_the_run(served: Served):
     run = served.ask(f"/api/2.0/mlflow/runs/get?run_id={RUN}")["run"]
     assert run["info"]["run_name"] == "llama-4x128-seed0 · abcd2345"
+    told = [metric["key"] for metric in run["data"]["metrics"]]
+    assert told[:3] == ["evaluate.loss", "evaluate.perplexity", "train/loss"] and told[-1].startswith("system/")
     files = {item["path"] for item in served.ask(f"/api/2.0/mlflow/artifacts/list?run_id={RUN}")["files"]}
     assert files >= {"loss.png", "report.html", "lineage.html", "corpus", "export"}
     with served.open(f"/get-artifact?run_uuid={RUN}&path=loss.png") as answer:
@@ -218,13 +220,23 @@ FOREIGN = ("Assistant", "GenAI", "telemetry", "Start Demo", "AI Gateway", "Promp
 """Words of MLflow for what is not in a ledger."""
 
 
-WHOLE = """cell => {
+CUT = """(root, chosen) => [...root.querySelectorAll(chosen)].filter(one => {
     const range = document.createRange();
-    range.selectNodeContents(cell.querySelector("a"));
-    const text = range.getBoundingClientRect(), seen = cell.getBoundingClientRect();
-    return text.right <= seen.right && text.bottom <= seen.bottom;
-}"""
-"""Whether the text of a cell's link lies inside of the cell."""
+    range.selectNodeContents(one);
+    const text = range.getBoundingClientRect();
+    for (let box = one; box; box = box.parentElement) {
+        if (getComputedStyle(box).overflowX === "visible") continue;
+        const seen = box.getBoundingClientRect();
+        if (text.right > seen.right + 0.5 || text.bottom > seen.bottom + 0.5) return true;
+    }
+    return text.right > innerWidth;
+}).map(one => one.innerText).filter(text => text)"""
+"""Texts of elements of which something that clips shows a part alone."""
+NAMES = '[role=gridcell][col-id="attributes.`Run Name`"] a'
+VERDICTS = '[role=gridcell][col-id="tags.`marin.verified`"] .ag-cell-value'
+HEADINGS = "[data-testid^=sort-header], .ag-header-group-text"
+SEEN = {1400: "", 390: "evaluate.perplexity marin.model marin.data seed Duration Created Parameters"}
+"""Of the headings those that a narrow page has to be scrolled to."""
 
 
 @pytest.mark.browser
@@ -247,9 +259,6 @@ def test_the_printed_address_opens_on_the_run_list_of_the_newest_experiment(
         assert cells["tags.`marin.data`"] == "grammar"
         assert cells["params.`seed`"] == "0"
         assert "duration" in cells
-        name = fresh.locator('[role=gridcell][col-id="attributes.`Run Name`"]').filter(has_text="abcd2345").first
-        assert f"{NAMED}abcd2345" in name.inner_text()
-        assert name.evaluate(WHOLE), "the run's id is cut"
     else:
         row = fresh.locator(".ag-center-cols-container [role=row]").filter(has_text="PASS 2026-11").first
         for column, text in (
@@ -264,8 +273,13 @@ def test_the_printed_address_opens_on_the_run_list_of_the_newest_experiment(
         first = fresh.locator(".ag-center-cols-container [role=row]").first.bounding_box()
         assert first["y"] < 400, "the list begins on the first screen, and not below its buttons"
         assert not fresh.get_by_role("button", name="Group by").is_visible()
+    grid = fresh.locator("[role=grid]").first
+    assert any(text.startswith("PARTIAL 2026-11-2") for text in fresh.locator(VERDICTS).all_inner_texts())
+    assert grid.evaluate(CUT, f"{NAMES}, {VERDICTS}") == []
+    assert set(grid.evaluate(CUT, HEADINGS)) <= set(SEEN[width].split())
     seen = fresh.evaluate("document.body.innerText")
     assert [word for word in FOREIGN if word in seen] == []
+    assert "matching run" not in seen, "a count of rows that are not shown"
     fresh.screenshot(path=shots / f"runs-{scheme}-{width}.png")
     context.close()
 
@@ -287,6 +301,10 @@ def test_the_run_page_draws_the_loss(served: Served, page: Any, shots: Path):
     assert "Replayed and compared: PASS 2026-11" in seen and "llama-4x128 on grammar, seed 0. Recipe " in seen
     assert "sha256:" not in seen, "whole digests are in record.json"
     assert [word for word in FOREIGN if word in seen] == []
+    loss, machine = (
+        page.get_by_role("link", name=name, exact=True) for name in ("evaluate.loss", "system/tokens_per_second")
+    )
+    assert loss.bounding_box()["y"] < 600 and loss.bounding_box()["y"] < machine.bounding_box()["y"]
     page.screenshot(path=shots / "run.png")
     page.goto(f"{served.room}/#/experiments/1/runs/{RUN}/model-metrics")
     page.get_by_placeholder("Search metric charts").fill("loss")  # charts out of sight are not drawn
@@ -308,6 +326,9 @@ def test_on_a_telephone_a_run_begins_with_its_verdict(served: Served, page: Any,
     verdict.wait_for()
     about.wait_for()
     assert 0 < verdict.bounding_box()["y"] < min(850, about.bounding_box()["y"])
+    told = fresh.get_by_test_id("entity-overview-container").locator("h4, p, code, [role=table]").all()
+    outside = [one.inner_text() for one in told if (box := one.bounding_box()) and box["x"] + box["width"] > 390]
+    assert told and outside == []
     fresh.screenshot(path=shots / "run-390.png")
     context.close()
 

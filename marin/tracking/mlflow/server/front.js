@@ -40,8 +40,8 @@
   // takes what it finds as the whole.
   const verdict = "tags.`marin.verified`", loss = "metrics.`evaluate.loss`";
   const widths = innerWidth < 700 // a telephone has room for name, verdict and loss; the rest is scrolled to
-    ? { "attributes.`Run Name`": 156, ...columns, runDateAndNestInfo: 140, duration: 75, [verdict]: 112, [loss]: 58 }
-    : { "attributes.`Run Name`": 230, runDateAndNestInfo: 140, ...columns, duration: 75 };
+    ? { "attributes.`Run Name`": 128, ...columns, runDateAndNestInfo: 140, duration: 75, [verdict]: 120, [loss]: 78 }
+    : { "attributes.`Run Name`": 216, runDateAndNestInfo: 146, ...columns, duration: 78 };
   const order = innerWidth < 700 ? ["attributes.`Run Name`", verdict, loss] : [];
   const untouched = JSON.stringify({
     searchFilter: "", orderByKey: "attributes.start_time", orderByAsc: false, startTime: "ALL", lifecycleFilter: "Active",

@@ -20,12 +20,12 @@ from pathlib import Path
 from marin.tracking.mlflow.server.gate import Application, Receive, Scope, Send
 
 COLUMNS = {
-    "metrics.`evaluate.loss`": 105,
-    "metrics.`evaluate.perplexity`": 152,
-    "tags.`marin.verified`": 128,
-    "tags.`marin.model`": 107,
+    "metrics.`evaluate.loss`": 100,
+    "metrics.`evaluate.perplexity`": 142,
+    "tags.`marin.verified`": 150,
+    "tags.`marin.model`": 100,
     "tags.`marin.data`": 88,
-    "params.`seed`": 55,
+    "params.`seed`": 52,
 }
 """What a run list shows beside name, time and duration, and how wide, in pixels."""
 NOT_MOUNTED = ("assistant_router", "gateway_router", "job_api_router")

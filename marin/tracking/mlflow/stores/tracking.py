@@ -42,6 +42,7 @@ from marin.history.projection.logged import (
     RunValues,
     StateValues,
 )
+from marin.history.projection.text import LOSS
 from marin.tracking.mlflow.projection.database import ARTIFACT_ROOT, database_uri
 from marin.tracking.mlflow.stores.recorder import Recorder, refusing, root_at, user_of
 
@@ -49,6 +50,9 @@ METRICS_PER_EVENT = 300
 LETTERS_PER_EVENT = 30_000
 UNNAMED = "0"
 """The experiment that MLflow makes in every database, which the cursor of the projection stands on."""
+LOOKED_FOR = ("evaluate.loss", "evaluate.perplexity", "evaluate.bits_per_byte", LOSS)
+OF_THE_MODEL = ("evaluate.", "evaluation/", "train/", "train.")
+"""Beginnings of the names of metrics that say something of the model, which follow those that are looked for first."""
 HISTORY_TAG = "mlflow.log-model.history"
 
 
@@ -60,6 +64,12 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         root = root_at(store_uri)
         self._recorder = Recorder(root)
         super().__init__(database_uri(self._recorder.projection.folder), ARTIFACT_ROOT)
+
+    def get_run(self, run_id: str) -> Any:
+        """As MLflow's, with what the model is worth before what else was measured: pages show metrics in the order given."""
+        found = super().get_run(run_id)
+        found.data._metric_objs.sort(key=_place)
+        return found
 
     def search_experiments(self, *args: Any, **kwargs: Any) -> Any:
         """As MLflow's, without its "Default" while no run stands in it: every experiment here has a name of its own."""
@@ -249,6 +259,14 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if self.get_run(run_id).info.lifecycle_stage == stage:
             raise MlflowException(f"The run {run_id} is {stage} already.", INVALID_STATE)
         self._recorder.record(run_id, ("lifecycle", LifecycleValues(stage)))
+
+
+def _place(metric: Any) -> tuple[int, str]:
+    """Where a metric stands among those of its run."""
+    if metric.key in LOOKED_FOR:
+        return LOOKED_FOR.index(metric.key), ""
+    machine, model = metric.key.startswith("system/"), metric.key.startswith(OF_THE_MODEL)
+    return len(LOOKED_FOR) + (2 if machine else 0 if model else 1), metric.key
 
 
 def _named(items: Any) -> dict[str, str]:

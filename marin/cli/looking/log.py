@@ -10,6 +10,7 @@ import click
 
 from ledger import Event, LogReader
 from marin.cli.output import columns_here, fitted, print_json, say
+from marin.history.names import plan_of
 from marin.record.root import Root, open_root
 
 POLL_SECONDS = 0.5
@@ -121,6 +122,8 @@ def gist(body: Mapping[str, object]) -> str:
     items."""
     names = [name for name in FIRST if name in body]
     names += [name for name in body if name not in FIRST and name not in LEFT_OUT]
+    if isinstance(pipeline := body.get("pipeline"), str):
+        body = {**body, "pipeline": plan_of(pipeline)}
     text = " ".join(f"{name}={_brief(body[name])}" for name in names)
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 
 from ledger import LedgerError, NotFound, Store
 from marin.errors import UsageError
-from marin.history.names import data_of, model_of, name_of
+from marin.history.names import MAIN, data_of, model_of, name_of, plan_of
 from marin.history.projection.text import flatten
 from marin.history.run import Run
 from marin.recipe.cost import parameters
@@ -52,6 +52,7 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
         run=run,
         origin=origin,
         name=name_of(run.run, started.recipe),
+        plan="" if (plan := plan_of(started.pipeline)) == MAIN else plan,
         cards=list(_cards(run)),
         curve=_curve(run),
         verified=(word, date) if date else None,

@@ -34,6 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARIN_ROOT", "")
         patch.setenv("MARIN_KEY", "")
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))  # what is left of another session is no copy of this log
         root = roots.make_root(folder)
         log = story.Log()
         made = roots.make_artifacts(root, folder / "made")
@@ -82,6 +83,7 @@ def served(server: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
     """The same, with its root and key in the environment of this test alone: other tests come while it serves."""
     monkeypatch.setenv("MARIN_ROOT", str(server.root.location))
     monkeypatch.setenv("MARIN_KEY", str(server.folder / "key.pem"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(server.folder / "state"))
     return server
 
 

@@ -188,6 +188,7 @@ def test_a_run_that_begins_now_appears_while_the_server_runs(served: Served):
 def test_a_taken_port_is_said_and_sigterm_ends_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MARIN_ROOT", "")
     monkeypatch.setenv("MARIN_KEY", "")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     roots.make_root(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

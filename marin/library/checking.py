@@ -88,4 +88,4 @@ def verified(root: Root, run: str, *, workers: int, only: Collection[str], recor
     if record:
         report = verification.record(report, root)
     judged = verification.judged_run(report, root if record else None)
-    return Checked(report, judged, tuple(reproducers(root.history(), judged)))
+    return Checked(report, judged, tuple(reproducers(root, judged)))

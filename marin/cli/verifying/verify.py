@@ -492,7 +492,7 @@ def finish(
         known: list[Reproducer] = []
         if run is not None and log is not None:
             with suppress(LedgerError):
-                known = reproducers(log.history(), run)
+                known = reproducers(log, run)
         html.write_text(page(report, run, known, image.name if drawn else ""), encoding="utf-8")
     ctx.exit(report.exit_code())
 

@@ -25,7 +25,7 @@ def verification_page(root: Root, run: str, preview: str = "") -> bytes:
     """The page of the last ``replay.completed`` of a run, with the address of its picture; MissingEvidence when nobody has
     replayed it."""
     view, report = _recorded(root, run)
-    return page(report, view, reproducers(root.history(), view), preview).encode()
+    return page(report, view, reproducers(root, view), preview).encode()
 
 
 def verification_picture(root: Root, run: str) -> bytes:

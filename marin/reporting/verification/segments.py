@@ -1,8 +1,8 @@
 """The segments of a run on the page of a verification: when each was recorded, and who executed it again.
 
 One row for what was recorded, as wide as it took; below it one row for each reproducer, in a colour of his own, with the
-segments that he found to be as recorded. Whoever signs the log could write such an event, so the rows are those of this
-user's own log (:meth:`marin.history.runs.History.counts`).
+segments that he found to be as recorded. Whoever signs a log could write such an event under any name, so the rows are
+those of this user's own log alone (:meth:`marin.record.root.Root.is_own`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from itertools import pairwise
 
 from ledger import parse_time
 from marin.history.run import Run
-from marin.history.runs import History, read_fact
+from marin.history.runs import read_fact
 from marin.record.events import REPLAY_SEGMENT, ReplayCompleted, ReplaySegment
+from marin.record.root import Root
 from marin.reporting.plot import WIDTH
 from marin.verify.proven import record_digest
 from marin.verify.verdict import Report
@@ -70,14 +71,15 @@ class Timeline:
     bar: int = BAR
 
 
-def reproducers(history: History, run: Run) -> list[Reproducer]:
+def reproducers(log: Root, run: Run) -> list[Reproducer]:
     """Who executed segments of ``run`` again and found them as recorded, in the order of their first finding. A segment is
-    its whole record: one of another run of the same name is another."""
+    its whole record: one of another run of the same name is another. In somebody else's ``log`` names, times and findings
+    are what he wrote: nobody is shown by them."""
     every = {record_digest(fact.body): fact.body.start for fact in run.segments}
     found: dict[str, set[int]] = {}
     machines: dict[str, str] = {}
     times: dict[str, str] = {}
-    for item in history.events(type=REPLAY_SEGMENT, run=run.run):
+    for item in log.history().events(type=REPLAY_SEGMENT, run=run.run) if log.is_own() else ():
         fact = read_fact(ReplaySegment, item)
         if fact.body.segment in every:
             found.setdefault(fact.actor, set()).add(every[fact.body.segment])

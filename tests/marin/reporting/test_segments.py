@@ -10,7 +10,7 @@ import pytest
 
 from ledger import Draft, digest_bytes
 from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment, write
-from marin.record.root import create_root
+from marin.record.root import create_root, open_root
 from marin.reporting.verification.segments import reproducers
 from marin.verify.proven import record_digest
 
@@ -41,4 +41,17 @@ def test_a_segment_of_another_run_of_the_same_name_is_another(
     body = ReplaySegment(run="abc", start=0, end=1, segment=record_digest(executed), conditions=DIGEST)
     root.append([Draft(REPLAY_SEGMENT, "replay/abc", write(body))])
     run: Any = SimpleNamespace(run="abc", segments=[SimpleNamespace(body=segment(1.0))], verdicts=())
-    assert len(reproducers(root.history(), run)) == by
+    assert len(reproducers(root, run)) == by
+
+
+def test_a_name_in_somebody_elses_log_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever publishes a log writes any actor into it: a famous one, and since when."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "publisher"))
+    root = create_root(str(tmp_path / "root"))
+    body = ReplaySegment(run="abc", start=0, end=1, segment=record_digest(segment(1.0)), conditions=DIGEST)
+    root.append([Draft(REPLAY_SEGMENT, "replay/abc", write(body), actor="a famous laboratory")])
+    run: Any = SimpleNamespace(run="abc", segments=[SimpleNamespace(body=segment(1.0))], verdicts=())
+    assert [one.name for one in reproducers(root, run)] == ["a famous laboratory"], "what he himself wrote, he sees"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "reader"))
+    assert reproducers(open_root(str(tmp_path / "root")), run) == []

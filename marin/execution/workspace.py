@@ -181,7 +181,7 @@ def explained(step: str, error: BaseException) -> LedgerError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFailed(
             "disk full",
-            where=f"step {step}: {error.filename or 'a file'}",
+            where=f"step {step}: {error.filename2 or error.filename or 'a file'}",  # of a copy the second is written
             found=error.strerror or "",
             cure="free some space and run the same command again",
         )

@@ -67,6 +67,11 @@ class Blobs:
         """Whether a put that finds its blob there makes it young: on a disk, not in a bucket."""
         return self._base is not None
 
+    @property
+    def where(self) -> str:
+        """Where they lie, as people say it: a folder, or an address."""
+        return self._base or self._storage.describe()
+
     # Writing
 
     def put_bytes(self, data: bytes, hashed: Hashed | None = None) -> Hashed:
@@ -96,7 +101,7 @@ class Blobs:
     def put_file(self, path: Path, *, link: bool = False, plain: bool = False) -> Hashed:
         """Keep the bytes of a local file of any size; with ``plain`` a large one is found by its plain sha256 as well."""
         self.check_writable()
-        with explained(path):
+        with explained(path, self.where):
             if self._base is None:
                 hashed = self._put_remote(path, plain)
             else:

@@ -24,7 +24,7 @@ def put_chunked(blobs: Blobs, path: Path) -> Hashed:
         Conflict: somebody wrote to the file meanwhile.
     """
     blobs.check_writable()
-    with explained(path), open(path, "rb") as source:
+    with explained(path, blobs.where), open(path, "rb") as source:
         before = state_of(source)
         chunks: list[tuple[str, int]] = []
 

@@ -75,8 +75,9 @@ class Failing:
 )
 def test_a_failing_disk_has_words_and_leaves_nothing_behind(storage, root, monkeypatch, call, number, words):
     monkeypatch.setattr(posix, "os", Failing(call, number))
-    with pytest.raises(StorageFailed, match=words):
+    with pytest.raises(StorageFailed, match=words) as caught:
         storage.create("log/b", b"2")
+    assert caught.value.where.startswith(str(root)), "of several disks the one that is meant"
     monkeypatch.undo()
     assert list(storage.list()) == ["log/a"]
     assert not list(root.rglob(".tmp-*"))

@@ -1,5 +1,6 @@
 """The store: what goes in comes out, whatever lies about it is noticed, and nothing is written twice."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -19,6 +20,7 @@ from ledger import (
     NotFound,
     PosixStorage,
     Refused,
+    StorageFailed,
     Store,
     Tampered,
     describe_tree,
@@ -379,6 +381,27 @@ def test_a_linked_file_is_shared_and_an_edit_of_it_is_noticed(local: Store, tmp_
     local.put_file(other)
     assert local.read(digest) == big
     assert source.read_bytes() != big, "the edited file is left to its owner"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_the_disk_that_is_full_is_the_stores_own(
+    local: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunked: bool
+) -> None:
+    """A write tells no name of its file, and the file that is put may lie on another disk."""
+    source = tmp_path / "elsewhere"
+    source.write_bytes(b"results")
+    import ledger.store.blobs.staging as staging
+    import ledger.store.packs.chunking as chunking
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(staging, "hash_file", full)
+    monkeypatch.setattr(chunking, "hash_stream", full)
+    with pytest.raises(StorageFailed, match="the disk is full") as caught:
+        local.put_file(source, chunked=chunked)
+    assert caught.value.where == f"the store in {local.blobs.where}, for {source}"
+    assert Path(local.blobs.where).is_dir()
 
 
 def test_a_file_that_changes_while_it_is_put_is_refused(

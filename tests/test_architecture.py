@@ -198,6 +198,7 @@ ON_DEMAND = {
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
+    "marin/process/waiting.py": "the ledger, which a command that is loaded may not have loaded",
     "marin/pipeline/evaluate.py": "jax begins under the arithmetic contract, which apply() puts in force first",
     "marin/pipeline/export.py": "jax begins under the arithmetic contract",
     "marin/pipeline/tokens.py": "Levanter, where the step is executed",
@@ -619,6 +620,7 @@ def test_a_raw_print_would_be_found() -> None:
 STATE = {
     "marin/graph/execution/loop.py Execution": "the plan of a graph, made once by plan()",
     "marin/graph/execution/guard.py _installed": "an audit hook is for ever",
+    "marin/process/text.py _said": "when this process last said something",
     "marin/process/waiting.py _innermost": "which wait of this process speaks",
     "marin/process/confinement.py _held": "a process that shut itself in cannot come out",
     "marin/record/root.py _appender": "how a confined process hands events to its parent",

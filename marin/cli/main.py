@@ -151,7 +151,10 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(import_module(entry.module), cmd_name)
+        from marin.process.waiting import waiting  # here, so that a help text does not load the ledger
+
+        with waiting(f"loading marin {cmd_name}"):
+            command = getattr(import_module(entry.module), cmd_name)
         assert isinstance(command, click.Command)
         accept_root(command)
         if COMPLETING in os.environ:
@@ -163,7 +166,9 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's; an unknown command names the nearest."""
+        """As click's, with logging set up, so that loading a command can say so; an unknown command names the nearest."""
+        if not ctx.resilient_parsing:
+            configure_logging(ctx.params["verbose"], quiet=ctx.params["quiet"])
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             import difflib  # here: only a mistake needs it
 
@@ -226,7 +231,6 @@ def marin(verbose: int, quiet: bool) -> None:
       marin ls runs            what has been run here
       marin verify latest      replay the newest run and compare every bit
     """
-    configure_logging(verbose, quiet=quiet)
 
 
 marin.params.insert(0, root_option())
@@ -335,7 +339,8 @@ def report(error: Exception) -> int:
 
 def explain_os_error(error: OSError) -> str:
     """One line for what the operating system refused."""
-    where = f": {error.filename}" if error.filename else ""
+    named = error.filename2 or error.filename  # of a copy the second is written
+    where = f": {named}" if named else ""
     cures = {
         errno.ENOSPC: "free some space and run the same command again",
         errno.EDQUOT: "free some of your quota and run the same command again",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marin.process.text import visible, visible_json
+from marin.process.text import said, visible, visible_json
 
 if TYPE_CHECKING:
     from ledger import Finding
@@ -47,6 +47,7 @@ def say(*lines: str, err: bool = False, mark: tuple[str, str] | None = None) -> 
     for line in lines or ("",):
         click.echo(front + visible(line), err=err)
         front = ""
+    said()
 
 
 def agree(question: str) -> bool:
@@ -70,6 +71,7 @@ def print_bytes(parts: Iterable[bytes]) -> None:
 def print_json(value: object, indent: int | None = None) -> None:
     """``value`` as one line of JSON, or laid out with ``indent``."""
     click.echo(visible_json(value, indent))
+    said()
 
 
 def print_tree(top: Branch) -> None:
@@ -151,6 +153,7 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+    said()
 
 
 def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int]:

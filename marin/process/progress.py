@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from marin.process.text import visible
-from marin.process.waiting import AGAIN
+from marin.process.waiting import AGAIN, so_far
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,21 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
     )
     from rich.text import Text
 
+    class Left(ProgressColumn):
+        """The time that remains; the seconds of a wait while there is one, or of the bar itself where nobody knows."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._remaining = TimeRemainingColumn()
+
+        def render(self, task: Task) -> Text:
+            passed = so_far()
+            if passed is None and task.time_remaining is None:
+                passed = task.elapsed
+            if passed is None:
+                return self._remaining.render(task)
+            return Text(f"{passed:.0f} s so far", style="progress.elapsed")
+
     class Rate(ProgressColumn):
         """How many of them a second, or how long one takes."""
 
@@ -50,7 +65,7 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
         BarColumn(),
         MofNCompleteColumn(),
         Rate(),
-        TimeRemainingColumn(),
+        Left(),
         TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:

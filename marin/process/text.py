@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+import time
 from typing import TextIO
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
@@ -94,9 +95,28 @@ def several(count: int, what: str) -> str:
     return f"{count} {what.removesuffix('s') if count == 1 else what}"
 
 
+_said = [time.monotonic()]
+
+
+def said() -> None:
+    """Something was just said to whoever waits; what prints and what logs call it."""
+    _said[0] = time.monotonic()
+
+
+def since_said() -> float:
+    """Seconds in which nothing was said; at first, since this process began."""
+    return time.monotonic() - _said[0]
+
+
+class _Saying(logging.StreamHandler[TextIO]):
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        said()
+
+
 def log_to(stream: TextIO, *, level: int, own: int, form: str = "%(message)s") -> None:
     """Log to ``stream``: this project's packages from level ``own`` on, all others from ``level`` on."""
-    handler = logging.StreamHandler(stream)
+    handler = _Saying(stream)
     handler.setFormatter(OneLine(form, terminal=stream.isatty()))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name in ("ledger", "marin"):

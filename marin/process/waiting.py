@@ -3,10 +3,11 @@
     with waiting("compiling the train step"):
         ...
 
-Nothing is said of what is over sooner. Of waits inside of each other the innermost speaks. On a terminal the seconds are
-counted below what was said, in a line that the next output overwrites; elsewhere a line in ten seconds says how long it is
-so far. How long a wait took is kept in the user's cache folder, by its words; a wait that was never seen here has no
-estimate.
+Nothing is said of what is over sooner, unless nothing was said for longer already: the moment is counted from the last thing
+that was said, so that short waits one behind the other make no silence. Of waits inside of each other the innermost
+speaks. On a terminal the seconds are counted below what was said, in a line that the next output overwrites, or in the bar
+(:mod:`marin.process.progress`) where one stands; elsewhere a line in ten seconds says how long it is so far. How long a
+wait took is kept in the user's cache folder, by its words; a wait that was never seen here has no estimate.
 """
 
 from __future__ import annotations
@@ -22,14 +23,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ledger import LedgerError
-from marin.process.cache import own_folder
-from marin.process.text import ERASED
+from marin.process.text import ERASED, since_said
 
 logger = logging.getLogger(__name__)
 
 SOON = 1.5
-"""Seconds after which a wait is announced."""
+"""Seconds of silence after which a wait is announced."""
 AGAIN = 10.0
 """Seconds after which one that goes on says so again, where nobody looks at a terminal."""
 COUNTED = 1.0
@@ -41,7 +40,7 @@ _innermost: list[_Wait] = []
 
 class _Wait:
     def __init__(self, what: str) -> None:
-        self.what, self.began = what, time.monotonic()
+        self.what, self.began, self.announced = what, time.monotonic(), False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._speak, name="marin-waiting", daemon=True)
 
@@ -54,26 +53,34 @@ class _Wait:
         self._over.set()
         self._thread.join()
         _innermost.remove(self)
-        took = time.monotonic() - self.began
-        if kind is None and took > SOON:
+        took = self.so_far()
+        if kind is None and (self.announced or took > SOON):
             _remember(self.what, took)
 
     def _speak(self) -> None:
-        pause, said, counted = SOON, False, False
+        pause, counted = max(SOON / 8, SOON - since_said()), False
         while not self._over.wait(pause):
-            looked_at = sys.stderr.isatty() and not _led_through_a_bar()
+            looked_at = sys.stderr.isatty()
             pause = COUNTED if looked_at else AGAIN
             if _innermost[-1:] != [self]:
                 continue
-            so_far = time.monotonic() - self.began
-            if looked_at and said and logger.isEnabledFor(logging.INFO):
+            if not self.announced:
+                if (silent := since_said()) < SOON:  # something else was said meanwhile
+                    pause = SOON - silent
+                    continue
+                self.announced = True
+                logger.info("%s", self._sentence(self.so_far()))
+            elif not looked_at:
+                logger.info("%s", self._sentence(self.so_far()))
+            elif not _led_through_a_bar() and logger.isEnabledFor(logging.INFO):
                 counted = True
-                _on_terminal(f"  {so_far:.0f} s so far")
-            else:
-                said = True
-                logger.info("%s", self._sentence(so_far))
+                _on_terminal(f"  {self.so_far():.0f} s so far")
         if counted:
             _on_terminal("")
+
+    def so_far(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.began
 
     def _sentence(self, so_far: float) -> str:
         last = remembered().get(self.what)
@@ -90,7 +97,7 @@ class _Wait:
 
 def _led_through_a_bar() -> bool:
     """Whether a bar of this process stands on the terminal: ``rich`` makes a line of everything that is written meanwhile, and
-    the bar itself shows that time passes."""
+    the bar itself counts (:func:`so_far`)."""
     return hasattr(sys.stderr, "rich_proxied_file")
 
 
@@ -108,8 +115,16 @@ def waiting(what: str) -> Iterator[None]:
         yield
 
 
+def so_far() -> float | None:
+    """Seconds of the wait that was announced and is not over; None where there is none."""
+    wait = next(iter(_innermost[-1:]), None)
+    return wait.so_far() if wait is not None and wait.announced else None
+
+
 def remembered() -> dict[str, float]:
     """How long waits took the last time on this machine, in seconds, by their words."""
+    from ledger import LedgerError  # here and below: a command that is loaded need not have loaded the ledger
+
     with contextlib.suppress(OSError, ValueError, LedgerError):
         found = json.loads(_file().read_bytes())
         if isinstance(found, dict):
@@ -118,6 +133,8 @@ def remembered() -> dict[str, float]:
 
 
 def _remember(what: str, seconds: float) -> None:
+    from ledger import LedgerError
+
     known = {name: value for name, value in remembered().items() if name != what}
     known[what] = round(seconds, 2)
     with contextlib.suppress(OSError, LedgerError):  # it only makes an estimate
@@ -127,4 +144,6 @@ def _remember(what: str, seconds: float) -> None:
 
 
 def _file() -> Path:
+    from marin.process.cache import own_folder
+
     return own_folder("waits") / "seconds.json"

@@ -484,16 +484,17 @@ def finish(
     else:
         print_report(report, details=bool(ctx.find_root().params.get("verbose")))
     if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
-        from marin.reporting.verification.page import page
-        from marin.reporting.verification.segments import Reproducer, reproducers
+        with waiting("drawing the page of this verification"):
+            from marin.reporting.verification.page import page
+            from marin.reporting.verification.segments import Reproducer, reproducers
 
-        image = html.with_suffix(".png")
-        drawn = _drawn(image, report, run)
-        known: list[Reproducer] = []
-        if run is not None and log is not None:
-            with suppress(LedgerError):
-                known = reproducers(log, run)
-        html.write_text(page(report, run, known, image.name if drawn else ""), encoding="utf-8")
+            image = html.with_suffix(".png")
+            drawn = _drawn(image, report, run)
+            known: list[Reproducer] = []
+            if run is not None and log is not None:
+                with suppress(LedgerError):
+                    known = reproducers(log, run)
+            html.write_text(page(report, run, known, image.name if drawn else ""), encoding="utf-8")
     ctx.exit(report.exit_code())
 
 

@@ -102,6 +102,11 @@ def test_a_full_disk_is_named_with_a_cure(trial: Trial) -> None:
     assert err == "marin: No space left on device: /data/blob; free some space and run the same command again\n"
 
 
+def test_of_a_copy_the_disk_that_is_full_is_named(trial: Trial) -> None:
+    _, err = trial(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/source", None, "/data/copy"))
+    assert err.startswith("marin: No space left on device: /data/copy; ")
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [

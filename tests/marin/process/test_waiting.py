@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from marin.process import text
 from marin.process import waiting as waits
 from marin.process.progress import bar
 from marin.process.text import log_to
@@ -65,15 +66,36 @@ def test_elsewhere_it_is_said_again_in_lines(quick: None, monkeypatch: pytest.Mo
     assert b"\x1b" not in found and b"\r" not in found
 
 
-def test_beside_a_bar_nothing_is_counted(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "AGAIN", 0.01)
+def test_beside_a_bar_the_bar_counts(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     master, slave = pty.openpty()
     with open(slave, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         log_to(terminal, level=logging.INFO, own=logging.INFO)
-        with bar("verify", 3), waiting("loading what judges"):
-            found = until(master, b"loading what judges (0 s so far")
-            found += until(master, b"loading what judges (0 s so far")
+        with bar("verify", 3):
+            found = until(master, b"0 s so far")
+            with waiting("loading what judges"):
+                found += until(master, b"loading what judges (a first time here)")
+                found += until(master, b"1 s so far")
     os.close(master)
-    assert b"  0 s so far" not in found and b"\x1b\x1b" not in found
+    assert found.count(b"loading what judges") == 1, "each second were a line of its own"
+    lines = [line for line in found.split(b"\n") if b"s so far" in line]
+    assert lines and all(b"verify" in line for line in lines), "the seconds stand in the bar"
+
+
+def test_waits_one_behind_the_other_make_no_silence(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is over before its own moment; together nothing was said for longer than that."""
+    monkeypatch.setattr(waits, "SOON", 60.0)
+    reader, writer = os.pipe()
+    with open(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        log_to(stream, level=logging.INFO, own=logging.INFO)
+        logging.getLogger("marin").info("verifying ledger")
+        until(reader, b"ledger\n")
+        monkeypatch.setattr(text, "_said", [text._said[0] - 59.99])
+        with waiting("loading what judges"):
+            found = until(reader, b"loading what judges")
+        monkeypatch.setattr(text, "_said", [text._said[0] - 50.0])
+        assert text.since_said() < 60.0, "what was announced was said"
+    os.close(reader)
+    assert found.startswith(b"loading what judges (a first time here")

@@ -137,28 +137,38 @@ def run_stage(
     """
     step = plan.step(name)
     root.check_writable()  # a missing or wrong key is said before hours of work, not after
-    recipe = settled(root, recipe)
-    if project is not None:
-        _warn_of_other_code(project)
-    stage = _Stage(
-        step,
-        plan,
-        recipe,
-        root,
-        project,
-        execution or Execution(),
-        force,
-        code_identity(plan, code_folder()),
-        ResultCache(root.history(), root.store()),
-        pinned=results_at(root, pinned or {}),
-    )
     with Interruption() as interruption:
         try:
+            with interruption.shield():
+                recipe = settled(root, recipe)
+                if project is not None:
+                    _warn_of_other_code(project)
+                stage = _Stage(
+                    step,
+                    plan,
+                    recipe,
+                    root,
+                    project,
+                    execution or Execution(),
+                    force,
+                    code_identity(plan, code_folder()),
+                    ResultCache(root.history(), root.store()),
+                    pinned=results_at(root, pinned or {}),
+                )
             return _brought(stage, identity)
         except KeyboardInterrupt as signal:  # where no step was executing: one that was has said so itself
             with interruption.shield():
-                interrupted_between_steps(root, [stage.results(root.history(), None)], str(signal))
-            raise between_steps(name, str(signal)) from signal
+                stopped = stopped_before(name, plan=plan, recipe=recipe, root=root, project=project, signal=str(signal))
+            raise stopped from signal
+
+
+def stopped_before(
+    name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path | None, signal: str
+) -> Interrupted:
+    """Say of the open run of ``plan`` that ``signal`` stopped it before the step ``name`` began; what to raise then."""
+    results = _at_rest(name, plan, recipe, root, project).results(root.history(), None)
+    interrupted_between_steps(root, [results], signal)
+    return between_steps(name, signal)
 
 
 def _brought(stage: _Stage, identity: str | None) -> StageOutcome:
@@ -192,10 +202,15 @@ def planned(name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path 
     Raises:
         LedgerError: an input is missing, or is not what was recorded.
     """
-    code, cache = code_identity(plan, code_folder()), ResultCache(root.history(), root.store())
-    stage = _Stage(plan.step(name), plan, settled(root, recipe), root, project, Execution(), False, code, cache)
+    stage = _at_rest(name, plan, recipe, root, project)
     situation = stage.read()
     return situation.identity, situation.results.hit(stage.step, situation.identity)
+
+
+def _at_rest(name: str, plan: Plan, recipe: Recipe, root: Root, project: Path | None) -> _Stage:
+    """The stage ``name``, to be asked and not to be executed."""
+    code, cache = code_identity(plan, code_folder()), ResultCache(root.history(), root.store())
+    return _Stage(plan.step(name), plan, settled(root, recipe), root, project, Execution(), False, code, cache)
 
 
 def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:

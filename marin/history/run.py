@@ -209,6 +209,12 @@ class Run:
         return self.outcome or status(self.completed is not None, failed, self.last_index, interrupted=stopped)
 
     @property
+    def is_running(self) -> bool:
+        """Whether a step was begun and has not ended, as far as it is recorded. An open run without one stands between two
+        steps; whoever stopped it there (Ctrl-C, while DVC began the next) could not say so."""
+        return self.is_loop or any(state.state == "running" for state in self.states.values())
+
+    @property
     def metrics(self) -> dict[str, float]:
         """All metrics of the run, as ``step.name``."""
         return {f"{step}.{name}": value for step, view in self.steps.items() for name, value in view.metrics.items()}

@@ -221,7 +221,7 @@ def _show_run(root: Root, view: Run) -> None:
         say()
         ended = "interrupted" if was_interrupted(fact.body) else "failed"
         say(f"{ended} at event {fact.index}: {fact.body.step}: {fact.body.error}")
-    if view.status == "interrupted":
+    if view.status == "interrupted" or (view.status == "open" and not view.is_running):
         say("to go on: the same command again (`dvc repro`, `marin train …`); what is recorded is not made again")
 
 

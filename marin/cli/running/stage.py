@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from marin.cli.choice import OneOf
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, say
 from marin.cli.running.tracker import choose
+from marin.process.interruption import Interruption
 from marin.record.events import STEPS
 
 if TYPE_CHECKING:
@@ -59,43 +61,55 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in your cache folder
     """
-    from marin.collection.gathering import gathered
-    from marin.errors import Paused
-    from marin.execution.executor import run_stage
-    from marin.graph.execution.stage import stage_on_ray
-    from marin.pipeline.stages import PIPELINE
-    from marin.process.arithmetic import apply, check
-    from marin.recipe.params import load_params
-    from marin.record.root import open_root
+    with Interruption() as interruption, ExitStack() as loading:
+        loading.enter_context(
+            interruption.shield()
+        )  # seconds of imports, in which DVC stands between two steps of a run
+        from marin.collection.gathering import gathered
+        from marin.errors import Paused
+        from marin.execution.executor import run_stage, stopped_before
+        from marin.graph.execution.stage import stage_on_ray
+        from marin.pipeline.stages import PIPELINE
+        from marin.process.arithmetic import apply, check
+        from marin.recipe.params import load_params
+        from marin.record.root import open_root
 
-    choose()
-    root = open_root()
-    recipe = gathered(root, load_params(params))
-    project = params.resolve().parent
-    if name == "train":
-        check(recipe.arithmetic, execution)
+        choose()
+        root, recipe, project = open_root(), load_params(params), params.resolve().parent
 
-    def bring(step: str, force: bool = False) -> StageOutcome:
-        settle = partial(run_stage, step, plan=PIPELINE, recipe=recipe, root=root, project=project, execution=execution)
-        # training is a job of Ray Train, which its step launches
-        if execution.runner == "ray" and step != "train" and PIPELINE.step(step).devices != "none":
-            place = partial(stage_on_ray, step, plan=PIPELINE, recipe=recipe, root=root, project=project)
-            if place(execution=execution, force=force):
-                return replace(settle(), action="executed")
-        return settle(force=force)
+        def bring(step: str, force: bool = False) -> StageOutcome:
+            settle = partial(
+                run_stage, step, plan=PIPELINE, recipe=recipe, root=root, project=project, execution=execution
+            )
+            # training is a job of Ray Train, which its step launches
+            if execution.runner == "ray" and step != "train" and PIPELINE.step(step).devices != "none":
+                place = partial(stage_on_ray, step, plan=PIPELINE, recipe=recipe, root=root, project=project)
+                if place(execution=execution, force=force):
+                    return replace(settle(), action="executed")
+            return settle(force=force)
 
-    def contract() -> None:  # before an input that is made here imports jax
-        if execution.runner == "local" and PIPELINE.step(name).devices != "none":
-            apply(recipe.arithmetic, execution)
+        def contract() -> None:  # before an input that is made here imports jax
+            if execution.runner == "local" and PIPELINE.step(name).devices != "none":
+                apply(recipe.arithmetic, execution)
 
-    try:
-        outcome = _with_inputs(name, partial(bring, force=force), bring, contract)
-    except Paused as pause:
-        if as_json:
-            print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
-        else:
-            say(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
-        return
+        try:
+            loading.close()  # a signal that came meanwhile is raised here, where the run can say so
+            recipe = gathered(root, recipe)
+            if name == "train":
+                check(recipe.arithmetic, execution)
+            outcome = _with_inputs(name, partial(bring, force=force), bring, contract)
+        except Paused as pause:
+            if as_json:
+                print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
+            else:
+                say(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
+            return
+        except KeyboardInterrupt as signal:  # before the step: one that was executing has said so itself
+            with interruption.shield():
+                stopped = stopped_before(
+                    name, plan=PIPELINE, recipe=recipe, root=root, project=project, signal=str(signal)
+                )
+            raise stopped from signal
     result = outcome.result
     if as_json:
         print_json(

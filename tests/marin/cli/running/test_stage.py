@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from marin.cli.main import run
+from marin.recipe import params
+from marin.recipe.params import load_params
+from marin.recipe.schema import Recipe
 from marin.record.root import create_root
 
 SMALL = "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, minimal_pairs: 3}\n"
@@ -117,3 +122,34 @@ def test_what_a_step_reads_and_this_root_never_made_is_made_first(
     assert {path.name for path in (workplace / "artifacts").glob("*.json")} == {"corpus.json", "tokenizer.json"}
     assert run(["stage", "corpus"]) == 0
     assert "nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_stage_is_loaded_stops_the_run(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """DVC begins a process for each stage: Ctrl-C finds most of them importing, between two steps of a run."""
+    assert run(["stage", "corpus", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+
+    def load(path: Path) -> Recipe:
+        os.kill(os.getpid(), number)
+        return load_params(path)
+
+    with monkeypatch.context() as loading:
+        loading.setattr(params, "load_params", load)
+        assert run(["stage", "tokenizer"]) == 130
+    told = f"interrupted: before step tokenizer: found {number.name}; run the same command again: it goes on from here"
+    assert capsys.readouterr().err.splitlines()[-1] == f"marin: {told}"
+    assert run(["show", made["run"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
+    assert run(["stage", "corpus", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"] == made["run"], "it goes on"
+
+
+def test_a_run_between_two_steps_says_how_to_go_on(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C may find DVC itself there, which tells nobody."""
+    assert run(["stage", "corpus", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert run(["show", made["run"]]) == 0
+    assert "to go on: the same command again" in capsys.readouterr().out

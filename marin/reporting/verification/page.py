@@ -178,11 +178,15 @@ def _curves(report: Report, run: Run) -> LossPlot | None:
     recorded = run.losses
     if not recorded:
         return None
-    losses = found_by(report, run)
+    losses, again = found_by(report, run), ""
+    if (
+        losses or not report.training.segments_replayed
+    ):  # an event of a part tells how many segments, and not which losses
+        again = f"; {len(losses)} replayed, {_equal(losses, run)} with the same bits"
+    first, last = recorded[min(recorded)], recorded[max(recorded)]
     return loss_plot(
         recorded,
-        f"recorded loss from {recorded[min(recorded)]:.3f} to {recorded[max(recorded)]:.3f} over {len(recorded)} train steps; "
-        f"{len(losses)} replayed, {_equal(losses, run)} with the same bits",
+        f"recorded loss from {first:.3f} to {last:.3f} over {len(recorded)} train steps{again}",
         found=losses,
         seams=[fact.body.end for fact in run.segments],
         parted=report.divergence.step if report.divergence is not None else None,

@@ -241,6 +241,28 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("name", ["report", "verification"])
+def test_on_a_telephone_what_a_row_says_stands_below_its_name(served: Served, page: Any, shots: Path, name: str):
+    """Beside five other cells it had a hundred pixels out of sight, and rows were tall and empty."""
+    page.set_viewport_size({"width": 390, "height": 850})
+    page.goto(pages_in(served)[name])
+    rows = [row for row in page.locator(".stacked tr").all() if row.bounding_box()]
+    assert len(rows) >= 5
+    for row in rows:
+        cells = [box for cell in row.locator("td").all() if (box := cell.bounding_box())]
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in cells), row.inner_text()
+        assert row.bounding_box()["height"] < 140, row.inner_text()
+        if row.locator("td").last.inner_text():
+            assert cells[-1]["width"] > 340 and cells[-1]["y"] >= cells[0]["y"] + cells[0]["height"] - 1
+    page.screenshot(path=shots / f"{name}-rows-390.png", full_page=True)
+    page.set_viewport_size({"width": 1400, "height": 900})
+    odd = page.evaluate(
+        "[...document.querySelectorAll('.wide')].filter(e => e.getBoundingClientRect().width % 1).length"
+    )
+    assert odd == 0, "a fraction of a pixel leaves a line beside the table"
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 1400), ("light", 390), ("dark", 390)])
 def test_our_pages_have_no_serious_finding_of_axe(served: Served, page: Any, shots: Path, scheme: str, width: int):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -312,6 +312,15 @@ def test_the_verification_is_the_page_of_marin_verify_made_from_the_event():
     )
 
 
+def test_a_page_does_not_say_that_nothing_was_replayed_where_a_part_was(record: Run):
+    """The event of a sample tells how many segments were executed, and not the losses that were found."""
+    verdicts = {name: Verdict("PARTIAL" if name == "training" else "PASS") for name in NAMES}
+    sampled = TrainingSummary("sampled", len(record.segments), 1, 1, 1.5, 0)
+    (given,) = record.verdicts
+    text = verification_page(Report(record.run, verdicts, sampled, None, "o", 1, "00", (), event=given.index), record)
+    assert f"1 of {len(record.segments)}" in text and "0 replayed" not in text
+
+
 def test_a_page_says_who_executed_earlier_what_was_not_executed_now(record: Run):
     """README's own second verification: everything was executed before, and the page said that nobody had done so."""
     steps, count = len(record.losses), len(record.segments)

@@ -26,7 +26,7 @@ import click
 
 from marin import __version__
 from marin.cli.output import say
-from marin.process.collector import collect_less_often
+from marin.process.collector import collect_less_often, leave
 from marin.process.hugepages import begin_again
 from marin.process.text import log_to
 
@@ -251,6 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         begin_again(sys.argv[1:])
         collect_less_often()
+        leave(run())
     sys.exit(run(arguments))
 
 

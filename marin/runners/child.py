@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import BinaryIO
 
-from marin.process.collector import collect_less_often
+from marin.process.collector import collect_less_often, leave
 from marin.process.text import log_as_worker
 from marin.runners.jobs import answer, resolve
 
@@ -41,3 +41,4 @@ def _watch(stdin: BinaryIO) -> None:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]))
+    leave(0)

@@ -51,7 +51,7 @@ from marin.process.confinement import VARIABLE, Confined, Limits, held
 from marin.provenance.code import code_folder
 from marin.record.events import REPLAY_COMPLETED, REPLAY_SEGMENT, ReplayCompleted, ReplaySegment, read
 from marin.record.root import Root, append_through, open_root
-from marin.verify import proven
+from marin.verify import earlier
 
 UNCONFINED, NETWORK, READ = "unconfined", "network", "read"
 _KEPT = (
@@ -450,7 +450,7 @@ def _run_of(offered: _Offered) -> str:
         stream = stream_of(run)
     elif offered.type == REPLAY_SEGMENT:
         run = read(ReplaySegment, offered.body, where="a verified segment").run
-        stream = proven.stream(run)
+        stream = earlier.stream(run)
     else:
         raise _refused(f"{REPLAY_COMPLETED} or {REPLAY_SEGMENT}", offered.type)
     if offered.stream != stream:

@@ -38,6 +38,7 @@ from marin.record.verdicts import EVALUATION, NAMES, SHOWN, effective, of_this_l
 from marin.verify.case import Case
 from marin.verify.derivation import claims
 from marin.verify.derivation.record import pinned_steps, read_record
+from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.collection import with_collections
@@ -49,7 +50,6 @@ from marin.verify.judges.loop import OWN, Executed, asked_of_a_loop, check_asked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.phases import joined
-from marin.verify.proven import Proofs
 from marin.verify.segments.explanation import Explanation, Setting
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
 from marin.verify.segments.screening import Screening

@@ -350,7 +350,7 @@ def own_proofs(shop: Shop) -> None:
     _broken_end(shop)
     from ledger import canonical_digest
     from marin.history.runs import load
-    from marin.verify.proven import conditions, stream
+    from marin.verify.earlier import conditions, stream
 
     run = load(shop.base.root.history(), shop.run)
     for segment in shop.all(kinds.TRAIN_SEGMENT):

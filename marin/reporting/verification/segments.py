@@ -17,7 +17,7 @@ from marin.history.runs import read_fact
 from marin.record.events import REPLAY_SEGMENT, ReplayCompleted, ReplaySegment
 from marin.record.root import Root
 from marin.reporting.plot import WIDTH
-from marin.verify.proven import record_digest
+from marin.verify.earlier import record_digest
 from marin.verify.verdict import Report
 
 NAMES = 168

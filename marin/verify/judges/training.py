@@ -21,7 +21,7 @@ from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
-from marin.verify.proven import Proofs
+from marin.verify.earlier import Proofs
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.ordering import by_execution

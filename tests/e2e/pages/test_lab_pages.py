@@ -39,7 +39,7 @@ LEFT = {
     "marin serve": "tests/e2e serves a model and asks it",
     "marin ui": "tests/e2e opens it in a browser",
     "marin speedrun submit": "tests/marin/cli has tracks",
-    "marin export RUN --babylm": NETWORK,
+    "marin export RUN --babylm": "make foreign",
     "marin train --from tuned/ dataset=preferences": "tests/e2e/training/test_preferences.py has lines to learn from",
     "pip install": "the environment of these tests has no place for it: make foreign",
     "python -m mlperf_logging": "make foreign",

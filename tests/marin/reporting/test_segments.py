@@ -12,7 +12,7 @@ from ledger import Draft, digest_bytes
 from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment, write
 from marin.record.root import create_root, open_root
 from marin.reporting.verification.segments import reproducers
-from marin.verify.proven import record_digest
+from marin.verify.earlier import record_digest
 
 DIGEST = digest_bytes(b"")
 

@@ -17,7 +17,7 @@ from programs import ask
 
 from marin.export.mlperf.benchmark import GRAMMAR_LM, RULESET, rules_file
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 MARIN = Path(sys.executable).with_name("marin")
 TOKEN = ":::MLLOG "
 RCPS = PROJECT / "bench" / "rcps_grammar_lm.json"

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ui import Served, pages_in, story
+from ui import NAMED, Served, pages_in, story
 
 from marin.history.projection.fold import Fold
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.page import graph_page
+from marin.reporting.site import pages
 
 
 @pytest.mark.browser
@@ -238,6 +239,23 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
                 && box.bottom > frame.top]; }""")
     assert focused[0].startswith("export") and focused[1], "what has the focus is in sight"
     assert wrong == []
+
+
+@pytest.mark.browser
+def test_on_a_telephone_the_index_of_a_site_shows_name_loss_and_verdict(served: Served, page: Any, shots: Path):
+    *_, index = pages(served.root)
+    file = shots / "site.html"
+    file.write_bytes(index.draw())
+    page.set_viewport_size({"width": 390, "height": 850})
+    page.goto(file.as_uri())
+    row = page.locator("tr").filter(has_text="abcd2345").first
+    for text in (f"{NAMED}abcd2345", "2.25", "PASS 2026-11-2", "verification"):
+        box = row.get_by_text(text, exact=False).first.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["height"] < 40, (text, box)
+    for digest in page.locator("td:has(.digest)").all():
+        assert digest.bounding_box()["height"] < 40, "its button stands beside it"
+    page.screenshot(path=shots / "site-390.png")
+    page.set_viewport_size({"width": 1400, "height": 900})
 
 
 @pytest.mark.browser

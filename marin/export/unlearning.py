@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,13 +20,15 @@ from in_toto_attestation.v1.statement import Statement
 
 from ledger import LogCheckpoint, LogReader, Malformed, Signer, Tampered, VerifierKey, canonical_bytes
 from marin.data.exclusion import not_excluded_from
-from marin.errors import UsageError
+from marin.errors import MissingEvidence, UsageError
 from marin.export.in_toto import envelope, plain
 from marin.history.run import Fact, Run
 from marin.history.runs import History, load, read_fact, stream_of, unlearning_stream
+from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import digest
 from marin.record.attestation import Attested, attested
 from marin.record.events import (
+    EXPERIMENT_REGISTERED,
     RUN_STARTED,
     UNLEARNING_FORKED,
     UNLEARNING_REQUESTED,
@@ -36,7 +39,10 @@ from marin.record.events import (
 from marin.record.verdicts import NAMES
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
 from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
+from marin.verify.derivation.record import read_record
+from marin.verify.derivation.records import contradictions
 from marin.verify.derivation.unlearning import Fork, fork_pairs
+from marin.verify.segments.compare import chain
 from marin.verify.verdict import Verdict, judged
 
 PREDICATE: Final = "urn:marin:unlearning:v2"
@@ -66,8 +72,11 @@ def certificate(history: History, reader: LogReader, run: str, signer: Signer) -
     return json.dumps(signed.to_dict(), sort_keys=True) + "\n"
 
 
-def _whole(history: History, checkpoint: LogCheckpoint, run: str, evidence: Mapping[str, str]) -> Statement:
+def _whole(history: Proven, checkpoint: LogCheckpoint, run: str, evidence: Mapping[str, str]) -> Statement:
     predicate = statement(history, checkpoint, run) | {"evidence": dict(evidence)}
+    for name in (run, *(asked["fromRun"] for asked in predicate["requests"])):
+        for found in contradictions(read_record(history, name), PIPELINE):
+            raise _disagreement(name, found.expected, f"{found.found} (event {found.index}, {found.field})")
     return Statement(_subjects(load(history, run)), PREDICATE, predicate)
 
 
@@ -139,6 +148,7 @@ def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[s
     """
     found: list[dict[str, Any]] = []
     view, seen = run, {run.run}
+    _note_record(history, view)
     while (fork := _fork(history, view)) is not None:
         before, body, request = fork.before, fork.fact.body, fork.request
         _check_pairs(view, (*_own_pairs(view), *fork_pairs(view, view.recipe, fork.fact.index, fork)))
@@ -158,8 +168,29 @@ def _requests(history: History, run: Run, exclude: Sequence[str]) -> list[dict[s
             }
         )
         view = before
+        _note_record(history, view)
     _check_pairs(view, _own_pairs(view))
     return found[::-1]
+
+
+def _note_record(history: History, run: Run) -> None:
+    """Read all that a run and those that its results came from say, and what their forks and the run refer to: whether the
+    record agrees with itself is found of that.
+
+    Raises:
+        UsageError: there is no end of its forks.
+    """
+    for origin in {run.run, *(step.origin for step in run.steps.values())}:
+        events = list(history.events(stream=stream_of(origin)))
+        forks = [read_fact(UnlearningForked, item).body for item in events if item[1].type == UNLEARNING_FORKED]
+        if len(forks) > _MOST_FORKS:
+            raise _disagreement(origin, f"at most {_MOST_FORKS} forks", str(len(forks)))
+        for body in forks:
+            history.event(body.request)
+            with suppress(MissingEvidence):
+                load(history, body.from_run)
+    if run.started.body.experiment:
+        tuple(history.events(type=EXPERIMENT_REGISTERED))
 
 
 def _check_pairs(run: Run, pairs: Iterable[tuple[str, Any, Any]]) -> None:
@@ -169,8 +200,14 @@ def _check_pairs(run: Run, pairs: Iterable[tuple[str, Any, Any]]) -> None:
 
 
 def _own_pairs(run: Run) -> Iterator[tuple[str, Any, Any]]:
-    """What a run has to say of itself, and what it says: its recipe, and that its results are of one training."""
-    yield "recipe", digest(run.recipe), run.started.body.recipe_digest
+    """What a run has to say of itself, and what it says: its recipe, that its results are of one training, and that this one
+    was recorded from its first train step to the state that it gave."""
+    recipe = run.recipe
+    yield "recipe", digest(recipe), run.started.body.recipe_digest
+    segments = [fact.body for fact in run.segments]
+    broken = chain(segments, recipe.last_step, run.output("train").digest, first=recipe.first_step)
+    if broken is not None:
+        yield broken.explanation, broken.expected, broken.found
     if "export" in run.steps and "train" in run.steps:
         yield "input of export", run.steps["train"].output.digest, run.steps["export"].inputs.get("train")
     if run.completed is not None:
@@ -244,7 +281,7 @@ def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         found["proven"] = shown = proven(_evidence(said, file.name), keys, where=file.name)
         check_signer(shown, said.key, where=file.name)
         about = shown.checkpoint
-        known = check_known(shown, keys, lambda history: _needed(history, about, found["run"]))
+        known = check_known(shown, keys, lambda history: _needed(history, about, found["run"], file.name))
         return Verdict(
             "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
         )
@@ -268,10 +305,13 @@ def _evidence(said: Attested, where: str) -> list[tuple[str, bytes]]:
     return [(str(name), text.encode()) for name, text in evidence.items()]
 
 
-def _needed(history: History, checkpoint: LogCheckpoint, run: str) -> list[int]:
+def _needed(history: History, checkpoint: LogCheckpoint, run: str, where: str) -> list[int]:
     noting = Noting(history)
     note_keys(noting)
-    statement(noting, checkpoint, run)
+    try:
+        statement(noting, checkpoint, run)
+    except UsageError as error:
+        raise _not_given(where, error) from error
     return list(noting.noted)
 
 
@@ -280,8 +320,7 @@ def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
     try:
         made = plain(_whole(shown, shown.checkpoint, run, dict(said.said["evidence"])))
     except UsageError as error:
-        raise Tampered("a certificate that its events do not give", where=where, expected="one that they give",
-                       found=str(error)) from error  # fmt: skip
+        raise _not_given(where, error) from error
     predicate = made["predicate"]
     subjects = {one["name"]: "sha256:" + one["digest"]["sha256"] for one in made["subject"]}
     pairs: list[tuple[str, Any, Any]] = [("subject", subjects, dict(said.files))]
@@ -293,3 +332,9 @@ def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
     documents, requests = len(predicate["excludedDocuments"]), len(predicate["requests"])
     return Verdict("PASS", (f"{documents} excluded documents, {requests} requests and {len(subjects)} subjects follow from the "
                             "proven events", f"the bits are not judged here: {predicate['equality']['provenBy']}"))  # fmt: skip
+
+
+def _not_given(where: str, error: UsageError) -> Tampered:
+    return Tampered(
+        "a certificate that its events do not give", where=where, expected="one that they give", found=str(error)
+    )

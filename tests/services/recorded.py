@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ledger import Draft
+from ledger import Draft, canonical_digest
 from marin.dossier.stated import NUMBERS, STATED, YES_OR_NO, Value
+from marin.execution.plan import identity_of, step_config
 from marin.history.runs import stream_of
-from marin.recipe.schema import digest, from_mapping, plain
+from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Recipe, digest, from_mapping, plain
 from marin.record import events
+from marin.record.outputs import KINDS
 from marin.record.root import Root
 
 RUN = "2khr7ocq"
@@ -49,40 +52,48 @@ def record_run(
     files: Files = FILES,
     more: Mapping[str, Any] | None = None,
     before_train: Callable[[], object] = lambda: None,
+    trained: Mapping[str, float] | None = None,
 ) -> None:
     """Record one whole run, verified once, with corpus and model in the store; their files lie below ``folder``. ``more``:
-    values of its recipe. ``before_train``: records what comes before its training is complete."""
+    values of its recipe. ``before_train``: records what comes before its training is complete. ``trained``: the metrics of
+    its training; with them its steps begin, and all that is said of it agrees."""
     recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}} | dict(more or {}), where="test")
-    code = {"commit": "c0ffee", "steps": {}}
+    agrees, codes = trained is not None, {step: sha("9") for step in events.STEPS}
+    code = {"commit": "c0ffee", "steps": codes if agrees else {}}
+    decided = {"code": codes, "lock": sha("d"), "plan": "default", "recipe": digest(recipe)}
     started = events.RunStarted(
-        run=run, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe), code=code,
+        run=run, pipeline="default", plan=canonical_digest(decided) if agrees else sha("a"),
+        recipe_digest=digest(recipe), recipe=plain(recipe), code=code,
         environment={"processor": {"model": "A <processor> | of \"ours\""}, "lock": sha("d")},
     )  # fmt: skip
     record(root, events.RUN_STARTED, started, stream_of(run))
-    outputs = {}
+    outputs: dict[str, events.Output] = {}
+    told_metrics: dict[str, str] = {}
     for number, step in enumerate(events.STEPS):
-        kind = {"corpus": "corpus", "export": "model", "train": "state"}.get(step, step)
         if step in files:
             for name, data in files[step].items():
                 (folder / step / name).parent.mkdir(exist_ok=True)
                 (folder / step / name).write_bytes(data)
             tree = root.store().put_tree(folder / step)
-            output = events.Output(kind=kind, digest=tree.digest, size=tree.size, artifact=tree.digest)
+            output = events.Output(kind=KINDS[step], digest=tree.digest, size=tree.size, artifact=tree.digest)
         else:
-            output = events.Output(kind=kind, digest=sha(str(number)), size=7, artifact=sha(str(number)))
+            output = events.Output(kind=KINDS[step], digest=sha(str(number)), size=7, artifact=sha(str(number)))
+        inputs = {name: outputs[name].digest for name in (PIPELINE.step(step).inputs if agrees else outputs)}
+        identity = _begin(root, run, step, recipe, inputs) if agrees else sha("e")
         if step == "train":
             before_train()
         if step == "evaluate":
             told = events.EvalCompleted(run=run, model=outputs["train"].digest, metrics={"loss": (5.25).hex()})
             record(root, events.EVAL_COMPLETED, told, stream_of(run))
-        inputs = {name: outputs[name].digest for name in outputs}
         outputs[step] = output
-        metrics = {name: value.hex() for name, value in METRICS.get(step, {}).items()}
+        known = METRICS | ({"train": dict(trained), "evaluate": {"loss": 5.25}} if trained is not None else {})
+        metrics = {name: value.hex() for name, value in known.get(step, {}).items()}
+        told_metrics |= {f"{step}.{name}": value for name, value in metrics.items() if agrees}
         done = events.StepCompleted(
-            run=run, step=step, identity=sha("e"), inputs=inputs, output=output, metrics=metrics, seconds=1.5
+            run=run, step=step, identity=identity, inputs=inputs, output=output, metrics=metrics, seconds=1.5
         )
         record(root, events.STEP_COMPLETED, done, stream_of(run))
-    record(root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics={}), stream_of(run))
+    record(root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics=told_metrics), stream_of(run))
     checkpoint = root.reader().checkpoint()
     verdict = events.ReplayCompleted(
         run=run, verdicts={"ledger": "PASS", "training": "PASS"}, training={"mode": "full"}, first_divergence=None,
@@ -90,3 +101,15 @@ def record_run(
         details={}, environment={},
     )  # fmt: skip
     record(root, events.REPLAY_COMPLETED, verdict, stream_of(run))
+
+
+def _begin(root: Root, run: str, step: str, recipe: Recipe, inputs: dict[str, str]) -> str:
+    """Record that a step begins, as its run has it; its identity."""
+    config = step_config(PIPELINE.step(step), recipe) | ({"sources": {}} if step == "corpus" else {})
+    identity = identity_of(step, config, inputs, sha("9"), sha("d"))
+    begun = events.StepStarted(
+        run=run, step=step, identity=identity, inputs=inputs, config=config, config_digest=canonical_digest(config),
+        code=sha("9"), attempt=1,
+    )  # fmt: skip
+    record(root, events.STEP_STARTED, begun, stream_of(run))
+    return identity

@@ -9,6 +9,7 @@ import yaml
 
 from marin.dossier.documents.marked import field, fields, plain
 from marin.dossier.facts import OPEN, Subject, Told
+from marin.process.text import in_markdown
 
 FILE = "README.md"
 _SECTIONS = (
@@ -46,7 +47,7 @@ def card(subject: Subject) -> tuple[bytes, list[dict[str, Any]]]:
     head = metadata(subject)
     listed = list(fields(head, FILE, "/metadata"))
     lines = ["---", yaml.safe_dump(plain(head), sort_keys=False, allow_unicode=True).rstrip(), "---", ""]
-    lines += [f"# {_title(subject)}", "", _INTRODUCTION, "", f"    marin verify {subject.run.run}", ""]
+    lines += [f"# {in_markdown(str(_title(subject)))}", "", _INTRODUCTION, "", f"    marin verify {subject.run.run}", ""]
     for title, names in _SECTIONS:
         rows = list(_rows(subject, names))
         if rows:
@@ -73,7 +74,5 @@ def _rows(subject: Subject, names: tuple[str, ...]) -> Iterator[Told]:
 def _row(told: Told) -> str:
     events = f"event {', '.join(map(str, told.events[:4]))}"
     where = {"recorded": events, "stated": f"stated, {events}", "open": "open"}[told.source]
-    text = str(told) if told.source != "open" else f"*{OPEN}*"
-    for old, new in (("\\", "\\\\"), ("|", "\\|"), ("\n", " "), ("\r", " "), ("<", "&lt;")):
-        text = text.replace(old, new)
-    return f"| {told.name.replace('|', ' ')} | {text} | {where} |"
+    text = in_markdown(str(told)) if told.source != "open" else f"*{OPEN}*"
+    return f"| {in_markdown(told.name)} | {text} | {where} |"

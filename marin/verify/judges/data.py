@@ -18,6 +18,7 @@ import msgspec
 from ledger import LedgerError, Manifest, Store, describe_tree, digest_bytes, open_storage
 from marin.data.documents import TRAIN, VALIDATION, documents_of, stretches
 from marin.data.reach import EVERYTHING, Reach
+from marin.errors import UsageError
 from marin.execution.step import StepResult
 from marin.history.run import StepView
 from marin.pipeline.corpus import DESCRIPTION
@@ -30,6 +31,7 @@ from marin.runners import Work
 from marin.runners.engines import warm_workers
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts
+from marin.verify.judges.exclusion import excluded_elsewhere
 from marin.verify.judges.experiment import adopted_lines, judge_artifacts_taken
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.verdict import Outcome, Verdict, outcome_of
@@ -79,8 +81,13 @@ class DataAnswer(msgspec.Struct, frozen=True):
 def judge_data(case: Case, pinned: Sequence[str], experiment: Path | None = None) -> Verdict:
     """Judge the data steps, and what they take from the store (:mod:`marin.verify.judges.experiment`, with the file
     ``experiment``). What an experiment ``pinned`` is taken as it is, and never proven by this."""
-    derived = _judge_steps(case, pinned)
-    if derived.outcome == "FAIL":
+    try:
+        derived = _judge_steps(case, pinned)
+    except UsageError as error:  # a pipeline refuses the recipe: that says something of who recorded it
+        derived = Verdict(outcome_of(error), (str(error),))
+    if derived.outcome == "UNSUPPORTED" and (wrong := excluded_elsewhere(case)):
+        return Verdict("FAIL", (wrong,), executed=True)
+    if derived.outcome in ("FAIL", "UNSUPPORTED"):
         return derived
     adopted = adopted_lines([item for item in artifacts(case.run.recipe).values() if item.maker is None])
     made = judge_artifacts_taken(case, experiment)

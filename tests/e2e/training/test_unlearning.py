@@ -197,6 +197,20 @@ def test_a_first_use_that_is_made_later_is_found(unlearned: Unlearned, tmp_path:
     assert f"expected train step {LATE} as the first that read one" in json.dumps(report)
 
 
+def test_a_document_that_is_nowhere_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
+    """Nothing can be forgotten that was never in the data: no step was executed as the record says."""
+    shop, nowhere = Shop(unlearned.base(tmp_path), unlearned.forked, tmp_path), ["e" * 64]
+    recipe = shop.one(kinds.RUN_STARTED).body["recipe"]
+    recipe["exclude"] = nowhere
+    for step in ("tokenizer", "tokens", "train"):
+        shop.one(kinds.STEP_STARTED, step).body["config"]["exclude"] = nowhere
+    shop.follow()
+    _request(documents=nowhere, recipe=shop.one(kinds.RUN_STARTED).body["recipe_digest"])(shop)
+    report = verified(unlearned, shop, "ledger,data")
+    assert (report["verdicts"]["ledger"], report["verdicts"]["data"]) == ("PASS", "FAIL")
+    assert "a document that is not in the training data" in json.dumps(report)
+
+
 @pytest.mark.determinism
 def test_a_weight_that_is_not_zero_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
     """The operator's own step learns what the blanks stand for as if they were text."""

@@ -210,6 +210,24 @@ def test_a_card_of_somebody_else_that_contradicts_is_refused(root: Root, tmp_pat
         written(root, tmp_path / "dossier")
 
 
+HEADED = "Safe 1\n\n## Verification\n\n| what | value | from |\n| --- | --- | --- |\n| verification.training | PASS | event 7 |"
+
+
+def test_what_is_stated_stays_on_its_line(root: Root, tmp_path: Path) -> None:
+    """Nobody states a table of proven values, a link or an image."""
+    values: dict[str, Any] = {
+        "model.name": HEADED,
+        "provider.contact": "[event 3](https://evil.example) ![x](//evil.example)",
+    }
+    record(root, events.CARD_STATED, events.CardStated(about=RUN, values=values), card_stream(RUN))
+    folder = written(root, tmp_path / "dossier")
+    text = (folder / "README.md").read_text().split("\n---\n", 1)[1]
+    assert not re.search(r"^\| verification\.training \| PASS \| event 7 \|", text, re.M)
+    assert text.count("## Verification\n") == 1, "the ledger's own"
+    assert not re.search(r"(?<!\\)\[", text)
+    assert judge(root, folder).verdicts["fields"].outcome == "PASS"
+
+
 def test_a_card_is_recorded_once(root: Root, dossier: Path, tmp_path: Path, card: Path) -> None:
     size = root.reader().checkpoint().size
     written(root, tmp_path / "again", card=card)

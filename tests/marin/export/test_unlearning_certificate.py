@@ -16,7 +16,7 @@ from recorded import record, record_run, sha
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
 
-from ledger import Draft, Log, PosixStorage, Unavailable, VerifierKey, create_key
+from ledger import Draft, Log, PosixStorage, Unavailable, VerifierKey, canonical_digest, create_key
 from marin.data.exclusion import not_excluded_from
 from marin.errors import MissingEvidence, UsageError
 from marin.export import unlearning
@@ -61,8 +61,8 @@ def recipe_without(documents: Sequence[str]) -> Recipe:
 
 
 def segments(root: Root, run: str) -> None:
-    """Six train steps, with recorded states before steps 0, 3 and 6."""
-    for start, (before, after) in ((0, ("5", "c")), (3, ("c", "6"))):
+    """Six train steps, with recorded states before steps 0, 3 and 6, the last of them its output."""
+    for start, (before, after) in ((0, ("5", "c")), (3, ("c", "3"))):
         told = events.TrainSegment(
             run=run, start=start, end=start + 3, losses=[(1.0).hex()] * 3, batches=["b"] * 3, fingerprints=["f"] * 3,
             start_state=sha(before), end_state=sha(after), trace=sha("d"),
@@ -79,7 +79,10 @@ def trained(
         before()
         segments(root, run)
 
-    record_run(root, project, run, more={"exclude": list(exclude)} if exclude else {}, before_train=training)
+    tokens = 6 * Recipe().trainer.batch_size * Recipe().model.seq_len
+    metrics = {"loss_first": 1.0, "loss_last": 1.0, "tokens": float(tokens)}
+    more = {"exclude": list(exclude)} if exclude else {}
+    record_run(root, project, run, more=more, before_train=training, trained=metrics)
 
 
 def asked(root: Root, base: str, documents: Sequence[str], exclude: Sequence[str], stream: str = "") -> int:
@@ -231,7 +234,7 @@ def test_a_request_that_nobody_made_before(project: Path, monkeypatch: pytest.Mo
 
     def later(run: str, stream: str) -> str:
         after = root.history().events  # the index that the request will have: after the fork
-        count = len(list(after())) + 1 + len(events.STEPS[: events.STEPS.index("train")]) + 1
+        count = len(list(after())) + 1 + 2 * len(events.STEPS[: events.STEPS.index("train")]) + 2
         trained(
             root, project, run, ["x"], lambda: (fork(root, BASE, run, count), asked(root, BASE, ["x"], ["x"], stream))
         )
@@ -294,14 +297,18 @@ def records_agree(root: Root, run: str) -> bool:
 
 
 def taken_over(root: Root, run: str, base: str, more: dict[str, Any]) -> None:
-    """A whole run of another recipe that took every step from ``base``."""
+    """A whole run of another recipe, up to its training, that took every step from ``base``."""
     recipe = from_mapping({"seed": 3, "trainer": {"num_steps": 6}} | more, where="test")
+    steps = {
+        name: step for name, step in load(root.history(), base).steps.items() if name not in ("evaluate", "export")
+    }
+    codes = {step: sha("9") for step in steps}
+    plan = canonical_digest({"code": codes, "lock": sha("d"), "plan": "default", "recipe": digest(recipe)})
     begun = events.RunStarted(
-        run=run, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe),
-        code={"commit": "c"}, environment={},
+        run=run, pipeline="default", plan=plan, recipe_digest=digest(recipe), recipe=plain(recipe),
+        code={"commit": "c", "steps": codes}, environment={"lock": sha("d")},
     )  # fmt: skip
     record(root, events.RUN_STARTED, begun, f"run/{run}")
-    steps = load(root.history(), base).steps
     for name, step in steps.items():
         cached = events.StepCached(
             run=run, step=name, identity=step.identity, inputs=dict(step.inputs), output=step.output,
@@ -309,7 +316,8 @@ def taken_over(root: Root, run: str, base: str, more: dict[str, Any]) -> None:
         )  # fmt: skip
         record(root, events.STEP_CACHED, cached, f"run/{run}")
     outputs = {name: step.output for name, step in steps.items()}
-    record(root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics={}), f"run/{run}")
+    metrics = {f"{name}.{key}": value.hex() for name, step in steps.items() for key, value in step.metrics.items()}
+    record(root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics=metrics), f"run/{run}")
 
 
 def test_a_training_that_was_taken_over_from_an_unlearned_run(root: Root, tmp_path: Path) -> None:
@@ -322,6 +330,37 @@ def test_a_training_that_was_taken_over_from_an_unlearned_run(root: Root, tmp_pa
     taken_over(root, "eeee5555", TWICE, {"exclude": ["w", "x", "y", "z"]})
     assert not records_agree(root, "eeee5555")
     assert "exclude" in refusal(root, "eeee5555")
+
+
+def signed_anyway(root: Root, run: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> Judgement:
+    """What is found of a certificate that the operator's own program wrote, which asks nothing."""
+    with monkeypatch.context() as his:
+        his.setattr(unlearning, "contradictions", lambda record, plan: [])
+        his.setattr(unlearning, "_own_pairs", lambda run: iter(()))
+        file.write_text(certificate(root.history(), root.reader(), run, root.signer()))
+    return judge(root, file)
+
+
+def test_a_training_that_was_taken_over_from_a_run_that_read_the_document(
+    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And which no fork leads from: its steps were recorded under a recipe that does not exclude it."""
+    taken_over(root, "dddd5555", BASE, {"exclude": ["x", "z"]})
+    assert "exclude=['x', 'z']" in refusal(root, "dddd5555")
+    found = signed_anyway(root, "dddd5555", tmp_path / "certificate", monkeypatch)
+    assert found.outcome == "FAIL" and "exclude=['x', 'z']" in str(found.as_json())
+
+
+def test_a_state_that_no_train_step_led_to(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The subject is another state than the one that the record of the training ends in."""
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, [])
+    monkeypatch.setattr(f"{__name__}.segments", lambda root, run: None)
+    forked(root, project, BASE, ONCE, ["x"], ["x"])
+    assert "train steps are missing from the record" in refusal(root)
+    found = signed_anyway(root, ONCE, tmp_path / "certificate", monkeypatch)
+    assert found.outcome == "FAIL" and "train steps are missing" in str(found.as_json())
 
 
 def test_a_log_at_hand_that_has_grown(root: Root, file: Path) -> None:

@@ -1,7 +1,7 @@
 """Groups of documents left out, one after another or side by side, and what came of each: recorded as soon as it is known.
 
-What is recorded already is not executed again, so a measurement that was broken off goes on. Asked to (``again``), it is
-executed again and must come out the same.
+What is recorded already is not executed again, so a measurement that was broken off goes on. Asked to (``again``), and in
+a log of somebody else, it is executed again and must come out the same.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def measure(
     store = root.store()
     digests = {name: store.put_bytes(data).digest for name, data in asked.sets.items()}
     known = {documents: _fitting(rows, digests, asked) for documents, rows in recorded(root, run.run).items()}
-    todo = []
+    todo, again = [], asked.again or not root.is_own()  # what another signed is only claimed
     for group in sorted(groups, key=lambda group: group.place.step):
         found = known.get(group.documents)
-        if found is not None and not asked.again:
+        if found is not None and not again:
             yield Row(group, found[1], found[0], 0)
         else:
             todo.append(group)

@@ -116,7 +116,9 @@ def _documents(folder: Path, about: Subject, said: Attested) -> Verdict:
                                                f"{said.said.get('writer')}, which alone can make it again",))  # fmt: skip
             raise Tampered("a field does not follow from the events", where=f"{file}, {where}",
                            expected="what the proven events say", found="something else")  # fmt: skip
-    allowed = {*made, *MANIFESTS.values(), ATTESTATIONS, PUBLIC_KEY, SIGNATURE}
+    allowed = {*made, *MANIFESTS.values(), ATTESTATIONS}
+    if (folder / MODEL).exists():  # without it nobody judges what they are
+        allowed |= {PUBLIC_KEY, SIGNATURE}
     for file in said.files:
         if file not in allowed and not file.startswith((f"{FOLDER}/", f"{MODEL}/", f"{CHAIN}/")):
             raise Malformed(

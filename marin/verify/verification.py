@@ -431,7 +431,8 @@ def unreadable(
     root: Root, name: str, trusted: Sequence[VerifierKey], error: LedgerError, only: Collection[str]
 ) -> Report:
     """The report on a run that can not even be read: the ledger fails, with everything that is wrong in it."""
-    findings = check(root.storage, root.keys(trusted).verifiers, artifacts=False)  # of other runs, they may be elsewhere
+    keys = root.keys(trusted).verifiers
+    findings = check(root.storage, keys, artifacts=False)  # those of other runs may be elsewhere
     lines = tuple(str(finding) for finding in findings) or (str(error),)
     try:
         checkpoint = root.reader(trusted).checkpoint()

@@ -93,7 +93,9 @@ def record_run(
             run=run, step=step, identity=identity, inputs=inputs, output=output, metrics=metrics, seconds=1.5
         )
         record(root, events.STEP_COMPLETED, done, stream_of(run))
-    record(root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics=told_metrics), stream_of(run))
+    record(
+        root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics=told_metrics), stream_of(run)
+    )
     checkpoint = root.reader().checkpoint()
     verdict = events.ReplayCompleted(
         run=run, verdicts={"ledger": "PASS", "training": "PASS"}, training={"mode": "full"}, first_divergence=None,

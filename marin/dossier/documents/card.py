@@ -47,7 +47,8 @@ def card(subject: Subject) -> tuple[bytes, list[dict[str, Any]]]:
     head = metadata(subject)
     listed = list(fields(head, FILE, "/metadata"))
     lines = ["---", yaml.safe_dump(plain(head), sort_keys=False, allow_unicode=True).rstrip(), "---", ""]
-    lines += [f"# {in_markdown(str(_title(subject)))}", "", _INTRODUCTION, "", f"    marin verify {subject.run.run}", ""]
+    title = in_markdown(str(_title(subject)))
+    lines += [f"# {title}", "", _INTRODUCTION, "", f"    marin verify {subject.run.run}", ""]
     for title, names in _SECTIONS:
         rows = list(_rows(subject, names))
         if rows:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sessions import new_cache
 
 from marin.attribution.asking import read_groups
 from marin.errors import UsageError
@@ -88,6 +90,11 @@ def test_a_forged_measurement_is_found(
     assert project.marin(*command).returncode == 0
     done = project.marin("attribute", unlearned.run, "--documents", "documents", "--on", "questions.jsonl", "--again")
     assert done.returncode == 1 and "losses of questions: expected 0x1.0000000000000p+0" in done.stderr
+    stranger = replace(project, home=tmp_path / "stranger")
+    new_cache(stranger.home / "cache")
+    asked = ("--documents", "documents", "--on", "questions.jsonl", "--no-record")
+    done = stranger.marin("attribute", unlearned.run, *asked)
+    assert done.returncode == 1 and "losses of questions: expected 0x1.0000000000000p+0" in done.stderr, done.stdout
 
 
 def test_what_cannot_be_attributed(unlearned: Unlearned, tmp_path: Path) -> None:

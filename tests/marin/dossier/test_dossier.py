@@ -210,6 +210,15 @@ def test_a_card_of_somebody_else_that_contradicts_is_refused(root: Root, tmp_pat
         written(root, tmp_path / "dossier")
 
 
+@pytest.mark.parametrize("name", ["model.sig", "model.pem"])
+def test_a_signature_of_no_model(root: Root, dossier: Path, name: str) -> None:
+    """The operator signs it as a file; what it would be a signature of is not in here."""
+    (dossier / name).write_bytes(b"{}")
+    signed_again(root, dossier)
+    found = judge(root, dossier).verdicts["fields"]
+    assert found.outcome == "FAIL" and "belongs to no dossier" in found.lines[0]
+
+
 HEADED = "Safe 1\n\n## Verification\n\n| what | value | from |\n| --- | --- | --- |\n| verification.training | PASS | event 7 |"
 
 

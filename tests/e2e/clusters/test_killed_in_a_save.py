@@ -39,6 +39,19 @@ def being_written(project: Project) -> list[Path]:
     return [folder for folder in project.root.rglob("worker-*/work/slices") if any(folder.glob("0*"))]
 
 
+def last_changes(project: Project) -> dict[Path, int]:
+    """When each process last made or removed the folder of its slices, in nanoseconds."""
+    return {folder: folder.stat().st_mtime_ns for folder in project.root.rglob("worker-*/work")}
+
+
+def is_written(project: Project, left: Path, before: dict[Path, int]) -> bool:
+    """Whether all processes but that of ``left`` have written their slices: each made and removed its folder since ``before``."""
+    others = {folder: when for folder, when in last_changes(project).items() if folder != left.parent}
+    return len(others) == HOSTS - 1 and all(
+        not (folder / "slices").exists() and when != before.get(folder) for folder, when in others.items()
+    )
+
+
 def stop(workers: Sequence[int], number: signal.Signals) -> None:
     for worker in workers:
         os.kill(worker, number)
@@ -54,19 +67,18 @@ def half_written(run: RayTraining) -> int:
             time.sleep(0.2)
             continue
         until = time.monotonic() + 5.0
+        before = last_changes(run.project)
         while not being_written(run.project) and time.monotonic() < until:
+            before = last_changes(run.project)
             time.sleep(0.001)
         stop(workers, signal.SIGSTOP)
         *others, last = workers
         stop(others, signal.SIGCONT)
-        if left := being_written(run.project):
-            until = time.monotonic() + WRITE_SECONDS
-            while len(left) > 1 and time.monotonic() < until:
-                time.sleep(0.01)
-                left = being_written(run.project)
-            time.sleep(1.0)  # whoever may go on is done by then, on any machine that could execute this test
-            if len(left) == 1 and being_written(run.project) == left:
+        until = time.monotonic() + WRITE_SECONDS
+        while (left := being_written(run.project)) and time.monotonic() < until:
+            if len(left) == 1 and is_written(run.project, left[0], before):
                 return last
+            time.sleep(0.01)
         stop([last], signal.SIGCONT)
     raise AssertionError("no save was ever half written")
 

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from marin.process.collector import collect_less_often, leave
 from marin.process.text import log_as_worker
+from marin.process.waiting import waiting
 from marin.runners.jobs import answer, resolve
 
 
@@ -27,7 +28,9 @@ def main(descriptor: int) -> None:
     head = json.loads(stdin.readline())
     payload = stdin.read(head["size"])
     threading.Thread(target=_watch, args=(stdin,), daemon=True).start()
-    data = answer(resolve(head["function"]), payload)
+    with waiting("loading what a job executes"):
+        function = resolve(head["function"])
+    data = answer(function, payload)
     with open(descriptor, "wb") as stream:
         stream.write(data)
 

@@ -14,6 +14,7 @@ from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, print_table, say
 from marin.cli.running.tracker import choose
 from marin.cli.running.trained import Trained, print_trained
+from marin.process.waiting import waiting
 from marin.record.root import Root, open_root
 
 if TYPE_CHECKING:
@@ -296,10 +297,11 @@ def _train(
     root: Root, composed: Sequence[Composed], *, execution: Execution, force: bool, max_concurrent: int
 ) -> list[Trained]:
     """Everything through the graph executor: in parallel as far as the machine allows, what is known reused."""
-    from marin.graph.execution.loop import Options, execute_graph
-    from marin.graph.recipes import pipeline_graph
-    from marin.history import runs
-    from marin.recipe.schema import digest
+    with waiting("loading what executes graphs"):
+        from marin.graph.execution.loop import Options, execute_graph
+        from marin.graph.recipes import pipeline_graph
+        from marin.history import runs
+        from marin.recipe.schema import digest
 
     graph, addresses = pipeline_graph([one.recipe for one in composed])
     outcome = execute_graph(

@@ -18,6 +18,7 @@ HOSTILE = "</pre><script>document.title='pwned'</script><img src=x onerror=\"doc
 def make_root(folder: Path) -> Root:
     os.environ["MARIN_KEY"] = str(folder / "key.pem")
     os.environ["MARIN_ROOT"] = str(folder / "root")
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")  # all are of one name: what another session left is no copy
     return create_root(str(folder / "root"), origin=ORIGIN)
 
 

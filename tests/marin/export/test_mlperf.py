@@ -1,5 +1,5 @@
 """MLPerf: the contract on hyperparameters, the lines of a log, the one seed, reference points. The checkers of MLPerf
-itself judge real logs in tests/foreign/test_mlperf.py."""
+itself judge real logs in tests/foreign/submissions/test_mlperf.py."""
 
 from __future__ import annotations
 

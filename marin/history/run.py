@@ -273,7 +273,7 @@ class Run:
                 where=f"run {self.run}",
                 expected=f"an output of {step}",
                 found=", ".join(self.steps) or "no outputs",
-                cure=f"run `marin stage {step}` or `dvc repro`",
+                cure=f"run `marin stage {step}` or `dvc repro`; in an experiment file, name default_{step} among the steps",
             )
         return self.steps[step].output
 

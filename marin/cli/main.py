@@ -284,7 +284,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             complain(NO_MEMORY)
             return EXIT_MISSING
         complain(explain_os_error(error))
-        return EXIT_MISSING if _is_denied(error) else 1
+        return EXIT_MISSING if _cannot(error) else 1
     except Exception as error:
         if debug:
             raise
@@ -302,9 +302,11 @@ def _lacks_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (limited and isinstance(error, SystemError | ImportError))
 
 
-def _is_denied(error: BaseException | None) -> bool:
-    """Whether this user may not, or the file system is read-only: nothing is wrong with what was asked for."""
-    return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS)
+def _cannot(error: BaseException | None) -> bool:
+    """Whether this user may not write, the file system is read-only, or the disk is full: nothing that was asked for is
+    wrong."""
+    numbers = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in numbers)
 
 
 def call(arguments: Sequence[str]) -> int:
@@ -325,8 +327,8 @@ def report(error: Exception) -> int:
 
     if isinstance(error, LedgerError):
         complain(str(error))
-        denied = isinstance(error, StorageFailed) and _is_denied(error.__cause__)
-        return EXIT_MISSING if denied else error.exit_code
+        unable = isinstance(error, StorageFailed) and _cannot(error.__cause__)
+        return EXIT_MISSING if unable else error.exit_code
     if isinstance(error, ModuleNotFoundError):
         from marin.provenance.extras import not_installed
 

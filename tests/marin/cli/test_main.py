@@ -98,7 +98,7 @@ def test_an_interruption_has_its_own_status(trial: Trial, error: BaseException) 
 
 def test_a_full_disk_is_named_with_a_cure(trial: Trial) -> None:
     status, err = trial(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/blob"))
-    assert status == 1
+    assert status == 3
     assert err == "marin: No space left on device: /data/blob; free some space and run the same command again\n"
 
 

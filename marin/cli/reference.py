@@ -25,7 +25,7 @@ Data goes to stdout (`--json` for machines: one object a line), progress and err
 | 0 | done; everything that was checked holds |
 | 1 | something is wrong: a check failed, bytes are damaged, a write was refused as a conflict |
 | 2 | wrong usage: an option, a parameter, an input that cannot be accepted |
-| 3 | something needed is missing, or this machine cannot do it (no permission, memory or space); nothing that was checked failed |
+| 3 | something needed is missing (a permission, memory, space), or this machine cannot do it; no check failed |
 | 4 | `marin verify`: nothing that was looked at is wrong, and not all of it was looked at |
 | 70 | a defect in Marin (`MARIN_DEBUG=1` shows the traceback) |
 | 130 | interrupted |

@@ -15,6 +15,8 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import os
+import re
 import shutil
 import stat
 import time
@@ -176,15 +178,22 @@ def execute(definition: StepDefinition, task: Task) -> Made:
         raise explained(definition.name, error) from error
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_BY_TENSORSTORE = re.compile(r'"(?P<file>[^"]+)".*os_error_code=.(?P<number>[0-9]{1,4})', re.S)
+"""TensorStore says in the text of a ValueError what the system refused, and of which file."""
+
+
+def _disk_full(where: str, found: str) -> StorageFailed:
+    return StorageFailed("disk full", where=where, found=found, cure="free some space and run the same command again")
+
+
 def explained(step: str, error: BaseException) -> LedgerError:
     """An error that is none of ours, as one of ours: what stopped the step, and what helps."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFailed(
-            "disk full",
-            where=f"step {step}: {error.filename2 or error.filename or 'a file'}",  # of a copy the second is written
-            found=error.strerror or "",
-            cure="free some space and run the same command again",
-        )
+    if isinstance(error, OSError) and error.errno in _FULL:
+        # Of a copy the second is written.
+        return _disk_full(f"step {step}: {error.filename2 or error.filename or 'a file'}", error.strerror or "")
+    if (told := _BY_TENSORSTORE.search(str(error))) is not None and int(told["number"]) in _FULL:
+        return _disk_full(f"step {step}: {told['file']}", os.strerror(int(told["number"])))
     if isinstance(error, MemoryError):
         return StepFailed(
             "out of memory",

@@ -26,7 +26,7 @@ from typing import Any
 from ledger import DoesNotFit, FoldedDatabase, LogReader, Projection
 from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, labels_in, readable
 from marin.history.labels import Labels
-from marin.history.run import ArtifactView, CheckpointView, status
+from marin.history.run import ArtifactView, CheckpointView, Run, status
 from marin.history.runs import LATEST, pick, stream_of
 from marin.record import events as kinds
 from marin.record.events import ReplayCompleted
@@ -307,6 +307,14 @@ class Catalog:
                     facts = (fact for fact in facts if of_this_log(fact.body.log_checkpoint, self._reader))
                 fold(db, facts)
             db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, target.size, target.root))
+
+
+def twin_of(root: Root, run: Run) -> str:
+    """The verified run of equal bytes, of a complete run that has no verdict of its own; "" where there is none."""
+    if run.completed is None or run.verdicts:
+        return ""
+    with open_catalog(root) as catalog:
+        return catalog.twins(catalog.runs()).get(run.run, "")
 
 
 @contextmanager

@@ -173,9 +173,11 @@ def summarize(view: Run) -> dict[str, object]:
     }
 
 
-def verdict(view: Run) -> str:
-    """What was found of a run in a word or two."""
-    return described(view.verdict, view.claimed[-1].body.verdicts if view.claimed else None)
+def verdict(view: Run, twin: str = "") -> str:
+    """What was found of a run in a word or two, or of its verified ``twin``."""
+    return (
+        f"PASS as {twin}" if twin else described(view.verdict, view.claimed[-1].body.verdicts if view.claimed else None)
+    )
 
 
 def _number(value: float | None) -> str:

@@ -23,7 +23,7 @@ from marin.cli.naming import known_digest
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history import runs
-from marin.history.catalog import open_catalog
+from marin.history.catalog import open_catalog, twin_of
 from marin.history.names import plan_of
 from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run, was_interrupted
@@ -87,9 +87,8 @@ def show(
     elif name.startswith("sha256:") or (name not in _runs(root) and known_digest(root, name) is not None):
         show_digest(root, name, as_json=as_json)
     elif name.endswith(".json") and Path(name).is_file() and summary:
-        print_summary(
-            runs.load(root.history(), run_of_pointer(root, Path(name))), root.reader().checkpoint(), named=True
-        )
+        view = runs.load(root.history(), run_of_pointer(root, Path(name)))
+        print_summary(view, root.reader().checkpoint(), twin_of(root, view), named=True)
     elif name.endswith(".json") and Path(name).is_file():
         show_pointer(root, Path(name), as_json=as_json)
     elif name.isdigit() or name.startswith(EVENT_PREFIX):
@@ -109,7 +108,7 @@ def show(
         elif recipe:
             print_json(view.started.body.recipe, indent=2)
         elif summary:
-            print_summary(view, root.reader().checkpoint())
+            print_summary(view, root.reader().checkpoint(), twin_of(root, view))
         elif as_json:
             print_json(whole(view))
         else:
@@ -169,7 +168,7 @@ def _show_run(root: Root, view: Run) -> None:
                 else []
             ),
             ("events", f"{view.started.index} to {view.last_index}"),
-            ("verified", verdict(view)),
+            ("verified", verdict(view, twin_of(root, view))),
             *([("archived", "yes: lists leave it out")] if view.labels.archived else []),
             *([("description", view.labels.description)] if view.labels.description else []),
             *(

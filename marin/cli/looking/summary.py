@@ -15,10 +15,10 @@ NEXT = (
 )
 
 
-def print_summary(view: Run, checkpoint: LogCheckpoint, *, named: bool = False) -> None:
-    """Print the headline of ``view`` and of the log that it is in. ``named``: what to try next says its id instead of
-    latest."""
-    print_fields(headline(view, checkpoint))
+def print_summary(view: Run, checkpoint: LogCheckpoint, twin: str, *, named: bool = False) -> None:
+    """Print the headline of ``view`` and of the log that it is in. ``twin``: the verified run of equal bytes, or "";
+    ``named``: what to try next says its id instead of latest."""
+    print_fields([*headline(view, checkpoint), *([("verified", f"PASS as {twin}")] if twin else [])])
     following = [(command.format(run=view.run if named else LATEST), what) for command, what in NEXT]
     width = max(len(command) for command, _ in following)
     say()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from marin.errors import MissingEvidence
-from marin.history.catalog import open_catalog
+from marin.history.catalog import twin_of
 from marin.history.names import plan_of
 from marin.history.run import Run
 from marin.history.runs import load_named
@@ -59,11 +59,7 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
 
 
 def _beside(root: Root, run: Run) -> Beside:
-    found = read_sample(run, root.store())
-    if run.completed is None or run.verdicts:
-        return found
-    with open_catalog(root) as catalog:
-        return replace(found, twin=catalog.twins(catalog.runs()).get(run.run, ""))
+    return replace(read_sample(run, root.store()), twin=twin_of(root, run))
 
 
 def _curve(run: Run) -> bytes:

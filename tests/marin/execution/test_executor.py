@@ -14,6 +14,7 @@ from ledger import LedgerError, Malformed, Refused, StorageFailed, Tampered, Una
 from marin.errors import Interrupted, MissingEvidence, StepFailed
 from marin.execution.pointer import read_pointer
 from marin.execution.step import StepResult, Task
+from marin.execution.workspace import explained
 from marin.history.run import Run
 from marin.history.runs import load, load_all
 from marin.record.root import open_root
@@ -384,3 +385,16 @@ def test_errors_of_a_step_keep_their_kind(tiny: ModuleType, project: Path) -> No
 def test_loading_an_unknown_run_is_missing_evidence(project: Path) -> None:
     with pytest.raises(MissingEvidence, match="run/nothing"):
         load(open_root(str(project / ".marin")).history(), "nothing")
+
+
+def test_a_full_disk_is_heard_out_of_what_tensorstore_says() -> None:
+    told = (
+        'RESOURCE_EXHAUSTED: Error writing local file "/data/c/0": Failed writing: "/data/c/0.__lock": Failed to write 9 bytes '
+        "to file 7: No space left on device [os_error_code='28'] [source locations='tensorstore/internal/os/file_util.cc:387']"
+    )
+    found = explained("tokens", ValueError(told))
+    assert isinstance(found, StorageFailed)
+    assert str(found) == (
+        "disk full: step tokens: /data/c/0: found No space left on device; free some space and run the same command again"
+    )
+    assert isinstance(explained("tokens", ValueError(told.replace("'28'", "'5'"))), StepFailed)

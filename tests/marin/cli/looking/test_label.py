@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,8 @@ def test_a_run_of_equal_bytes_points_at_the_one_that_was_verified(marin: Marin, 
     assert [line.split()[-3:] for line in marin("ls", "--columns", "run,verified").out.splitlines()[2:]] == [
         ["PASS", "as", run]
     ]
+    assert re.search(rf"^verified +PASS as {run}$", marin("show", other).out, re.M)
+    assert re.search(rf"^verified +PASS as {run}$", marin("show", other, "--summary").out, re.M)
     fold = Fold(opened.verifier.name, own=opened.reader())
     told = [intent for intent in fold.apply_all(opened.history().events()) if isinstance(intent, Tags)]
     ends = {intent.run: intent.values["marin.verified"] for intent in told if "marin.verified" in intent.values}

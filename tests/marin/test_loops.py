@@ -94,6 +94,21 @@ def test_labels_decide_no_verdict(folder: Path) -> None:
     assert marin.verify(marin.open().run(), only=["ledger"], record=False).verdicts["ledger"] == "PASS"
 
 
+def test_any_loop_is_wrapped_with_a_callback(folder: Path) -> None:
+    def loop(callback: Loop) -> None:
+        for step in range(4):
+            callback(step, 1.0 / (step + 1), batch=f"batch {step}", state={"w": np.full(2, step)} if step % 2 else None)
+
+    callback = marin.record("wrapped", recipe={"seed": 1}, tags={"team": "course"})
+    loop(callback)
+    callback.finish()
+    run = marin.open().run(callback.id)
+    assert list(run.losses) == [1.0, 0.5, 1 / 3, 0.25]
+    first, second = [fact.body for fact in load(open_root().history(), run.id).loop]
+    assert (first.end, second.end) == (2, 4) and first.batches[0] == batch_digest("batch 0")
+    assert second.state == state_digest({"w": tensor_digest(np.full(2, 3))})
+
+
 def test_the_command_executed_again_gives_the_record(folder: Path) -> None:
     root = execute(folder)
     alone = judged(root, "")

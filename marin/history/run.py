@@ -7,7 +7,7 @@ the nodes of the graph, by address.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -32,7 +32,7 @@ from marin.record.events import (
     TrainStarted,
 )
 from marin.record.retention import let_go
-from marin.record.verdicts import overall, standing
+from marin.record.verdicts import NAMES, overall, standing
 
 Indexed = tuple[int, Event]
 """An event and its index in the log."""
@@ -195,6 +195,14 @@ class Run:
         return self.started.body.pipeline == LOOP
 
     @property
+    def answerable(self) -> tuple[str, ...]:
+        """The verdicts that a run of its kind can have: a loop's data are its own, and it has a model if it saved an output."""
+        if not self.is_loop:
+            return NAMES
+        saved = any(name != LOOP for name in self.steps)
+        return ("ledger", "artifacts", "training", *(("model",) if saved else ()))
+
+    @property
     def let_go(self) -> frozenset[str]:
         """Artifacts of training checkpoints that the run does not keep: whether they are still here does not matter."""
         return let_go([fact.body for fact in self.training], [fact.body for fact in self.checkpoints])
@@ -300,10 +308,12 @@ def standing_of(verdicts: Sequence[Fact[ReplayCompleted]]) -> dict[str, str]:
     return standing(fact.body.verdicts for fact in verdicts)
 
 
-def shown(verdicts: Sequence[Fact[ReplayCompleted]]) -> Fact[ReplayCompleted]:
-    """Of these verdicts the newest that says by itself what all say together; where none does, the newest."""
-    word = overall(standing_of(verdicts))
-    return next((fact for fact in reversed(verdicts) if overall(fact.body.verdicts) == word), verdicts[-1])
+def shown(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[str] = NAMES) -> Fact[ReplayCompleted]:
+    """Of these verdicts the newest that says by itself what all say together (:func:`marin.record.verdicts.overall`); where
+    none does, the newest."""
+    word = overall(standing_of(verdicts), answerable)
+    alike = (fact for fact in reversed(verdicts) if overall(fact.body.verdicts, answerable) == word)
+    return next(alike, verdicts[-1])
 
 
 def verified(verdicts: Sequence[Fact[ReplayCompleted]]) -> str:

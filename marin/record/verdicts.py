@@ -6,7 +6,7 @@ log. Whoever signs a log can write PASS into it, so that in the log of somebody 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 NAMES = ("ledger", "artifacts", "data", "training", "model")
@@ -93,17 +93,21 @@ def in_order(verdicts: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, verdicts[name]) for name in SHOWN if name in verdicts]
 
 
-def overall(verdicts: Mapping[str, str]) -> str:
-    """PASS only where every one of the five passes; FAIL where one fails, or the evaluation beside them; PARTIAL where
-    nothing was wrong in what was looked at; otherwise the worst of the words that are there.
+def overall(verdicts: Mapping[str, str], answerable: Collection[str] = NAMES) -> str:
+    """PASS only where every one of the five passes that the run can have; FAIL where one fails, or the evaluation beside
+    them; PARTIAL where nothing was wrong in what was looked at; otherwise the worst of the words that are there.
 
     Args:
         verdicts: outcomes by name, as ``replay.completed`` holds them. One that is missing was not run.
+        answerable: those that a run of this kind can have (:attr:`marin.history.run.Run.answerable`).
     """
     words = [verdicts.get(name, "NOT_RUN") for name in NAMES]
     if verdicts.get(EVALUATION) == "FAIL":
         return "FAIL"
-    if all(word == "PASS" for word in words):
+    if all(
+        word == "PASS" or (word == "NOT_RUN" and name not in answerable)
+        for name, word in zip(NAMES, words, strict=True)
+    ):
         return "PASS"
     for word in ("FAIL", "UNAVAILABLE", "UNSUPPORTED"):
         if word in words:

@@ -72,7 +72,9 @@ def worst(outcomes: Collection[Outcome]) -> Outcome:
 @dataclass(frozen=True)
 class TrainingSummary:
     """How training was replayed. ``mode``: every segment, a drawn sample, those that cover a range of train steps, or
-    none. ``seconds``: wall time. ``segments_taken``: taken from the reproducer's own earlier events."""
+    none. ``seconds``: wall time, 0 where it was not measured. ``segments_taken``: taken from the reproducer's own earlier
+    events. ``command``: the reproducer's own one that executed a loop of its user's own; "" where the installed code
+    trains."""
 
     mode: Mode | Literal["none"]
     segments_total: int
@@ -80,6 +82,18 @@ class TrainingSummary:
     workers: int
     seconds: float
     segments_taken: int = 0
+    command: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As ``marin verify --json`` prints it; ``command`` only where there was one."""
+        told: dict[str, Any] = {
+            "mode": self.mode,
+            "segments_total": self.segments_total,
+            "segments_replayed": self.segments_replayed,
+            "workers": self.workers,
+            "seconds": round(self.seconds, 3),
+        }
+        return told | ({"command": self.command} if self.command else {})
 
 
 @dataclass(frozen=True)
@@ -175,13 +189,7 @@ class Report:
             "run": self.run,
             "verdicts": {name: self.verdict(name).outcome for name in SHOWN},
             "details": {name: list(self.verdict(name).lines) for name in SHOWN},
-            "training": {
-                "mode": self.training.mode,
-                "segments_total": self.training.segments_total,
-                "segments_replayed": self.training.segments_replayed,
-                "workers": self.training.workers,
-                "seconds": round(self.training.seconds, 3),
-            },
+            "training": self.training.as_json(),
             "evaluation": self.evaluation.as_json(),
             "first_divergence": self.first_divergence(),
             "log_checkpoint": {"origin": self.origin, "size": self.size, "root": self.root},

@@ -46,7 +46,7 @@ from marin.verify.judges.data import judge_data
 from marin.verify.judges.evaluation import judge_evaluation
 from marin.verify.judges.exclusion import with_exclusion
 from marin.verify.judges.ledger import judge_events, judge_ledger
-from marin.verify.judges.loop import OWN, Executed, asked_of_a_loop, check_asked, judge_by_command
+from marin.verify.judges.loop import OWN, Executed, check_asked, judge_by_command, unasked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.phases import joined
@@ -152,7 +152,7 @@ class Verification:
         if only is None:
             only = SHOWN if self.record_of_run.evaluated else NAMES
             if self.run.is_loop and self.options.by:
-                only = asked_of_a_loop(self.run)
+                only = self.run.answerable
         with TemporaryDirectory(prefix="marin-verify-") as folder:
             own = self._report(only, Path(folder))
         if self.seen is not None and self.until is None and self.options.remember:
@@ -237,7 +237,8 @@ class Verification:
         if self.options.screen:
             self._screen(case)
         verdicts = {
-            name: self._judged(name, judge) if name in only else NOT_RUN for name, judge in self._judges(case).items()
+            name: self._judged(name, judge) if name in only else unasked(self.run, name)
+            for name, judge in self._judges(case).items()
         } | {EVALUATION: NOT_RUN}
         if EVALUATION in only:
             verdicts[EVALUATION] = self._judged(EVALUATION, lambda: self._evaluation(case, verdicts["model"]))
@@ -289,7 +290,7 @@ class Verification:
         return {
             "ledger": lambda: self._ledger(case),
             "artifacts": lambda: judge_artifacts(case),
-            "data": lambda: Verdict("NOT_RUN", (f"it was {OWN}: what it saw is compared by the digest of each batch",)),
+            "data": lambda: unasked(self.run, "data"),
             "training": trained,
             "model": model,
         }
@@ -300,7 +301,7 @@ class Verification:
             folder = case.workshop / f"by-{len(list(case.workshop.glob('by-*')))}"
             self.executed = judge_by_command(case, self.options.by, folder)
             found, count = self.executed, len(self.run.loop)
-            summary = TrainingSummary("full", count, count, 1, 0.0)
+            summary = TrainingSummary("full", count, count, 1, 0.0, command=self.options.by)
             self.trained = Trained(found.training, summary, found.divergence, found.losses or {})
         return self.executed
 

@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 import sys
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from marin.loops.tensors import arrays, batch_digest
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.root import Root, open_root
+from marin.reporting.runs.pages import draw
+from marin.reporting.verification.recorded import verification_page
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 
@@ -289,3 +292,67 @@ def test_the_page_of_docs_is_executed(folder: Path) -> None:
     runpy.run_path("page.py")
     report = judged(open_root(), f"{PYTHON} page.py")
     assert words(report)["training"] == words(report)["model"] == "PASS"
+
+
+def drawn(folder: Path, *options: str) -> tuple[int, str]:
+    """Exit status and page of `marin verify latest` with these options, as text without markup."""
+    status = main.run(["-q", "verify", "latest", "--html", "by.html", *options])
+    return status, as_text((folder / "by.html").read_text("utf-8"))
+
+
+def as_text(page: str) -> str:
+    body = re.sub(r"<style.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_the_pages_of_a_loop_that_was_executed_say_so(folder: Path) -> None:
+    root = execute(folder)
+    run, by = marin.open().run().id, f"{PYTHON} train.py"
+    status, text = drawn(folder, "--by", by)
+    assert status == 0 and "Executed again, bit for bit" in text and "Not established" not in text
+    assert "training PASS model PASS" in text and "losses with the same bits 6 of 6" in text
+    again = f"marin verify {run} --by {shlex.quote(by)}"
+    assert f"Executed by {by} ." in text and f"Do it yourself: {again} ," in text
+    assert f"By {root.verifier.name} on 2" in text
+    assert "what it saw to what it saved: batches PASS, loop PASS, model PASS" in text
+    assert "data NOT_RUN it was recorded by a loop" in text
+    assert "Segments" not in text and " 0.0 s by" not in text and "worker(s)" not in text
+    assert drawn(folder)[0] == 3  # whoever looks at less later takes nothing back
+    recorded = as_text(verification_page(root, run).decode())  # what `marin publish` shows
+    assert "Executed again, bit for bit" in recorded and again in recorded and f"Executed by {by} ." in recorded
+    report = as_text(draw(root, run, "report.html").decode())
+    assert "Verified: PASS on 2" in report and f"executed again by {by}" in report and "PARTIAL" not in report
+    assert f"compare every bit: {again}" in report and f"`{again}` is the check" in report
+
+
+def test_the_pages_of_a_loop_that_nothing_executed_say_so(folder: Path) -> None:
+    root = execute(folder)
+    run = marin.open().run().id
+    status, text = drawn(folder)
+    assert status == 3 and "Not established here Nothing was executed:" in text and "Executed" not in text
+    assert f"Do it yourself: marin verify {run} --by " in text and "train.py" in text
+    report = as_text(draw(root, run, "report.html").decode())
+    assert "Verified: PARTIAL on 2" in report and "nothing was executed" in report
+    assert f"compare every bit: marin verify {run} --by " in report
+
+
+def test_a_loop_that_saved_nothing_can_have_no_verdict_on_a_model(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import marin\nwith marin.start_run() as run:\n    for step in range(3):\n"
+        "        run.log(step, loss=1 / (step + 1))\n    run.state({'weights': [1.0]})\n"
+    )
+    runpy.run_path("train.py")
+    status, text = drawn(folder, "--by", f"{PYTHON} train.py")
+    assert status == 0 and "Executed again, bit for bit" in text and "model NOT_RUN the loop saved no output" in text
+    assert "what it saw to what it saved: loop PASS" in text
+
+
+def test_the_pages_of_a_loop_that_is_another_say_so(folder: Path) -> None:
+    root = execute(folder)
+    (folder / "train.py").write_text(PROGRAM.format(change="weights += 1e-9 * (step == 1)"))
+    status, text = drawn(folder, "--by", f"{PYTHON} train.py")
+    assert status == 1 and "Not what it claims to be" in text and "First divergence train step 2" in text
+    assert "Verified: FAIL" in as_text(draw(root, marin.open().run().id, "report.html").decode())
+    assert main.run(["-q", "verify", "latest", "--html", "by.html", "--by", "false"]) == 3
+    text = as_text((folder / "by.html").read_text("utf-8"))
+    assert "Nothing was executed" not in text and "Not established here" in text

@@ -17,10 +17,12 @@ from ledger import LedgerError, NotFound, Store
 from marin.errors import UsageError
 from marin.history.names import MAIN, data_of, model_of, name_of, plan_of
 from marin.history.projection.text import flatten
-from marin.history.run import Run
+from marin.history.run import Run, shown
 from marin.recipe.cost import parameters
+from marin.record.events import LOOP
 from marin.record.outputs import bytes_of
-from marin.record.verdicts import in_order
+from marin.record.verdicts import in_order, overall
+from marin.reporting.again import again
 from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, duration, render
 
@@ -45,7 +47,8 @@ class Beside:
 def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
     """The page of a run, as bytes that are the same for the same events and artifacts."""
     started = run.started.body
-    word, _, date = run.verified.partition(" ")
+    word, date = _verified(run)
+    command = _command(run)
     return render(
         "runs/run.html.j2",
         scripts=[copying()],
@@ -56,6 +59,8 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
         cards=list(_cards(run)),
         curve=_curve(run),
         verified=(word, date) if date else None,
+        command=command,
+        again=again(run, command),
         beside=beside,
         steps=run.ordered_states(),
         replays=list(_replays(run)),
@@ -78,10 +83,10 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
 def _cards(run: Run) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody asks first; what the run does not have (yet) is left out."""
     recipe, losses = run.started.body.recipe, run.losses
-    yield "verified", run.verified.partition(" ")[0]
-    for shown, name in (("evaluation loss", "loss"), ("perplexity", "perplexity")):
+    yield "verified", _verified(run)[0]
+    for title, name in (("evaluation loss", "loss"), ("perplexity", "perplexity")):
         if name in run.measured:
-            yield shown, f"{run.measured[name]:.4g}"
+            yield title, f"{run.measured[name]:.4g}"
     if (bits := run.bits_per_byte) is not None:
         yield "bits per byte", f"{bits:.4g}"
     if losses:
@@ -96,11 +101,26 @@ def _cards(run: Run) -> Iterator[tuple[str, str]]:
         yield "tokens trained on", f"{run.metrics['train.tokens']:,.0f}"
     if "seed" in recipe:
         yield "seed", str(recipe["seed"])
-    if seconds := sum(step.seconds for step in run.steps.values()):
+    # What a loop saved was not made apart from it: its outputs tell when, after its beginning.
+    steps = [step for name, step in run.steps.items() if name == LOOP or not run.is_loop]
+    if seconds := sum(step.seconds for step in steps):
         yield "time of all steps", duration(seconds)
         cores = run.started.body.environment.get("cores")
         if isinstance(cores, Mapping) and isinstance(count := cores.get("available"), int):
             yield "cost", f"{seconds * count / 3600:.3g} core-h"
+
+
+def _verified(run: Run) -> tuple[str, str]:
+    """What the verdicts that the run can have say in one word, and since when; ``never`` and "" without any."""
+    if not run.verdicts:
+        return "never", ""
+    return overall(run.verdict, run.answerable), shown(run.verdicts, run.answerable).time[:10]
+
+
+def _command(run: Run) -> str:
+    """What executed a loop of its user's own in its newest verification that did; "" where nothing did."""
+    told = (fact.body.training.get("command") for fact in reversed(run.verdicts))
+    return next((command for command in told if isinstance(command, str) and command), "")
 
 
 def _parameters(run: Run) -> int | None:

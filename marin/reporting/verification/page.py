@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from marin.history.names import name_of
 from marin.history.run import Run
+from marin.record.events import LOOP
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
+from marin.reporting.again import again
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
 from marin.reporting.template import copying, duration, render
 from marin.reporting.verification.segments import Reproducer, found_by, machine_of, rows_of, timeline
@@ -34,6 +36,19 @@ OTHERWISE = (
     "Not established here",
     "Nothing was found to be wrong, and not everything could be looked at here.",
 )
+EXECUTED = (
+    "good",
+    "Executed again, bit for bit",
+    "A command executed the loop twice: each batch, each loss, each state and each byte that it saved is what was "
+    "recorded, both times. The program is its user's own, which no ledger knows.",
+)
+"""In the place of PASS, where a loop of its user's own was executed by a command."""
+UNEXECUTED = (
+    "mid",
+    "Not established here",
+    "Nothing was executed: the loop is its user's own, which no ledger knows, so only what it recorded was looked at.",
+)
+"""The same where nothing executed it, and nothing was found to be wrong."""
 
 
 def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = (), preview: str = "") -> str:
@@ -44,8 +59,10 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         "verification/verification.html.j2",
         scripts=[copying()],
         report=report,
+        run=run,
         width=WIDTH,
-        says=says_of(report),
+        says=says_of(report, run),
+        again=again(run, report.training.command) if run else f"marin verify {report.run}",
         preview=_preview(report, run, preview),
         given=_given(report, run) if run else None,
         earlier=_earlier(report, run, reproducers) if run else None,
@@ -62,16 +79,22 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
     ).decode()
 
 
-def says_of(report: Report) -> tuple[str, str, str]:
-    """What the report amounts to, as :data:`SAYS` has it."""
-    return SAYS.get(worst([report.verdicts[name].outcome for name in _deciding(report)]), OTHERWISE)
+def says_of(report: Report, run: Run | None) -> tuple[str, str, str]:
+    """What the report amounts to, as :data:`SAYS` has it; a loop of its user's own has words of its own."""
+    decisive = worst([report.verdicts[name].outcome for name in _deciding(report, run)])
+    if run is not None and run.is_loop:
+        if decisive == "PASS":
+            return EXECUTED
+        if decisive != "FAIL" and report.verdict("training").outcome == "NOT_RUN":
+            return UNEXECUTED
+    return SAYS.get(decisive, OTHERWISE)
 
 
 def preview_of(report: Report, run: Run | None) -> bytes:
     """The picture that a link to the page shows."""
     from marin.reporting.verification.picture import picture  # here: matplotlib takes half a second
 
-    kind, says, _ = says_of(report)
+    kind, says, _ = says_of(report, run)
     verdicts = [(name, report.verdict(name).outcome) for name in NAMES]
     lines = [", ".join(f"{name} {value}" for name, value in list(_cards(report, run))[:3])] if run else []
     if run and (given := _given(report, run)):
@@ -82,14 +105,18 @@ def preview_of(report: Report, run: Run | None) -> bytes:
 
 
 def _preview(report: Report, run: Run | None, image: str) -> dict[str, str]:
-    _, says, means = says_of(report)
+    _, says, means = says_of(report, run)
     name = name_of(run.run, run.started.body.recipe) if run else report.run
     return {"title": f"{says}: {name}", "description": means, "image": image}
 
 
-def _deciding(report: Report) -> tuple[str, ...]:
-    """The verdicts that the seal is about: those on the run, and a recorded evaluation that is wrong."""
-    return SHOWN if report.verdict(EVALUATION).outcome == "FAIL" else NAMES
+def _deciding(report: Report, run: Run | None) -> tuple[str, ...]:
+    """The verdicts that the seal is about: those that the run can have, whatever else is wrong, and a recorded evaluation
+    that is."""
+    names: tuple[str, ...] = NAMES
+    if run is not None and run.is_loop:
+        names = tuple(name for name in NAMES if name in run.answerable or report.verdict(name).outcome == "FAIL")
+    return (*names, EVALUATION) if report.verdict(EVALUATION).outcome == "FAIL" else names
 
 
 def _given(report: Report, run: Run) -> dict[str, str] | None:
@@ -109,7 +136,7 @@ def _earlier(report: Report, run: Run, known: Sequence[Reproducer]) -> Reproduce
 def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody would ask next."""
     training = report.training
-    if training.segments_total:
+    if training.segments_total and not training.command:
         again = training.segments_replayed + training.segments_taken
         earlier = f", {training.segments_taken} of them earlier" if training.segments_taken else ""
         yield "segments made again", f"{again} of {training.segments_total}{earlier}"
@@ -143,11 +170,15 @@ def _elements(report: Report) -> list[tuple[object, ...]]:
     ]
 
 
+BATCHES = "batches"
+"""The box of what a loop of its user's own saw: each batch is in the record by its digest."""
 JUDGED_BY = {
     "corpus": "data",
     "tokenizer": "data",
     "tokens": "data",
     "train": "training",
+    BATCHES: "training",
+    LOOP: "training",
     "evaluate": "model",
     "export": "model",
 }
@@ -156,21 +187,26 @@ JUDGED_BY = {
 def _chain(report: Report, run: Run) -> dict[str, object] | None:
     """Each step as a box under the verdict that judges it, joined in the order in which they were made."""
     names = list(run.steps)
+    if run.is_loop:
+        saw = [BATCHES] if any(any(fact.body.batches) for fact in run.loop) else []
+        names = [*saw, *sorted(names, key=lambda name: name != LOOP)]
     if not names:
         return None
+    otherwise = "model" if run.is_loop else "artifacts"
     width = min(150, WIDTH // len(names))
     boxes = [
         {
             "x": i * width,
             "name": name,
-            "outcome": (outcome := report.verdicts[JUDGED_BY.get(name, "artifacts")].outcome),
+            "outcome": (outcome := report.verdicts[JUDGED_BY.get(name, otherwise)].outcome),
             "kind": {"PASS": "good", "FAIL": "bad"}.get(outcome, "mid"),
-            "digest": run.steps[name].output.digest.removeprefix("sha256:")[:12],
+            "digest": run.steps[name].output.digest.removeprefix("sha256:")[:12] if name in run.steps else "",
         }
         for i, name in enumerate(names)
     ]
-    label = "raw data to model: " + ", ".join(f"{box['name']} {box['outcome']}" for box in boxes)
-    return {"width": width, "boxes": boxes, "label": label}
+    way = "what it saw to what it saved" if run.is_loop else "raw data to model"
+    label = f"{way}: " + ", ".join(f"{box['name']} {box['outcome']}" for box in boxes)
+    return {"width": width, "boxes": boxes, "label": label, "heading": f"From {way}"}
 
 
 def _curves(report: Report, run: Run) -> LossPlot | None:

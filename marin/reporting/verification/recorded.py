@@ -38,7 +38,7 @@ def _recorded(root: Root, run: str) -> tuple[Run, Report]:
     view = runs.load(root.history(), run)
     if not view.verdicts:
         raise MissingEvidence("nobody has replayed the run", where=f"run {run}", cure=f"marin verify {run}")
-    fact = shown(view.verdicts)
+    fact = shown(view.verdicts, view.answerable)
     report = report_of(fact.body, fact.index)
     return view, replace(report, claims=_claims(root, report))
 
@@ -64,6 +64,7 @@ def report_of(body: ReplayCompleted, event: int) -> Report:
         _count(training, "workers"),
         _seconds(training),
         _count(training, "segments_taken"),
+        command if isinstance(command := training.get("command"), str) else "",
     )
     return Report(
         run=body.run,

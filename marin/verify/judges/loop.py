@@ -29,7 +29,7 @@ from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord
 from marin.verify.derivation.standing import beside
 from marin.verify.segments.compare import Divergence
-from marin.verify.verdict import Verdict
+from marin.verify.verdict import NOT_RUN, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ def judge_by_command(case: Case, command: str, folder: Path) -> Executed:
 def _outputs(recorded: Run, runs: list[Run]) -> Verdict:
     names = [name for name in recorded.steps if name != LOOP]
     if not names:
-        return Verdict("NOT_RUN", ("the loop saved no output",))
+        return unasked(recorded, "model")
     wrong = [
         f"output {name}: expected {recorded.steps[name].output.digest}, found "
         f"{run.steps[name].output.digest if name in run.steps else 'none'}"
@@ -268,10 +268,13 @@ def _steps(run: Run) -> dict[int, tuple[str, str, str]]:
     return told
 
 
-def asked_of_a_loop(run: Run) -> tuple[str, ...]:
-    """The verdicts that a run of this kind can have, where a command is given: a loop's data are its own."""
-    saved = any(name != LOOP for name in run.steps)
-    return ("ledger", "artifacts", "training", *(("model",) if saved else ()))
+def unasked(run: Run, name: str) -> Verdict:
+    """The verdict ``name`` where nobody asks for it, with the reason where a run of this kind can have no other."""
+    if not run.is_loop or name in run.answerable:
+        return NOT_RUN
+    if name == "model":
+        return Verdict("NOT_RUN", ("the loop saved no output",))
+    return Verdict("NOT_RUN", (f"it was {OWN}: what it saw is compared by the digest of each batch",))
 
 
 def check_asked(run: Run, command: str) -> None:

@@ -18,6 +18,7 @@ _PLACES = {
     "start_run": "marin.loops.loop",
     "Loop": "marin.loops.loop",
     "verify": "marin.verify",  # a package, which can be called
+    "record": "marin.record",  # so is this
 }
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 from html import unescape
 from pathlib import Path
@@ -97,15 +98,25 @@ def test_labels_decide_no_verdict(folder: Path) -> None:
     assert marin.verify(marin.open().run(), only=["ledger"], record=False).verdicts["ledger"] == "PASS"
 
 
-def test_any_loop_is_wrapped_with_a_callback(folder: Path) -> None:
-    def loop(callback: Loop) -> None:
-        for step in range(4):
-            callback(step, 1.0 / (step + 1), batch=f"batch {step}", state={"w": np.full(2, step)} if step % 2 else None)
+WRAPPED = """
+import marin
+import numpy as np
 
-    callback = marin.record("wrapped", recipe={"seed": 1}, tags={"team": "course"})
-    loop(callback)
-    callback.finish()
-    run = marin.open().run(callback.id)
+def loop(callback):
+    for step in range(4):
+        callback(step, 1.0 / (step + 1), batch=f"batch {step}", state={"w": np.full(2, step)} if step % 2 else None)
+
+callback = marin.record("wrapped", recipe={"seed": 1}, tags={"team": "course"})
+loop(callback)
+callback.finish()
+print(callback.id)
+"""
+
+
+def test_any_loop_is_wrapped_with_a_callback(folder: Path) -> None:
+    """In a process of its own, in which nothing but ``marin`` was imported."""
+    said = subprocess.run([sys.executable, "-c", WRAPPED], capture_output=True, text=True, check=True, cwd=folder)
+    run = marin.open().run(said.stdout.strip())
     assert list(run.losses) == [1.0, 0.5, 1 / 3, 0.25]
     first, second = [fact.body for fact in load(open_root().history(), run.id).loop]
     assert (first.end, second.end) == (2, 4) and first.batches[0] == batch_digest("batch 0")

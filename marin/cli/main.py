@@ -270,6 +270,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain("interrupted")
         return EXIT_INTERRUPTED
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption):  # whatever ends in an "s" looks like --help to click
+            near = [option for option in error.possibilities or () if option != "--help"]
+            error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
         said = io.StringIO()
         error.show(said)
         say(*said.getvalue().rstrip("\n").split("\n"), err=True)

@@ -110,7 +110,7 @@ def show(
         elif summary:
             print_summary(view, root.reader().checkpoint(), twin_of(root, view))
         elif as_json:
-            print_json(whole(view))
+            print_json({**whole(view), "same_as": twin_of(root, view) or None})
         else:
             _show_run(root, view)
 

@@ -96,6 +96,13 @@ def test_an_interruption_has_its_own_status(trial: Trial, error: BaseException) 
     assert trial(error) == (130, "marin: interrupted\n")
 
 
+@pytest.mark.parametrize(("near", "end"), [(["--help", "--step"], " Did you mean '--step'?"), (["--help"], "")])
+def test_an_option_that_is_none_is_not_taken_for_help(trial: Trial, near: list[str], end: str) -> None:
+    status, err = trial(click.NoSuchOption("--steps", possibilities=near))
+    assert status == 2
+    assert err.endswith(f"Error: No such option '--steps'.{end}\n")
+
+
 def test_a_full_disk_is_named_with_a_cure(trial: Trial) -> None:
     status, err = trial(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/blob"))
     assert status == 3

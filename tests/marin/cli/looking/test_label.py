@@ -163,6 +163,7 @@ def test_a_run_of_equal_bytes_points_at_the_one_that_was_verified(marin: Marin, 
         ["PASS", "as", run]
     ]
     assert re.search(rf"^verified +PASS as {run}$", marin("show", other).out, re.M)
+    assert [marin("show", name, "--json").json["same_as"] for name in (other, run)] == [run, None]
     assert re.search(rf"^verified +PASS as {run}$", marin("show", other, "--summary").out, re.M)
     fold = Fold(opened.verifier.name, own=opened.reader())
     told = [intent for intent in fold.apply_all(opened.history().events()) if isinstance(intent, Tags)]

@@ -17,10 +17,11 @@ class Kept:
 kept = Kept()
 kept.itself = kept
 begun = threading.Event()
-atexit.register(print, "registered")
-threading.Thread(target=lambda: (begun.wait(), print("a thread"))).start()
+say = sys.stdout.write  # a line at once: threads may meet
+atexit.register(say, "registered\\n")
+threading.Thread(target=lambda: (begun.wait(), say("a thread\\n"))).start()
 threading.Thread(target=begun.set).start()
-print("said", end="\\n")
+say("said\\n")
 leave(7)
 """
 

@@ -64,6 +64,7 @@ from ledger.storage import Storage as Storage
 from ledger.storage import open_storage as open_storage
 from ledger.storage.brokered import BROKER_VARIABLE as BROKER_VARIABLE
 from ledger.storage.brokered import serving as serving
+from ledger.storage.failure import DISK_FULL as DISK_FULL
 from ledger.storage.once import Once as Once
 from ledger.storage.ownership import check_own as check_own
 from ledger.storage.plain import open_plain as open_plain

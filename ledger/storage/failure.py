@@ -17,8 +17,9 @@ _CURES: Final = {
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n), then repeat",
 }
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What only somebody who writes is told: of two files that one call names, the one that is written is meant."""
+DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Numbers of the errors that say so. Only somebody who writes is told: of two files that one call names, the one that is
+written is meant."""
 
 
 def storage_failed(what: str, where: str, error: OSError) -> StorageFailed:

@@ -308,8 +308,10 @@ def _lacks_memory(error: Exception) -> bool:
 def _cannot(error: BaseException | None) -> bool:
     """Whether this user may not write, the file system is read-only, or the disk is full: nothing that was asked for is
     wrong."""
-    numbers = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-    return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in numbers)
+    from ledger import DISK_FULL  # here, so that a help text does not load the ledger
+
+    full = isinstance(error, OSError) and error.errno in {errno.EROFS, *DISK_FULL}
+    return full or isinstance(error, PermissionError)
 
 
 def call(arguments: Sequence[str]) -> int:

@@ -96,9 +96,8 @@ def begun(history: History, run: Run) -> UnlearningForked | None:
     step = run.steps.get("train")
     stream = stream_of(step.origin if step is not None else run.run)
     found = list(history.events(stream=stream, type=events.UNLEARNING_FORKED))
-    return (
-        read_fact(UnlearningForked, found[-1]).body if found else None
-    )  # earlier ones are of attempts that ended early
+    # Earlier ones are of attempts that ended early.
+    return read_fact(UnlearningForked, found[-1]).body if found else None
 
 
 def take_over(history: History, journal: Journal, run: str, recipe: Recipe, tokenizer: str, fork: str) -> None:

@@ -12,7 +12,6 @@ All of it may be deleted whenever no stage runs. What an attempt left that nobod
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import os
@@ -26,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ledger import LedgerError, Locked, PosixStorage, StorageFailed, Store, parse_digest
+from ledger import DISK_FULL, LedgerError, Locked, PosixStorage, StorageFailed, Store, parse_digest
 from marin.errors import MissingEvidence, StepFailed
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.record import outputs
@@ -178,7 +177,6 @@ def execute(definition: StepDefinition, task: Task) -> Made:
         raise explained(definition.name, error) from error
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _BY_TENSORSTORE = re.compile(r'"(?P<file>[^"]+)".*os_error_code=.(?P<number>[0-9]{1,4})', re.S)
 """TensorStore says in the text of a ValueError what the system refused, and of which file."""
 
@@ -189,10 +187,10 @@ def _disk_full(where: str, found: str) -> StorageFailed:
 
 def explained(step: str, error: BaseException) -> LedgerError:
     """An error that is none of ours, as one of ours: what stopped the step, and what helps."""
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
         # Of a copy the second is written.
         return _disk_full(f"step {step}: {error.filename2 or error.filename or 'a file'}", error.strerror or "")
-    if (told := _BY_TENSORSTORE.search(str(error))) is not None and int(told["number"]) in _FULL:
+    if (told := _BY_TENSORSTORE.search(str(error))) is not None and int(told["number"]) in DISK_FULL:
         return _disk_full(f"step {step}: {told['file']}", os.strerror(int(told["number"])))
     if isinstance(error, MemoryError):
         return StepFailed(

@@ -8,14 +8,13 @@ overwritten by the next write instead of staying in somebody's `git status`.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ledger import StorageFailed
+from ledger import DISK_FULL, StorageFailed
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -35,7 +34,7 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(descriptor)
             os.replace(temporary, path)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = error.errno in DISK_FULL
         raise StorageFailed(
             "disk full" if full else "file not written",
             where=str(path),

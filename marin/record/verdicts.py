@@ -137,6 +137,11 @@ def bytes_of(recipe: str, outputs: Mapping[str, str]) -> Bytes:
     return recipe, tuple(sorted(outputs.items()))
 
 
+def passed_as(twin: str) -> str:
+    """What is said of a run whose bytes are those of ``twin``, which passed."""
+    return f"PASS as {twin}"
+
+
 def twins(complete: Iterable[tuple[str, Bytes]], passed: Iterable[str]) -> dict[str, str]:
     """For each of these complete runs without a verdict the first one of equal bytes that ``passed``, if there is one.
 

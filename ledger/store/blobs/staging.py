@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ledger.errors import Conflict, NotFound
-from ledger.storage.failure import FULL, storage_failed
+from ledger.storage.failure import DISK_FULL, storage_failed
 from ledger.storage.port import TEMPORARY
 from ledger.store.blobs.hashing import Hashed, hash_file
 from ledger.store.blobs.reflink import clone
@@ -105,5 +105,5 @@ def explained(path: Path, into: str) -> Iterator[None]:
         raise NotFound("file to put", where=str(path), expected="a regular file", cure="check the path") from error
     except OSError as error:
         where = f"{path} ({error.filename})" if error.filename and error.filename != str(path) else str(path)
-        where = f"the store in {into}, for {path}" if error.errno in FULL else where
+        where = f"the store in {into}, for {path}" if error.errno in DISK_FULL else where
         raise storage_failed("could not put a file", where, error) from error

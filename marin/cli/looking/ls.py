@@ -16,7 +16,7 @@ from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
-from marin.record.verdicts import described
+from marin.record.verdicts import described, passed_as
 
 COLUMNS = ("run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified")
 """What is shown without being asked for. How far a run has come stands under ``verified`` while it is not complete."""
@@ -135,7 +135,7 @@ def _say_of_the_rest(limit: int, count: int) -> None:
 
 
 def _row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str]:
-    verdict = f"PASS as {twin}" if twin else described(run.verdicts, run.claimed)
+    verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed)
     judged = run.status == "completed" or run.verdicts or run.claimed
     return {
         "run": run.run,
@@ -175,9 +175,8 @@ def summarize(view: Run) -> dict[str, object]:
 
 def verdict(view: Run, twin: str = "") -> str:
     """What was found of a run in a word or two, or of its verified ``twin``."""
-    return (
-        f"PASS as {twin}" if twin else described(view.verdict, view.claimed[-1].body.verdicts if view.claimed else None)
-    )
+    claimed = view.claimed[-1].body.verdicts if view.claimed else None
+    return passed_as(twin) if twin else described(view.verdict, claimed)
 
 
 def _number(value: float | None) -> str:

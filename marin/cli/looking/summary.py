@@ -6,6 +6,7 @@ from ledger import LogCheckpoint
 from marin.cli.output import print_fields, say
 from marin.history.run import Run
 from marin.history.runs import LATEST
+from marin.record.verdicts import passed_as
 
 NEXT = (
     ("marin verify {run}", "replay data and training, compare every bit"),
@@ -18,7 +19,7 @@ NEXT = (
 def print_summary(view: Run, checkpoint: LogCheckpoint, twin: str, *, named: bool = False) -> None:
     """Print the headline of ``view`` and of the log that it is in. ``twin``: the verified run of equal bytes, or "";
     ``named``: what to try next says its id instead of latest."""
-    print_fields([*headline(view, checkpoint), *([("verified", f"PASS as {twin}")] if twin else [])])
+    print_fields([*headline(view, checkpoint), *([("verified", passed_as(twin))] if twin else [])])
     following = [(command.format(run=view.run if named else LATEST), what) for command, what in NEXT]
     width = max(len(command) for command, _ in following)
     say()

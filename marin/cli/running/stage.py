@@ -62,9 +62,8 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in your cache folder
     """
     with Interruption() as interruption, ExitStack() as loading:
-        loading.enter_context(
-            interruption.shield()
-        )  # seconds of imports, in which DVC stands between two steps of a run
+        # Seconds of imports, in which DVC stands between two steps of a run.
+        loading.enter_context(interruption.shield())
         from marin.collection.gathering import gathered
         from marin.errors import Paused
         from marin.execution.executor import run_stage, stopped_before

@@ -9,7 +9,7 @@ from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import text
 from marin.history.run import standing_of, verified
 from marin.record.events import ReplayCompleted
-from marin.record.verdicts import Bytes, bytes_of
+from marin.record.verdicts import Bytes, bytes_of, passed_as
 
 
 def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
@@ -41,7 +41,7 @@ class Twins:
         passed = next((name for name in group if self._runs[name].passes), None)
         for name in group:
             if not self._runs[name].fold.verdicts():
-                word = f"PASS as {passed}" if passed else "never"
+                word = passed_as(passed) if passed else "never"
                 if self._told.get(name, "never") != word:
                     self._told[name] = word
                     yield self._runs[name], word

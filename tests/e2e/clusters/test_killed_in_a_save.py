@@ -36,7 +36,7 @@ WRITE_SECONDS = 60.0
 
 def being_written(project: Project) -> list[Path]:
     """Folders of processes that write slices now."""
-    return [folder for folder in project.root.rglob("worker-*/work/slices") if any(folder.glob("0*"))]
+    return [folder for folder in project.root.rglob(str(Path("worker-*", "work", "slices"))) if any(folder.glob("0*"))]
 
 
 def last_changes(project: Project) -> dict[Path, int]:

@@ -74,6 +74,15 @@ def test_a_report_begins_with_what_somebody_asks_first_and_digests_are_copied_by
     page.screenshot(path=shots / "report-copied.png")
 
 
+def until_open(page: Any, name: str) -> None:
+    """A click changes the address, and a browser tells the page of it a moment later: wait for this panel, and no other."""
+    page.wait_for_function(
+        """name => { const open = [...document.querySelectorAll('section h2')].filter(h2 => h2.checkVisibility());
+            return open.length === 1 && open[0].textContent === name; }""",
+        arg=name,
+    )
+
+
 @pytest.mark.browser
 def test_the_data_browser_fits_and_opens_on_what_was_asked_for(served: Served, page: Any, shots: Path):
     page.set_viewport_size({"width": 1400, "height": 900})
@@ -90,7 +99,7 @@ def test_the_data_browser_fits_and_opens_on_what_was_asked_for(served: Served, p
     assert page.locator("section:visible h2").all_inner_texts() == ["export"]
     assert page.locator("a.node.chosen").get_attribute("aria-label").startswith("export")
     page.locator("a.node[aria-label^='tokens']").click()
-    assert page.locator("section:visible h2").all_inner_texts() == ["tokens"]
+    until_open(page, "tokens")
     there = page.url
     page.goto("about:blank")
     page.goto(there)
@@ -98,7 +107,7 @@ def test_the_data_browser_fits_and_opens_on_what_was_asked_for(served: Served, p
     page.get_by_label("find", exact=True).fill("corpus")
     assert "corpus" in page.locator(".found a").first.inner_text()
     page.locator(".found a").first.click()
-    assert page.locator("section:visible h2").all_inner_texts() == ["corpus"]
+    until_open(page, "corpus")
     page.screenshot(path=shots / "lineage-found.png")
 
 

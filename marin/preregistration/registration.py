@@ -54,7 +54,8 @@ class CostCap(Section, frozen=True):
 class Track(Section, frozen=True):
     """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model,
     ``hours`` that whoever replays it needs for its training (wall time, times workers: no clock of the entrant's is
-    believed). Data, evaluation and, for a loss in nats a token, the tokenizer are those of the baseline."""
+    believed). What it is trained on, begins with and is measured by are the baseline's
+    (:data:`marin.preregistration.speedrun.FIXED`)."""
 
     flops: Annotated[float, Meta(gt=0)] | None = None
     parameters: Annotated[int, Meta(gt=0)] | None = None

@@ -1,7 +1,8 @@
 """Speedruns: who reaches the best score at what cost, where every score was replayed before it was admitted.
 
 A track is a registered experiment that says what a run on it may cost (:class:`marin.preregistration.registration.Track`).
-Data, evaluation, and the tokenizer where the metric depends on it, are its baseline's; everything else is free. A run enters
+Data, evaluation, whatever was made elsewhere (a model to begin with, tokens, a tokenizer), and what the metric depends on, are
+its baseline's; everything else is free. Which bytes files by glob are, the keeper's own run of the baseline says. A run enters
 with all five verdicts PASS, by the keeper of the track on his own machine, or by enough of the reproducers whom he names; what
 the run's own log says of verdicts counts for nothing. Score, recipe and cost are read from the log as it was verified.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -18,17 +20,30 @@ import msgspec
 from ledger import Draft, LogReader, Store, VerifierKey
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Fact, Run
-from marin.history.runs import History, facts, load, resolve, stream_of
-from marin.preregistration.registration import Track, find, registrations
+from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
+from marin.preregistration.registration import Track, arm_of, find, registrations
 from marin.recipe.cost import parameters, work_of
-from marin.recipe.schema import Recipe, from_plain, plain
+from marin.recipe.schema import (
+    ArtifactDataset,
+    DocumentsDataset,
+    GrammarDataset,
+    Recipe,
+    SingleDataset,
+    UrlDataset,
+    from_plain,
+    parts,
+    plain,
+)
 from marin.record import events
 from marin.record.events import ExperimentRegistered, ReplayCompleted, Replayed, SpeedrunEntered
 from marin.record.root import Root
 from marin.record.verdicts import NAMES, counting, of_this_log
 
+FIXED = ("dataset", "evaluation", "exclude", "initial", "lora", "tokenizer.artifact", "tokens.artifact")
+"""Of a recipe, what it is trained and measured on, and whatever of it no limit of a track counts."""
 PER_TOKEN = ("evaluate.loss", "evaluate.perplexity")
-"""Metrics that another tokenizer makes incomparable."""
+"""Metrics that are comparable only over the same tokens in the same sequences."""
+FIXED_PER_TOKEN = ("tokenizer", "tokens", "model.seq_len")
 
 
 @dataclass(frozen=True)
@@ -136,6 +151,7 @@ def submit(
     history = of.history_as_read(reader, trusted)
     view = load(history, resolve(history, run))
     recipe, score = _admissible(rules, view)
+    _check_files(own.history(), rules, view)
     if quorum:
         found = [one for each in reproducers if (one := _replayed(each.root, each.keys, view, reader))]
         if len({item.replayed.key for item in found}) < quorum:
@@ -200,11 +216,10 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
     if recipe.phase is not None:
         raise refuse("it begins at the beginning", "no phase before it", f"a phase from train step {recipe.first_step}",
                      "train it in one go")  # fmt: skip
-    fixed = ["dataset", "evaluation", *(["tokenizer"] if rules.metric in PER_TOKEN else [])]
-    for section in fixed:
-        if getattr(recipe, section) != getattr(base, section):
-            raise refuse(f"{section} is the baseline's", _short(getattr(base, section)), _short(getattr(recipe, section)),
-                         f"train with the baseline's {section}")  # fmt: skip
+    for name in (*FIXED, *(FIXED_PER_TOKEN if rules.metric in PER_TOKEN else ())):
+        expected, found = attrgetter(name)(base), attrgetter(name)(recipe)
+        if found != expected:
+            raise refuse(f"{name} is the baseline's", _short(expected), _short(found), f"train with the baseline's {name}")
     flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.vocabulary)
     for name, limit, value in (("flops", rules.limits.flops, flops), ("parameters", rules.limits.parameters, count)):
         if limit is not None and value > limit:
@@ -213,6 +228,50 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
     if score is None or not math.isfinite(score):
         raise refuse(f"it has {rules.metric}", "a finite number", str(score), "evaluate it")
     return recipe, score
+
+
+def _check_files(own: History, rules: Rules, view: Run) -> None:
+    """Files by name can be any files: those of the track are what the keeper's own run of the baseline made of them.
+
+    Raises:
+        UsageError: the run made another corpus. MissingEvidence: the keeper has not run the baseline.
+    """
+    if all(_is_pinned(one) for one in parts(rules.baseline.dataset).values()):
+        return
+    where = f"run {view.run} on track {rules.name}"
+    known = set()
+    for started in started_runs(own):
+        try:
+            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
+        except UsageError:
+            continue  # of another version of Marin
+        if arm_of(rules.fact.body, recipe, started.body.pipeline) == rules.fact.body.baseline:
+            steps = load(own, started.body.run).steps
+            known |= {steps["corpus"].output.digest} if "corpus" in steps else set()
+    if not known:
+        raise MissingEvidence(
+            "the track's data are files, and nothing here says which",
+            where=where,
+            expected="a corpus that a run of the baseline made, in your log",
+            found="none",
+            cure="train the baseline in your root",
+        )
+    found = view.output("corpus").digest
+    if found not in known:
+        raise UsageError(
+            "the run breaks a rule of the track: its text is the baseline's",
+            where=where,
+            expected=" or ".join(sorted(known)),
+            found=found,
+            cure="train on the same files",
+        )
+
+
+def _is_pinned(dataset: SingleDataset) -> bool:
+    """Whether the recipe itself says which bytes it reads."""
+    if isinstance(dataset, UrlDataset):
+        return dataset.minimal_pairs is None
+    return isinstance(dataset, GrammarDataset | ArtifactDataset | DocumentsDataset)
 
 
 def _hours(rules: Rules, view: Run, found: Sequence[Witnessed], enough: int) -> float | None:

@@ -13,12 +13,17 @@ from ledger import Draft, LogReader
 from marin.history.runs import stream_of
 from marin.recipe.cost import work_of
 from marin.recipe.schema import (
+    Artifact,
     Evaluation,
+    FilesDataset,
     GrammarDataset,
+    Initial,
+    Lora,
     Model,
     Optimizer,
     Recipe,
     Tokenizer,
+    Tokens,
     Trainer,
     digest,
     recorded,
@@ -45,9 +50,13 @@ SOME = "sha256:" + "a" * 64
 SMALL = Model(hidden_dim=64, seq_len=64)
 
 
-def record(root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = True) -> None:
-    """A run as the executor would record it."""
+def record(
+    root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = True, corpus: str | None = None
+) -> None:
+    """A run as the executor would record it; ``corpus``: the digest of its text, where it has that step."""
     output = events.Output(kind="evaluation", digest=SOME, size=1, artifact=SOME)
+    text = [] if corpus is None else [events.StepCompleted(run=run, step="corpus", identity=corpus, inputs={}, seconds=1.0,
+            metrics={}, output=events.Output(kind="corpus", digest=corpus, size=1, artifact=corpus))]  # fmt: skip
     bodies: list[tuple[str, events.Body]] = [
         (
             events.RUN_STARTED,
@@ -62,6 +71,7 @@ def record(root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = T
                 experiment="",
             ),
         ),
+        *((events.STEP_COMPLETED, body) for body in text),
         (
             events.STEP_COMPLETED,
             events.StepCompleted(
@@ -149,6 +159,13 @@ def test_a_run_that_went_on_after_its_verdict_does_not_enter(marin: Marin, own: 
         ({"dataset": GrammarDataset(train_bytes=10_000)}, "dataset is the baseline's"),
         ({"evaluation": Evaluation(max_sequences=1)}, "evaluation is the baseline's"),
         ({"tokenizer": Tokenizer(vocab_size=300)}, "tokenizer is the baseline's"),
+        ({"tokenizer": Tokenizer(artifact=SOME)}, "tokenizer.artifact is the baseline's"),
+        ({"tokens": Tokens(artifact=Artifact(address="a", digest=SOME))}, "tokens.artifact is the baseline's"),
+        ({"tokens": Tokens(append_eos=False)}, "tokens is the baseline's"),
+        ({"model": Model(seq_len=32)}, "model.seq_len is the baseline's"),
+        ({"exclude": ("page",)}, "exclude is the baseline's"),
+        ({"initial": Initial(name="trained before", model=SOME, tokenizer=SOME)}, "initial is the baseline's"),
+        ({"lora": Lora()}, "lora is the baseline's"),
         ({"trainer": Trainer(num_steps=200, batch_size=8)}, "flops at most"),
     ],
 )
@@ -157,6 +174,28 @@ def test_a_rule_that_is_broken_is_named(marin: Marin, own: Root, changed: dict[s
     verify("mine", own.reader(), own)
     refused = marin("speedrun", "submit", "mine", "--track", "exp9_lowest")
     assert refused.status == 2 and rule in refused.err
+
+
+def test_files_are_those_of_the_keepers_baseline(marin: Marin, own: Root) -> None:
+    base = replace(BASE, dataset=FilesDataset(globs=("text/*.txt",)))
+    words = {"exp9_lowest": "exp11_files", "import Model": "import FilesDataset, Model",
+             "BASE = Recipe(": 'BASE = Recipe(dataset=FilesDataset(globs=("text/*.txt",)), '}  # fmt: skip
+    text = FILE
+    for old, new in words.items():
+        text = text.replace(old, new)
+    Path("exp11_files.py").write_text(text)
+    assert marin("experiment", "register", "exp11_files.py").status == 0
+    other = "sha256:" + "b" * 64
+    for run, seed, corpus in (("same", 5, SOME), ("easier", 6, other)):
+        record(own, run, replace(base, seed=seed, model=SMALL), 2.5, corpus=corpus)
+        verify(run, own.reader(), own)
+    submit = ("speedrun", "submit", "same", "--track", "exp11")
+    assert marin(*submit).status == 3, "nobody here says which files"
+    record(own, "base", replace(base, seed=1), 3.5, corpus=SOME)
+    verify("same", own.reader(), own)
+    assert marin(*submit).status == 0
+    refused = marin("speedrun", "submit", "easier", "--track", "exp11")
+    assert refused.status == 2 and "its text is the baseline's" in refused.err
 
 
 def test_a_strangers_own_verdict_counts_for_nothing(marin: Marin, own: Root, theirs: tuple[Root, str]) -> None:

@@ -289,7 +289,7 @@ def _json(text: str | None) -> Mapping[str, Any]:
             found="nothing there",
             cure="write it on the command line: --config-json '{\"seed\": 1}'",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             "values cannot be read",
             where=f"{CONFIG_JSON} {text[:60]}",

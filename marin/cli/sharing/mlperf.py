@@ -48,15 +48,15 @@ def table(overrides: tuple[str, ...], config_json: str | None, form: str, unchec
       marin mlperf table trainer.batch_size=16 --json
       marin mlperf table --as rules > closed_grammar_lm.yaml
     """
-    from marin.export.mlperf.benchmark import GRAMMAR_LM, rules_file
-    from marin.export.mlperf.hyperparameters import as_readme, as_rows, check, values_of
+    from marin.export.mlperf.benchmark import GRAMMAR_LM, check_closed, rules_file
+    from marin.export.mlperf.hyperparameters import as_readme, as_rows, values_of
     from marin.recipe.composition import compose, installed_conf
 
     # The reference is Marin's own, also in a project that has groups of its own.
     defaults = [f"+benchmark={GRAMMAR_LM.name}", *overrides]
     recipe = compose(defaults, config_json=config_json, conf=installed_conf()).recipe
     if not unchecked:
-        check(GRAMMAR_LM.table, recipe, where=GRAMMAR_LM.name)
+        check_closed(GRAMMAR_LM, recipe, where=GRAMMAR_LM.name)
     if as_json:
         for row in as_rows(GRAMMAR_LM.table, recipe):
             print_json(row)

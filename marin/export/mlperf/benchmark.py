@@ -14,7 +14,20 @@ from typing import Literal
 import msgspec
 
 from marin.errors import UsageError
-from marin.export.mlperf.hyperparameters import Fixed, Formula, Hyperparameter, OneOf, Range, as_rules, corpus, end_rate
+from marin.export.mlperf.hyperparameters import (
+    Fixed,
+    Formula,
+    Hyperparameter,
+    OneOf,
+    Range,
+    as_rules,
+    check,
+    corpus,
+    end_rate,
+)
+from marin.history.changes import leaves
+from marin.recipe.composition import compose, installed_conf
+from marin.recipe.schema import Recipe, plain, unplain
 
 RULESET = "6.1.0"
 """The version of MLPerf training whose keys a log has."""
@@ -100,6 +113,36 @@ GRAMMAR_LM = Benchmark(
 """The reference's own values are the recipe ``+benchmark=grammar_lm``; tests/marin/export/test_mlperf.py holds both together."""
 
 
+OPEN = (
+    "seed", "phase", "export", "arithmetic", "trainer.steps_per_segment", "trainer.states_at_words",
+    "evaluation.every", "evaluation.sets", "evaluation.tasks",
+)  # fmt: skip
+"""What no contract fixes: the seed and phases have rules of their own, numbers may have any format, the rest says what is
+recorded on the way."""
+
+
+def check_closed(benchmark: Benchmark, recipe: Recipe, *, where: str) -> None:
+    """Hold ``recipe`` against the contract of the closed division: whatever the table does not name is as in the reference.
+
+    Raises:
+        UsageError: a value is not allowed.
+    """
+    check(benchmark.table, recipe, where=where)
+    free = (*OPEN, *(row.field for row in benchmark.table))
+    reference = leaves(plain(compose([f"+benchmark={benchmark.name}"], conf=installed_conf()).recipe))
+    own = leaves(plain(recipe))
+    for name in sorted(reference.keys() | own.keys()):
+        if any(name == one or name.startswith(f"{one}.") for one in free) or own.get(name) == reference.get(name):
+            continue
+        raise UsageError(
+            "what the benchmark's contract does not name is the reference's",
+            where=f"{where}: {name}",
+            expected=json.dumps(unplain(reference.get(name))),
+            found=json.dumps(unplain(own.get(name)))[:200],
+            cure="leave it as conf/benchmark has it; another value belongs into the open division",
+        )
+
+
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What MLPerf wants to know of who submits. Empty ``org`` and ``platform`` are filled from the record: the log's
     origin, and what it was trained on."""
@@ -123,7 +166,7 @@ def submission_of(text: str | None) -> Submission:
     try:
         source = text if text.lstrip().startswith("{") else Path(text).read_text("utf-8")
         return msgspec.convert(json.loads(source), Submission)
-    except (OSError, ValueError) as error:  # msgspec's ValidationError is a ValueError
+    except (OSError, ValueError, RecursionError) as error:  # msgspec's ValidationError is a ValueError
         raise UsageError(
             "the submission cannot be read",
             where=f"--mlperf-submission {text[:60]}",

@@ -15,8 +15,8 @@ from typing import Literal
 
 from marin.errors import MissingEvidence, UsageError
 from marin.execution.phases import chain
-from marin.export.mlperf.benchmark import Benchmark, Submission
-from marin.export.mlperf.hyperparameters import Value, check, values_of
+from marin.export.mlperf.benchmark import Benchmark, Submission, check_closed
+from marin.export.mlperf.hyperparameters import Value, values_of
 from marin.export.mlperf.seeding import Seeding
 from marin.history.run import Run
 from marin.history.runs import History
@@ -243,7 +243,7 @@ def _platform(run: Run) -> str:
 
 def _closed(runs: Sequence[Run], benchmark: Benchmark, seeds: Seeding) -> None:
     for run in runs:
-        check(benchmark.table, run.recipe, where=f"run {run.run}, closed division")
+        check_closed(benchmark, run.recipe, where=f"run {run.run}, closed division")
     if seeds.source != "system":
         raise UsageError(
             "the closed division draws its seeds",

@@ -19,7 +19,7 @@ from marin.errors import DataError, MarinError, MissingEvidence, UsageError
 from marin.execution.phases import successor
 from marin.execution.seeds import settled
 from marin.export.mlperf import rcp
-from marin.export.mlperf.benchmark import GRAMMAR_LM, Submission, rules_file, submission_of
+from marin.export.mlperf.benchmark import GRAMMAR_LM, Submission, check_closed, rules_file, submission_of
 from marin.export.mlperf.hyperparameters import (
     Fixed,
     Formula,
@@ -341,6 +341,28 @@ def test_the_closed_division_draws_its_seed_and_keeps_the_contract(own_keys: Pat
         given.log("closed", "wide0000")
 
 
+@pytest.mark.parametrize(
+    ("path", "recipe"),
+    [
+        ("initial.model", msgspec.structs.replace(REFERENCE, initial=schema.Initial(name="x", model=SHA, tokenizer=SHA))),
+        ("tokenizer.artifact", changed("tokenizer.artifact", SHA)),
+        ("tokenizer.min_frequency", changed("tokenizer.min_frequency", 3)),
+        ("tokens.append_eos", changed("tokens.append_eos", False)),
+        ("trainer.z_loss", changed("trainer.z_loss", 1e-4)),
+        ("model.tie_word_embeddings", changed("model.tie_word_embeddings", True)),
+        ("exclude", msgspec.structs.replace(REFERENCE, exclude=("a-document",))),
+    ],
+)
+def test_what_the_table_does_not_name_is_the_references(own_keys: Path, tmp_path: Path, path: str, recipe: Recipe) -> None:
+    assert violations(TABLE, recipe) == []
+    given = Record(tmp_path)
+    given.run("other000", settled(given.root, msgspec.structs.replace(recipe, trainer=recipe.trainer)), {"loss": 4.0})
+    assert given.log("open", "other000")
+    with pytest.raises(UsageError, match=rf"does not name is the reference's.*closed division: {path}"):
+        given.log("closed", "other000")
+    check_closed(GRAMMAR_LM, changed("trainer.steps_per_segment", 16), where="here")
+
+
 def test_phases_have_the_same_hyperparameters(record: Record) -> None:
     faster = changed("optimizer.learning_rate", 0.01, record.second)
     record.run("faster00", faster, {"loss": 4.0}, continues="first000")
@@ -390,7 +412,7 @@ def test_a_submission_is_read_strictly(tmp_path: Path) -> None:
     file = tmp_path / "submission.json"
     file.write_text('{"org": "a lab", "division": "closed"}')
     assert submission_of(str(file)) == Submission(org="a lab", division="closed")
-    for wrong in ('{"division": "half"}', '{"organisation": "x"}', "[]", "{", str(tmp_path / "nothing.json")):
+    for wrong in ('{"division": "half"}', '{"organisation": "x"}', "[]", "{", '{"org":' * 100_000, str(tmp_path / "nothing.json")):
         with pytest.raises(UsageError, match="the submission cannot be read"):
             submission_of(wrong)
 

@@ -5,8 +5,9 @@ Pure: a registration and runs in, a :class:`Findings` out. The rules, in the ord
 1. A run belongs to an arm when its recipe without the seed has the arm's digest. Of several runs of one arm and seed
 the
    first with a result counts, and the others are shown; where they disagree, that is a deviation.
-2. A result is as old as the event that first recorded it or the model it was measured on, whoever takes it over later.
-   Results older than the registration are known results: they are analysed, and what comes of it is exploratory.
+2. A result is as old as the event that first recorded it, or as the beginning of the training of the model that it was
+   measured on, whoever takes it over later. Results older than the registration are known results: they are analysed, and
+   what comes of it is exploratory.
 3. Confirmatory means: the newest registration precedes every result that counts, every arm has every seed, no seed and
 no
    arm was added, all runs executed the same code, the cap was kept. Everything else is a deviation and is listed.
@@ -91,24 +92,28 @@ def examine(history: History, experiment: str) -> Findings:
             found="none",
             cure="register it with `marin experiment register FILE`",
         )
-    results = []
+    results, before = [], []
     for started in started_runs(history):
         try:
             recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
         except UsageError:
             continue  # of another version of Marin: no run of these arms
-        arm = arm_of(known[-1].body, recipe, started.body.pipeline)
+        arms = [arm_of(fact.body, recipe, started.body.pipeline) for fact in reversed(known)]
+        arm = next((one for one in arms if one is not None), None)
         if arm is not None and recipe.seed is not None:
-            results.append(_result(load(history, started.body.run), arm, recipe.seed))
-    return analyse(known, results)
+            found = results if arms[0] is not None else before
+            found.append(_result(load(history, started.body.run), arm, recipe.seed))
+    return analyse(known, results, before)
 
 
 def _result(view: Run, arm: str, seed: int) -> Result:
     metrics, recorded = {}, {}
     for step, result in view.steps.items():
-        # Whoever has measured nothing yet and has the trained model already could have known.
-        trained = view.steps.get("train") if "train" in result.inputs else None
-        at = min(result.completed_at, trained.completed_at if trained is not None else result.completed_at)
+        # Whoever has measured nothing yet and has states of the model already could have known.
+        begun = [fact.index for fact in view.training] if step == "train" or "train" in result.inputs else []
+        if "train" in result.inputs and "train" in view.steps:
+            begun.append(view.steps["train"].completed_at)
+        at = min([result.completed_at, *begun])
         for name, value in result.metrics.items():
             metrics[f"{step}.{name}"], recorded[f"{step}.{name}"] = value, at
     executed = [step for step in view.steps.values() if not step.cached]
@@ -134,13 +139,16 @@ def _code(view: Run) -> dict[str, str]:
     return {"lock": lock} | {str(name): str(value) for name, value in steps.items()}
 
 
-def analyse(known: Sequence[Fact[ExperimentRegistered]], results: Iterable[Result]) -> Findings:
-    """The findings for the newest of the registrations ``known`` (the oldest first)."""
+def analyse(
+    known: Sequence[Fact[ExperimentRegistered]], results: Iterable[Result], before: Iterable[Result] = ()
+) -> Findings:
+    """The findings for the newest of the registrations ``known`` (the oldest first). ``before``: results of arms that only
+    earlier ones have."""
     registration = known[-1]
     body = registration.body
     every = list(results)
     counted, deviations, notes = _counted(registration, every)
-    deviations += _amendments(known, every)
+    deviations += _amendments(known, [*every, *before])
     deviations += _code_differs(counted.values())
     deviations += _over_cap(body, every)
     seeds = [int(seed) for seed in body.seeds]
@@ -223,7 +231,7 @@ def _counted(
         at = result.recorded[primary]
         if at < registration.index:
             deviations.append(
-                f"arm {result.arm}, seed {result.seed}: event {at} recorded the result before the registration "
+                f"arm {result.arm}, seed {result.seed}: event {at} recorded the result, or began its training, before the registration "
                 f"(event {registration.index})"
             )
         elif result.cites != body.registration:
@@ -236,7 +244,7 @@ def _amendments(known: Sequence[Fact[ExperimentRegistered]], results: Sequence[R
     found = []
     for earlier, later in pairwise(known):
         primary = earlier.body.primary["name"]
-        between = [result for result in results if earlier.index < result.recorded.get(primary, -1) < later.index]
+        between = [result for result in results if result.recorded.get(primary, later.index) < later.index]
         if between:
             found.append(
                 f"registered again at event {later.index} when {len(between)} results of the registration at event "

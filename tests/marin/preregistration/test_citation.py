@@ -11,12 +11,16 @@ import pytest
 from ledger import Draft
 from marin.history import runs
 from marin.preregistration.registration import Metric, Registration, checked, registered
-from marin.recipe.schema import Artifact, ArtifactDataset, Optimizer, Phase, Recipe
+from marin.recipe.schema import Artifact, ArtifactDataset, Optimizer, Phase, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import Root, open_root
 
 
-def register(root: Root, hypothesis: str) -> str:
+SOME = "sha256:" + "a" * 64
+RATES = (Optimizer().learning_rate, 0.01)
+
+
+def register(root: Root, hypothesis: str, seeds: tuple[int, ...] = (1, 2), rates: tuple[float, float] = RATES) -> str:
     registration = checked(
         Registration(
             name="exp9",
@@ -24,8 +28,8 @@ def register(root: Root, hypothesis: str) -> str:
             hypothesis=hypothesis,
             primary=Metric(name="evaluate.loss"),
             baseline="a",
-            seeds=(1, 2),
-            arms={"a": Recipe(), "b": Recipe(optimizer=Optimizer(learning_rate=0.01))},
+            seeds=seeds,
+            arms={name: Recipe(optimizer=Optimizer(learning_rate=rate)) for name, rate in zip("ab", rates, strict=True)},
         ),
         where="test",
     )
@@ -87,8 +91,62 @@ def test_a_result_that_is_taken_over_is_as_old_as_its_first_record(project: Path
     assert late.action == "cached" and late.run != old.run
     findings = examine(root.history(), "exp9")
     assert findings.verdict == "exploratory" and len(findings.deviations) == 2
-    assert all(f"event {old.result.completed_at} recorded the result before" in line for line in findings.deviations)
+    assert all(f"event {old.result.completed_at} recorded the result, or began" in line for line in findings.deviations)
     assert {result.run: result.seconds for result in findings.results}[late.run] == 0.0, "it executed nothing"
+
+
+def begin(root: Root, run: str, recipe: Recipe) -> None:
+    """A run whose training has begun."""
+    started = events.RunStarted(run=run, pipeline="default", plan=SOME, recipe_digest=digest(recipe), recipe=recorded(recipe),
+                                code={}, environment={})  # fmt: skip
+    train = events.TrainStarted(run=run, first_step=0, num_steps=4, state=SOME, manifest=SOME, program={}, seeds={}, devices=1,
+                                attempt=1, device={})  # fmt: skip
+    for kind, body in ((events.RUN_STARTED, started), (events.TRAIN_STARTED, train)):
+        root.append([Draft(kind, runs.stream_of(run), events.write(body))])
+
+
+def measure(root: Root, run: str, loss: float) -> None:
+    """Its training ends, and what came of it is measured."""
+    for step, inputs, metrics in (("train", {}, {}), ("evaluate", {"train": SOME}, {"loss": loss.hex()})):
+        output = events.Output(kind="x", digest=SOME, size=1, artifact=SOME)
+        body = events.StepCompleted(run=run, step=step, identity=SOME, inputs=inputs, seconds=1.0, metrics=metrics, output=output)
+        root.append([Draft(events.STEP_COMPLETED, runs.stream_of(run), events.write(body))])
+
+
+def test_a_training_that_began_before_the_registration_was_looked_at(project: Path) -> None:
+    from marin.preregistration.analysis import examine
+
+    root = open_root(str(project / ".marin"))
+    recipes = {"first": Recipe(seed=1), "second": Recipe(seed=1, optimizer=Optimizer(learning_rate=0.01))}
+    begin(root, "first", recipes["first"])
+    register(root, "h", seeds=(1,))
+    begin(root, "second", recipes["second"])
+    for run in recipes:
+        measure(root, run, 3.0)
+    findings = examine(root.history(), "exp9")
+    assert findings.verdict == "exploratory"
+    (line,) = findings.deviations
+    assert "arm a, seed 1: event 1 recorded the result, or began its training, before the registration (event 2)" in line
+
+
+def test_arms_that_are_registered_no_more_were_tried_all_the_same(project: Path) -> None:
+    from marin.preregistration.analysis import examine
+
+    root = open_root(str(project / ".marin"))
+
+    def tried(rate: float) -> None:
+        register(root, "h", seeds=(1,), rates=(rate, 2 * rate))
+        for arm in (1, 2):
+            run = f"run{arm}at{round(rate * 1000)}"
+            begin(root, run, Recipe(seed=1, optimizer=Optimizer(learning_rate=arm * rate)))
+            measure(root, run, 3.0)
+
+    tried(0.01)
+    assert examine(root.history(), "exp9").verdict == "confirmatory"
+    tried(0.03)
+    findings = examine(root.history(), "exp9")
+    assert findings.verdict == "exploratory" and len(findings.results) == 2
+    assert "when 2 results of the registration at event 0 were known" in findings.deviations[0]
 
 
 def test_two_arms_may_be_one_recipe_that_is_executed_in_two_ways() -> None:

@@ -149,6 +149,7 @@ def analyse(
     every = list(results)
     counted, deviations, notes = _counted(registration, every)
     deviations += _amendments(known, [*every, *before])
+    deviations += ["a search states no hypothesis that its trials could confirm"] * (not body.file)
     deviations += _code_differs(counted.values())
     deviations += _over_cap(body, every)
     seeds = [int(seed) for seed in body.seeds]
@@ -231,8 +232,8 @@ def _counted(
         at = result.recorded[primary]
         if at < registration.index:
             deviations.append(
-                f"arm {result.arm}, seed {result.seed}: event {at} recorded the result, or began its training, before the registration "
-                f"(event {registration.index})"
+                f"arm {result.arm}, seed {result.seed}: event {at} recorded the result, or began its training, before the "
+                f"registration (event {registration.index})"
             )
         elif result.cites != body.registration:
             notes.append(f"run {result.run} (arm {result.arm}, seed {result.seed}) does not cite the registration")

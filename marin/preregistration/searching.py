@@ -1,8 +1,7 @@
 """A search as an experiment: every trial is an arm of it, registered before it is trained.
 
 So whoever quotes the best of many quotes an experiment that has the many: each trial's run cites the registration, `marin
-experiment report` lists all of them, and its verdict is never better than exploratory, for arms were added when results were
-known. A trial that was tried before is the same arm.
+experiment report` lists all of them, and its verdict is never better than exploratory, for no file states a hypothesis. A trial that was tried before is the same arm.
 """
 
 from __future__ import annotations
@@ -12,14 +11,21 @@ from collections.abc import Sequence
 from ledger import Draft, digest_bytes
 from marin.preregistration.registration import Metric, Registration, arm_digest, registered, registrations
 from marin.recipe.schema import Recipe
-from marin.recipe.search import Plan
+from marin.recipe.search import Plan, a_seed
 from marin.record import events
 from marin.record.root import Root
 
 
 def register_trials(root: Root, plan: Plan, metric: str, recipes: Sequence[Recipe]) -> str:
     """Register the search with these trials as its arms, in order; the digest of the registration. The same again is not
-    appended twice."""
+    appended twice.
+
+    Raises:
+        UsageError: the trials have several seeds.
+    """
+    seeds = sorted({recipe.seed or 0 for recipe in recipes})
+    if len(seeds) > 1:
+        raise a_seed(f"seeds {', '.join(map(str, seeds[:3]))}")
     arms: dict[str, Recipe] = {}
     known: set[str] = set()
     for number, recipe in enumerate(recipes):
@@ -35,7 +41,7 @@ def register_trials(root: Root, plan: Plan, metric: str, recipes: Sequence[Recip
         primary=Metric(name=metric, direction="lower" if plan.direction == "lower" else "higher"),
         arms=arms,
         baseline=first,
-        seeds=tuple(sorted({recipe.seed or 0 for recipe in recipes})),
+        seeds=tuple(seeds),
         test="welch",
         stopping_rule=f"{plan.trials} trials, {plan.at_once} at a time, chosen by {plan.sampler} from {words}"[:4000],
     )

@@ -19,8 +19,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+
 from ledger import canonical_digest
 from marin.errors import MissingEvidence, UsageError
+from marin.recipe.composition import SPELT
+from marin.recipe.section import Name
 
 WORD = "hydra/sweeper="
 Words = tuple[str, ...]
@@ -68,14 +72,9 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
     others = [word for word in arguments if word.lstrip("+") not in settings]
     space = tuple(word for word in others if _spans(word))
     config = _configured(settings).hydra.sweeper
-    if any(word.lstrip("+").partition("=")[0] == "seed" for word in space):
-        raise UsageError(
-            "a seed is no hyperparameter",
-            where="seed",
-            expected="values that make a model better",
-            found="a search for the luckiest seed",
-            cure="give one seed; compare the best trials over several seeds in an experiment",
-        )
+    keys = (word.lstrip("+").partition("=")[0] for word in space)
+    if any(SPELT.get(key, key) == "seed" for key in keys):
+        raise a_seed("a search for the luckiest seed")
     if not space and not config.params:
         raise UsageError(
             "nothing to search",
@@ -83,6 +82,14 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             expected="a key with several values, such as optimizer.learning_rate=interval(1e-4,1e-2)",
             found=" ".join(others)[:200] or "no key",
             cure="name the space; quote it for the shell",
+        )
+    if config.storage is not None:
+        raise UsageError(
+            "trials that the ledger does not have",
+            where="hydra.sweeper.storage",
+            expected="null: the same command goes on by itself, since what the ledger has of it is a hit",
+            found=str(config.storage)[:80],
+            cure="leave it out",
         )
     direction = str(getattr(config.direction, "name", config.direction))
     if direction not in ("minimize", "maximize"):
@@ -93,8 +100,28 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
         sampler += f", seed {config.sampler.seed}"
     digest = canonical_digest([sorted(arguments), metric]).removeprefix("sha256:")
     name = str(config.study_name or f"search_{digest[:8]}")
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            "not a name of an experiment",
+            where="hydra.sweeper.study_name",
+            expected="up to 64 letters, digits, -, _ and .",
+            found=f"{name[:80]!r}: {error}",
+        ) from None
     return Plan(space, tuple(word for word in others if word not in space), settings, int(config.n_trials),
                 int(config.n_jobs), sampler, {"minimize": "lower", "maximize": "higher"}[direction], name)  # fmt: skip
+
+
+def a_seed(found: str) -> UsageError:
+    """The error of a search over seeds."""
+    return UsageError(
+        "a seed is no hyperparameter",
+        where="seed",
+        expected="values that make a model better, all with one seed",
+        found=found,
+        cure="give one seed; compare the best trials over several seeds in an experiment",
+    )
 
 
 def search(asked: Plan, attempt: Try) -> None:
@@ -182,7 +209,7 @@ def _configured(settings: Words) -> Any:
             initialize_config_dir(str(Path(empty).resolve()), version_base=None),
         ):
             config = compose(overrides=list(settings), return_hydra_config=True)
-    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, OSError, ValueError, AssertionError, AttributeError) as error:
         raise UsageError(
             "the search cannot be read",
             where=" ".join(settings)[:200],

@@ -111,7 +111,7 @@ def _not_run(root: Root, file: Path) -> list[Lack]:
     measured = measurements(root.history())
     for each in (sanity(graph), graph):
         answers = explain(Planner(each, root), prices, measured, device="here", force=False)
-        if all(answer.action != "run" for answer in answers):
+        if all(answer.action == "hit" for answer in answers):
             return []
     return [Lack(0, "as it is now it was not run from start to end", f"marin run {file} --sanity-only")]
 

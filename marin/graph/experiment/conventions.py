@@ -132,17 +132,29 @@ def _is_page(file: Path, issue: str) -> bool:
 def _arguments(tree: ast.Module) -> Iterator[Lack]:
     """Whatever makes what the file says depend on how it is called."""
     cure = "an experiment takes no arguments: write the values into the file"
+    known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            for name in names:
-                if name.partition(".")[0] in ARGUMENTS:
-                    yield Lack(node.lineno, f"it takes arguments: imports {name}", cure)
+            known |= {alias.asname: name for alias, name in _imported(node) if alias.asname}
+    for node in ast.walk(tree):
+        found = ""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [name for _, name in _imported(node)]
+            odd = (name for name in names if name.partition(".")[0] in ARGUMENTS or name in (*READS, "os.*", "sys.*"))
+            found = next((f"imports {name}" for name in odd), "")
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if (name := f"{node.value.id}.{node.attr}") in READS:
-                yield Lack(node.lineno, f"it takes arguments: {name}", cure)
+            name = f"{known.get(node.value.id, node.value.id)}.{node.attr}"
+            found = name if name in READS else ""
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in READS:
-            yield Lack(node.lineno, f"it takes arguments: {node.func.id}()", cure)
+            found = f"{node.func.id}()"
+        if found:
+            yield Lack(node.lineno, f"it takes arguments: {found}", cure)
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[ast.alias, str]]:
+    """Each name of an import, with the whole name of what it brings."""
+    module = f"{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
+    return [(alias, f"{module}{alias.name}") for alias in node.names]
 
 
 def _registration(stated: Registration, graph: Graph, stem: str, line: int) -> Iterator[Lack]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from marin.cli.running.search import search_trials
@@ -69,7 +70,11 @@ def test_the_same_command_makes_the_same_trials_in_their_space() -> None:
     ("words", "said"),
     [
         (("hydra/sweeper=optuna", "seed=range(1,9)"), "a seed is no hyperparameter"),
+        (("hydra/sweeper=optuna", "training.seed=range(1,9)"), "a seed is no hyperparameter"),
         (("hydra/sweeper=optuna", "model=nano"), "nothing to search"),
+        ((*WORDS, "hydra.sweeper.storage=sqlite:////tmp/trials.db"), "trials that the ledger does not have"),
+        ((*WORDS, "hydra.sweeper.study_name='../../other'"), "not a name of an experiment"),
+        ((*WORDS, "hydra.sweeper.params.seed='range(1,5)'"), "the search cannot be read"),
         (("hydra/sweeper=optuna", "hydra.sweeper.n_trial=3", "trainer.batch_size=8,16"), "the search cannot be read"),
         (("hydra/sweeper=nobody", "trainer.batch_size=8,16"), "the search cannot be read"),
         (("hydra/sweeper=optuna", "trainer.batch_size=interval(8"), "argument cannot be read"),
@@ -114,6 +119,18 @@ def test_every_trial_is_registered_before_it_is_tried(root: Root, capsysbinary: 
     before = len(list(registrations(open_root().history(), "lowest")))
     search_trials(open_root(), words, METRIC, prepare, lambda batch: [outcome(one) for one in batch], json=True)
     assert len(list(registrations(open_root().history(), "lowest"))) <= before + 3
+
+
+def test_trials_have_one_seed(root: Root) -> None:
+    def prepare_with_another(words: Words) -> Composed:
+        one = prepare(words)
+        return Composed(msgspec.structs.replace(one.recipe, seed=round(rate(words) * 1e6)), one.overrides)
+
+    def execute(batch: Sequence[Composed]) -> list[Trained]:
+        raise AssertionError("nothing is trained")
+
+    with pytest.raises(UsageError, match="a seed is no hyperparameter"):
+        search_trials(open_root(), WORDS, METRIC, prepare_with_another, execute, json=False)
 
 
 def test_too_many_failures_end_it_and_what_was_tried_is_shown(

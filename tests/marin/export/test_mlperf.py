@@ -412,7 +412,8 @@ def test_a_submission_is_read_strictly(tmp_path: Path) -> None:
     file = tmp_path / "submission.json"
     file.write_text('{"org": "a lab", "division": "closed"}')
     assert submission_of(str(file)) == Submission(org="a lab", division="closed")
-    for wrong in ('{"division": "half"}', '{"organisation": "x"}', "[]", "{", '{"org":' * 100_000, str(tmp_path / "nothing.json")):
+    deep = '{"org":' * 100_000
+    for wrong in ('{"division": "half"}', '{"organisation": "x"}', "[]", "{", deep, str(tmp_path / "nothing.json")):
         with pytest.raises(UsageError, match="the submission cannot be read"):
             submission_of(wrong)
 

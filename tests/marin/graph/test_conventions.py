@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -71,6 +72,10 @@ def test_a_new_file_is_a_graph_and_says_what_is_left_to_write(tmp_path: Path) ->
             "it takes arguments: os.environ",
         ),
         ("SEEDS = (1, 2, 3)", "import sys\nSEEDS = (1, 2, len(sys.argv) + 100)", "it takes arguments: sys.argv"),
+        ("SEEDS = (1, 2, 3)", "from os import environ\nSEEDS = (1, 2, 3)", "it takes arguments: imports os.environ"),
+        ("SEEDS = (1, 2, 3)", "from sys import argv as words\nSEEDS = (1, 2, 3)", "it takes arguments: imports sys.argv"),
+        ("SEEDS = (1, 2, 3)", "import os as o\nSEEDS = (1, 2, len(o.environ))", "it takes arguments: os.environ"),
+        ("SEEDS = (1, 2, 3)", "from os import *\nSEEDS = (1, 2, 3)", "it takes arguments: imports os.*"),
         ('name="exp001_grammar_scaling"', 'name="another"', "it registers another, and is exp001_grammar_scaling"),
         ("    seeds=SEEDS,\n", "    seeds=(*SEEDS, 9),\n", "with seed 9"),
         ("experiment = Registration(", "registered = Registration(", "it states no registration"),
@@ -81,7 +86,7 @@ def test_each_lack_is_found(tmp_path: Path, old: str, new: str, what: str) -> No
     assert any(what in lack.what and lack.cure for lack in found), found
     if "arguments" in what:
         line = altered(tmp_path, old, new).read_text().splitlines()[found[0].line - 1]
-        assert what.rpartition(" ")[2] in line
+        assert re.split(r"[. ]", what)[-1] in line
 
 
 def test_a_file_without_a_docstring_lacks_every_field(tmp_path: Path) -> None:

@@ -131,6 +131,13 @@ def test_a_registration_after_the_results_of_an_earlier_one() -> None:
     assert before.verdict == "confirmatory", "nothing was known between the two"
 
 
+def test_a_search_is_exploratory_also_where_it_tried_everything_at_once() -> None:
+    stated = fact()
+    search = Fact(stated.index, stated.time, msgspec.structs.replace(stated.body, file=""))
+    assert analyse([stated], whole()).verdict == "confirmatory"
+    assert analyse([search], whole()).verdict == "exploratory"
+
+
 def test_other_code_and_a_passed_cap_are_deviations() -> None:
     results = whole()
     results[0] = result("small", 1, results[0].metrics[LOSS], code={"train": "other", "export": "e"}, seconds=2000.0)

@@ -92,7 +92,7 @@ def examine(history: History, experiment: str) -> Findings:
             found="none",
             cure="register it with `marin experiment register FILE`",
         )
-    results, before = [], []
+    results, before = list[Result](), list[Result]()
     for started in started_runs(history):
         try:
             recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")

@@ -236,11 +236,21 @@ def registered(registration: Registration, *, file: str, file_digest: str) -> Ex
 
 
 def registrations(history: History, name: str | None = None) -> Iterator[Fact[ExperimentRegistered]]:
-    """Every registration (of the experiment ``name``), the oldest first."""
+    """Every registration (of the experiment ``name``), the oldest first. What somebody else's log registers under a word that
+    is no name is none: pages and files are called by it."""
     for index, event in history.events(type=events.EXPERIMENT_REGISTERED):
         body = events.read(ExperimentRegistered, event.body, where=f"event {index}")
-        if name in (None, body.experiment):
+        if name in (None, body.experiment) and is_name(body.experiment):
             yield Fact(index=index, time=event.time, body=body)
+
+
+def is_name(word: str) -> bool:
+    """Whether an experiment can be called so."""
+    try:
+        msgspec.convert(word, Name)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def citation(history: History, recipe: Recipe, pipeline: str = "") -> str:

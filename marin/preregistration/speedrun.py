@@ -219,7 +219,9 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
     for name in (*FIXED, *(FIXED_PER_TOKEN if rules.metric in PER_TOKEN else ())):
         expected, found = attrgetter(name)(base), attrgetter(name)(recipe)
         if found != expected:
-            raise refuse(f"{name} is the baseline's", _short(expected), _short(found), f"train with the baseline's {name}")
+            raise refuse(
+                f"{name} is the baseline's", _short(expected), _short(found), f"train with the baseline's {name}"
+            )
     flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.vocabulary)
     for name, limit, value in (("flops", rules.limits.flops, flops), ("parameters", rules.limits.parameters, count)):
         if limit is not None and value > limit:

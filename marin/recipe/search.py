@@ -102,12 +102,12 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
     name = str(config.study_name or f"search_{digest[:8]}")
     try:
         msgspec.convert(name, Name)
-    except msgspec.ValidationError as error:
+    except msgspec.ValidationError:
         raise UsageError(
             "not a name of an experiment",
             where="hydra.sweeper.study_name",
             expected="up to 64 letters, digits, -, _ and .",
-            found=f"{name[:80]!r}: {error}",
+            found=repr(name[:80]),
         ) from None
     return Plan(space, tuple(word for word in others if word not in space), settings, int(config.n_trials),
                 int(config.n_jobs), sampler, {"minimize": "lower", "maximize": "higher"}[direction], name)  # fmt: skip

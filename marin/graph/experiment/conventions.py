@@ -137,7 +137,7 @@ def _arguments(tree: ast.Module) -> Iterator[Lack]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             known |= {alias.asname: name for alias, name in _imported(node) if alias.asname}
     for node in ast.walk(tree):
-        found = ""
+        found, line = "", getattr(node, "lineno", 0)
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [name for _, name in _imported(node)]
             odd = (name for name in names if name.partition(".")[0] in ARGUMENTS or name in (*READS, "os.*", "sys.*"))
@@ -148,7 +148,7 @@ def _arguments(tree: ast.Module) -> Iterator[Lack]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in READS:
             found = f"{node.func.id}()"
         if found:
-            yield Lack(node.lineno, f"it takes arguments: {found}", cure)
+            yield Lack(line, f"it takes arguments: {found}", cure)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[ast.alias, str]]:

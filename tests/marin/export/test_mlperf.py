@@ -344,7 +344,10 @@ def test_the_closed_division_draws_its_seed_and_keeps_the_contract(own_keys: Pat
 @pytest.mark.parametrize(
     ("path", "recipe"),
     [
-        ("initial.model", msgspec.structs.replace(REFERENCE, initial=schema.Initial(name="x", model=SHA, tokenizer=SHA))),
+        (
+            "initial.model",
+            msgspec.structs.replace(REFERENCE, initial=schema.Initial(name="x", model=SHA, tokenizer=SHA)),
+        ),
         ("tokenizer.artifact", changed("tokenizer.artifact", SHA)),
         ("tokenizer.min_frequency", changed("tokenizer.min_frequency", 3)),
         ("tokens.append_eos", changed("tokens.append_eos", False)),
@@ -353,7 +356,9 @@ def test_the_closed_division_draws_its_seed_and_keeps_the_contract(own_keys: Pat
         ("exclude", msgspec.structs.replace(REFERENCE, exclude=("a-document",))),
     ],
 )
-def test_what_the_table_does_not_name_is_the_references(own_keys: Path, tmp_path: Path, path: str, recipe: Recipe) -> None:
+def test_what_the_table_does_not_name_is_the_references(
+    own_keys: Path, tmp_path: Path, path: str, recipe: Recipe
+) -> None:
     assert violations(TABLE, recipe) == []
     given = Record(tmp_path)
     given.run("other000", settled(given.root, msgspec.structs.replace(recipe, trainer=recipe.trainer)), {"loss": 4.0})

@@ -73,7 +73,11 @@ def test_a_new_file_is_a_graph_and_says_what_is_left_to_write(tmp_path: Path) ->
         ),
         ("SEEDS = (1, 2, 3)", "import sys\nSEEDS = (1, 2, len(sys.argv) + 100)", "it takes arguments: sys.argv"),
         ("SEEDS = (1, 2, 3)", "from os import environ\nSEEDS = (1, 2, 3)", "it takes arguments: imports os.environ"),
-        ("SEEDS = (1, 2, 3)", "from sys import argv as words\nSEEDS = (1, 2, 3)", "it takes arguments: imports sys.argv"),
+        (
+            "SEEDS = (1, 2, 3)",
+            "from sys import argv as words\nSEEDS = (1, 2, 3)",
+            "it takes arguments: imports sys.argv",
+        ),
         ("SEEDS = (1, 2, 3)", "import os as o\nSEEDS = (1, 2, len(o.environ))", "it takes arguments: os.environ"),
         ("SEEDS = (1, 2, 3)", "from os import *\nSEEDS = (1, 2, 3)", "it takes arguments: imports os.*"),
         ('name="exp001_grammar_scaling"', 'name="another"', "it registers another, and is exp001_grammar_scaling"),

@@ -15,7 +15,6 @@ from marin.recipe.schema import Artifact, ArtifactDataset, Optimizer, Phase, Rec
 from marin.record import events
 from marin.record.root import Root, open_root
 
-
 SOME = "sha256:" + "a" * 64
 RATES = (Optimizer().learning_rate, 0.01)
 
@@ -29,7 +28,9 @@ def register(root: Root, hypothesis: str, seeds: tuple[int, ...] = (1, 2), rates
             primary=Metric(name="evaluate.loss"),
             baseline="a",
             seeds=seeds,
-            arms={name: Recipe(optimizer=Optimizer(learning_rate=rate)) for name, rate in zip("ab", rates, strict=True)},
+            arms={
+                name: Recipe(optimizer=Optimizer(learning_rate=rate)) for name, rate in zip("ab", rates, strict=True)
+            },
         ),
         where="test",
     )
@@ -109,7 +110,9 @@ def measure(root: Root, run: str, loss: float) -> None:
     """Its training ends, and what came of it is measured."""
     for step, inputs, metrics in (("train", {}, {}), ("evaluate", {"train": SOME}, {"loss": loss.hex()})):
         output = events.Output(kind="x", digest=SOME, size=1, artifact=SOME)
-        body = events.StepCompleted(run=run, step=step, identity=SOME, inputs=inputs, seconds=1.0, metrics=metrics, output=output)
+        body = events.StepCompleted(
+            run=run, step=step, identity=SOME, inputs=inputs, seconds=1.0, metrics=metrics, output=output
+        )
         root.append([Draft(events.STEP_COMPLETED, runs.stream_of(run), events.write(body))])
 
 
@@ -126,7 +129,9 @@ def test_a_training_that_began_before_the_registration_was_looked_at(project: Pa
     findings = examine(root.history(), "exp9")
     assert findings.verdict == "exploratory"
     (line,) = findings.deviations
-    assert "arm a, seed 1: event 1 recorded the result, or began its training, before the registration (event 2)" in line
+    assert (
+        "arm a, seed 1: event 1 recorded the result, or began its training, before the registration (event 2)" in line
+    )
 
 
 def test_arms_that_are_registered_no_more_were_tried_all_the_same(project: Path) -> None:

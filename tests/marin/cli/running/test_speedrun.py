@@ -6,11 +6,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from ledger import Draft, LogReader
 from marin.history.runs import stream_of
+from marin.preregistration.registration import registrations
 from marin.recipe.cost import work_of
 from marin.recipe.schema import (
     Artifact,
@@ -50,9 +52,7 @@ SOME = "sha256:" + "a" * 64
 SMALL = Model(hidden_dim=64, seq_len=64)
 
 
-def record(
-    root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = True, corpus: str | None = None
-) -> None:
+def record(root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = True, corpus: str | None = None) -> None:
     """A run as the executor would record it; ``corpus``: the digest of its text, where it has that step."""
     output = events.Output(kind="evaluation", digest=SOME, size=1, artifact=SOME)
     text = [] if corpus is None else [events.StepCompleted(run=run, step="corpus", identity=corpus, inputs={}, seconds=1.0,
@@ -276,6 +276,20 @@ def test_of_reproducers_so_many_must_be_within_the_hours(
     monkeypatch.delenv("MARIN_KEY")
     assert marin(*submit, *named, "--quorum", "3").status == 2
     assert marin(*submit, *named, "--quorum", "2").json["hours"] == 1.75
+
+
+def test_names_of_a_foreign_log_lead_nowhere(marin: Marin, own: Root, tmp_path: Path) -> None:
+    """Whoever draws somebody else's tracks writes below the folder that was named, and nowhere else."""
+    (fact,) = registrations(own.history())
+    for name in ("../../escaped", str(tmp_path / "absolute"), "..", "a/b", "a\nb", "<b>"):
+        body = events.write(msgspec.structs.replace(fact.body, experiment=name))
+        own.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp9_lowest", body)])
+    before = {*tmp_path.rglob("*.html")}
+    for words in (("speedrun", "site", "deep/pages"), ("site", "deep/whole")):
+        assert marin(*words).status == 0
+    written = {path.relative_to(Path("deep").resolve()).as_posix() for path in {*tmp_path.rglob("*.html")} - before}
+    assert written == {"pages/exp9_lowest.html", "pages/index.html", "whole/index.html", "whole/experiments/exp9_lowest.html",
+                       "whole/speedruns/exp9_lowest.html", "whole/speedruns/index.html"}  # fmt: skip
 
 
 class Read(HTMLParser):

@@ -36,6 +36,7 @@ from marin.evaluation.recorded.records import Sample, Settings, digests_of, read
 from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject, open_subject
+from marin.execution.phases import chain
 from marin.history.run import Run
 from marin.history.runs import evaluation_stream
 from marin.process.progress import bar
@@ -55,16 +56,47 @@ TRACKS: Mapping[str, tuple[int, ...]] = {
     "strict": (*range(1, 10), *range(10, 100, 10), *range(100, 1001, 100)),
 }
 """The checkpoints that a track asks for, in millions of words."""
+WORDS: Mapping[str, int] = {"strict-small": 10 * MILLION, "strict": 100 * MILLION}
+"""How many words a track's text has at most; each may be read ten times."""
 MODEL, BACKEND = "model", "causal"
 
 
-def words_a_token(run: Run, store: Store, folder: Path) -> Fraction:
-    """Words of the train split for each of its tokens."""
+def words_of(run: Run, store: Store, folder: Path) -> int:
+    """Words of the train split, between white space."""
     outputs.checkout(store, run.output("corpus"), folder, kind=outputs.KINDS["corpus"])
-    words = sum(len(text.split()) for path in train_files(folder).values() for text in read_texts(path))
-    tokens = sum(int(value) for name, value in run.steps["tokens"].metrics.items()
-                 if name.startswith("train") and name.endswith("_tokens"))  # fmt: skip
-    return Fraction(words, max(1, tokens))
+    return sum(len(text.split()) for path in train_files(folder).values() for text in read_texts(path))
+
+
+def tokens_of(run: Run) -> int:
+    """Tokens of the train split, one at least."""
+    found = (int(value) for name, value in run.steps["tokens"].metrics.items()
+             if name.startswith("train") and name.endswith("_tokens"))  # fmt: skip
+    return max(1, sum(found))
+
+
+def check_track(phases: Sequence[Run], words: int, track: str) -> None:
+    """Raises UsageError where a run (the last of these phases) is not of ``track``: its text has more words, or something else
+    than this text entered, by what was made elsewhere or in an earlier phase."""
+    last = phases[-1]
+
+    def refuse(rule: str, run: str, expected: str, found: str) -> UsageError:
+        return UsageError(f"the run is not of the track: {rule}", where=f"run {run}, {track}", expected=expected, found=found,
+                          cure="train on the track's text alone; `marin export --hf` writes the model of any run")  # fmt: skip
+
+    if words > WORDS[track]:
+        raise refuse("too many words", last.run, f"{WORDS[track]:,} at most", f"{words:,}")
+    text = last.output("corpus").digest
+    for run in phases:
+        recipe = run.recipe
+        elsewhere = {
+            "initial": recipe.initial,
+            "tokenizer": recipe.tokenizer.artifact,
+            "tokens": recipe.tokens.artifact,
+        }
+        if found := [name for name, made in elsewhere.items() if made is not None]:
+            raise refuse("made elsewhere", run.run, "model, tokenizer and tokens of the track's text", ", ".join(found))
+        if run.output("corpus").digest != text:
+            raise refuse("an earlier phase read other text", run.run, text, run.output("corpus").digest)
 
 
 def checkpoints(run: Run, each: Fraction, track: str) -> dict[str, tuple[int, int]]:
@@ -88,7 +120,8 @@ def write_submission(run: Run, root: Root, data: Path | None, dest: Path, track:
         data: the pipeline's ``evaluation_data`` with ``full_eval`` and ``fast_eval``; None: models without predictions.
 
     Raises:
-        UsageError: ``dest`` exists. DataMissing: there is no data. MissingEvidence: a checkpoint is not stored.
+        UsageError: ``dest`` exists, or the run is not of the track. DataMissing: there is no data. MissingEvidence: a checkpoint
+            is not stored.
     """
     if dest.exists():
         raise UsageError("the folder is there already", where="--babylm", expected="a new one", found=str(dest))
@@ -96,11 +129,15 @@ def write_submission(run: Run, root: Root, data: Path | None, dest: Path, track:
         raise UsageError("no such track", where="--track", expected=" or ".join(TRACKS), found=track)
     asked = None if data is None else _Asked.read(data)
     store = root.store_to_read()
+    with TemporaryDirectory(prefix="marin-babylm-") as base:
+        words = words_of(run, store, Path(base) / "corpus")
+    check_track(chain(root.history(), run), words, track)
+    each = Fraction(words, tokens_of(run))
+    if (seen := words_seen(run.recipe, run.recipe.last_step - 1, each)) > 10 * words:
+        log.warning("the track allows ten epochs, %d words; the run has seen %d", 10 * words, seen)
     dest.mkdir(parents=True)
     tokenizer = dest / "tokenizer"
     outputs.checkout(store, run.output("tokenizer"), tokenizer, kind=outputs.KINDS["tokenizer"], how="copy")
-    each = words_a_token(run, store, dest / "corpus")
-    shutil.rmtree(dest / "corpus")
     reached = checkpoints(run, each, track)
     wanted: dict[str, int | None] = {"main": None, **{name: step for name, (step, _) in reached.items()}}
     if lacking := [name for name in (f"chck_{millions}M" for millions in TRACKS[track]) if name not in reached]:

@@ -148,8 +148,10 @@ def _items(data: bytes, kind: str, stem: str) -> Iterator[Item]:
         if not line.strip():
             continue
         try:
-            yield from _FORMS[kind](json.loads(line), kind, stem, hashlib.sha256(line).hexdigest())
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            row = json.loads(line)
+            json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is no character
+            yield from _FORMS[kind](row, kind, stem, hashlib.sha256(line).hexdigest())
+        except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _not(f"{stem}:{number}", kind, error) from None
 
 
@@ -162,6 +164,8 @@ def _choice(row: Mapping[str, Any], kind: str, stem: str, digest: str) -> Iterat
         yield Item(str(row["Domain"]), texts, tuple(ends), digest)
     elif kind == "entity_tracking":
         options = [str(option) for option in row["options"]]
+        if not options:
+            raise ValueError("no options")
         texts = tuple((row["input_prefix"] + end, len(end)) for end in options)
         yield Item(f"{stem}_{int(row['numops'])}_ops", texts, tuple(options), digest)
     elif kind == "comps":

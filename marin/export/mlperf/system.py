@@ -66,7 +66,7 @@ STATUS = {
 """Of a log's ``submission_status``, in the words of the system description."""
 SOFTWARE = ("marin-haliax", "equinox", "optax", "numpy", "jaxlib")
 LONGEST = 2000
-"""Characters of a field."""
+"""Bytes of a field."""
 
 
 def recorded(run: Run, submission: Submission, name: str, origin: str) -> dict[str, str]:
@@ -142,12 +142,12 @@ def stated_in(file: Path | None) -> dict[str, str]:
     try:
         found = json.loads(file.read_text("utf-8"))
         assert isinstance(found, dict)
-        assert all(isinstance(value, str) and len(value) <= LONGEST for value in found.values())
+        assert all(isinstance(value, str) and len(value.encode()) <= LONGEST for value in found.values())
     except (OSError, ValueError, AssertionError, RecursionError) as error:
         raise UsageError(
             "the description of a system cannot be read",
             where=str(file),
-            expected=f"a JSON object of texts, {LONGEST} characters each at most",
+            expected=f"a JSON object of texts, {LONGEST} bytes each at most",
             found=str(error)[:200] or "something else",
             cure="`marin mlperf system > system.json` writes the form",
         ) from None

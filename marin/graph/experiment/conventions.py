@@ -27,7 +27,7 @@ TO_DO = "TODO"
 ARGUMENTS = {"argparse", "optparse", "getopt", "click", "fire", "typer", "absl", "hydra", "dotenv"}
 READS = {"sys.argv", "os.environ", "os.getenv", "os.environb", "input"}
 _NUMBERED = re.compile(r"exp(\d{3,})_")
-_URL = re.compile(r"https?://[^\s/]+/\S+\Z")
+_URL = re.compile(r"https?://[^\s/\"\\<>]+/[^\s\"\\<>]+\Z")
 _TITLE = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f{}]{3,100}\Z')
 
 

@@ -249,3 +249,19 @@ def test_what_is_not_the_pipelines_data_is_refused(data: Path) -> None:
     (data / "aoa" / "cdi_childes.json").write_text("[1]", "utf-8")
     with pytest.raises(DataError, match="the fields of aoa"):
         read(data, ["aoa"])
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("entity_tracking", '{"options": ["a"], "input_prefix": "x", "numops": 1e400}'),
+        ("entity_tracking", '{"options": [], "input_prefix": "x", "numops": 1}'),
+        ("blimp_filtered", '{"sentence_good": "\\ud800", "sentence_bad": "b"}'),
+        ("blimp_filtered", '{"sentence_good":' * 100_000),
+    ],
+)
+def test_a_line_that_nobody_can_ask_is_refused(tmp_path: Path, name: str, line: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "part.jsonl").write_text(line + "\n", "utf-8")
+    with pytest.raises(DataError, match="part:1"):
+        read(tmp_path, [name])

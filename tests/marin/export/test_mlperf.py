@@ -34,6 +34,7 @@ from marin.export.mlperf.hyperparameters import (
 from marin.export.mlperf.lines import Line, lines
 from marin.export.mlperf.logfile import write_log
 from marin.export.mlperf.seeding import seeding
+from marin.export.mlperf.system import stated_in
 from marin.history.run import Run
 from marin.history.runs import load, stream_of
 from marin.recipe import schema
@@ -421,6 +422,16 @@ def test_a_submission_is_read_strictly(tmp_path: Path) -> None:
     for wrong in ('{"division": "half"}', '{"organisation": "x"}', "[]", "{", deep, str(tmp_path / "nothing.json")):
         with pytest.raises(UsageError, match="the submission cannot be read"):
             submission_of(wrong)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"cooling": "\\ud800"}', '{"cooling": 1}', '{"cooling":' * 100_000, "[]", '{"warmth": "a"}']
+)
+def test_a_description_that_no_file_can_have_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "system.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"cannot be read|does not have"):
+        stated_in(file)
 
 
 # Seeds

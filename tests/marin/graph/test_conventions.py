@@ -106,6 +106,8 @@ def test_a_file_without_a_docstring_lacks_every_field(tmp_path: Path) -> None:
     [
         ("not an address", "A title"),
         ("https://host", "A title"),
+        ('https://host/1"""+print("executed")+"""', "A title"),
+        ("https://host/\\x22", "A title"),
         (ISSUE, 'Ends """ the docstring'),
         (ISSUE, "a\nb c"),
         (ISSUE, "{{ 7 * 7 }} templates"),

@@ -1,0 +1,69 @@
+"""What is of a track of BabyLM, and what is not: the track's own text, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from ledger import Draft
+from marin.errors import UsageError
+from marin.export.babylm import check_track
+from marin.history.run import Run
+from marin.history.runs import load, stream_of
+from marin.recipe.schema import Artifact, Initial, Recipe, Tokenizer, Tokens, digest, recorded
+from marin.record import events
+from marin.record.root import Root, create_root
+
+SOME, OTHER = ("sha256:" + letter * 64 for letter in "ab")
+TRACK = "strict-small"
+MOST = 10_000_000
+
+
+def trained(root: Root, name: str, text: str = SOME, **changed: Any) -> Run:
+    """A run with a corpus of this digest, as its events say."""
+    recipe = replace(Recipe(), **changed)
+    started = events.RunStarted(run=name, pipeline="default", plan=SOME, recipe_digest=digest(recipe), recipe=recorded(recipe),
+                                code={}, environment={})  # fmt: skip
+    output = events.Output(kind="corpus", digest=text, size=1, artifact=text)
+    corpus = events.StepCompleted(
+        run=name, step="corpus", identity=text, inputs={}, seconds=1.0, metrics={}, output=output
+    )
+    for kind, body in ((events.RUN_STARTED, started), (events.STEP_COMPLETED, corpus)):
+        root.append([Draft(kind, stream_of(name), events.write(body))])
+    return load(root.history(), name)
+
+
+@pytest.fixture
+def root(own_keys: Path, tmp_path: Path) -> Root:
+    return create_root(str(tmp_path / ".marin"), origin="test.example/log")
+
+
+def test_as_many_words_as_the_track_has(root: Root) -> None:
+    run = trained(root, "whole")
+    check_track([run], MOST, TRACK)
+    check_track([run], 10 * MOST, "strict")
+    with pytest.raises(UsageError, match=r"too many words.*expected 10,000,000 at most, found 10,000,001"):
+        check_track([run], MOST + 1, TRACK)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("initial", {"initial": Initial(name="trained on more", model=SOME, tokenizer=SOME)}),
+        ("tokenizer", {"tokenizer": Tokenizer(artifact=SOME)}),
+        ("tokens", {"tokens": Tokens(artifact=Artifact(address="a", digest=SOME))}),
+    ],
+)
+def test_what_was_made_elsewhere_is_of_no_track(root: Root, name: str, changed: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=rf"made elsewhere.*found {name}"):
+        check_track([trained(root, "elsewhere", **changed)], MOST, TRACK)
+
+
+def test_an_earlier_phase_read_the_same_text(root: Root) -> None:
+    last = trained(root, "last")
+    check_track([trained(root, "same"), last], MOST, TRACK)
+    with pytest.raises(UsageError, match=rf"other text.*run other.*expected {SOME}, found {OTHER}"):
+        check_track([trained(root, "other", OTHER), last], MOST, TRACK)

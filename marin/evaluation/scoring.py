@@ -41,11 +41,11 @@ from marin.training.model import attention_mask, factors_of
 from marin.training.state import DATA, named_key
 from marin.training.step.contract import mesh_of
 
-SHORTEST = 16
-"""Positions of the smallest program."""
+SHORTEST, SHORTEST_ALONE = 8, 16
+"""Positions of the smallest program that scores, and of the smallest that continues, which goes from each to the next."""
 
-TOGETHER, POSITIONS = 8, 512
-"""Most sequences that share a program, and most positions: of short sequences a program of one is mostly overhead."""
+POSITIONS = 512
+"""Positions of all sequences that share a program, as near as may be: one of few positions is mostly overhead."""
 
 RANKED = 5
 """How many of a position's likeliest tokens :meth:`Scorer.rank` names."""
@@ -113,17 +113,17 @@ def request_name(tokens: Sequence[int], occurrence: int = 0) -> str:
     return f"generate {hashlib.sha256(np.asarray(tokens, '<u4').tobytes()).hexdigest()} {occurrence}"
 
 
-def lengths(seq_len: int) -> tuple[int, ...]:
+def lengths(seq_len: int, shortest: int = SHORTEST) -> tuple[int, ...]:
     """The fixed lengths for which there are programs: powers of two, those between them, and the model's own. A sequence
     costs what its program's length costs, so there are as many as are worth their compilation."""
-    powers = [2**n for n in range(SHORTEST.bit_length() - 1, seq_len.bit_length())]
-    between = [length + length // 2 for length in powers if length > SHORTEST]
+    powers = [2**n for n in range(shortest.bit_length() - 1, seq_len.bit_length())]
+    between = [length + length // 2 for length in powers if length > shortest]
     return (*sorted(length for length in (*powers, *between) if length < seq_len), seq_len)
 
 
 def slots(length: int) -> int:
     """How many sequences share a program of this length."""
-    return max(1, min(TOGETHER, POSITIONS // length))
+    return max(1, POSITIONS // length)
 
 
 def slot_of(tokens: Sequence[int], count: int) -> int:
@@ -283,7 +283,7 @@ class Scorer:
         self, program: Callable[..., Any], rows: Sequence[Row]
     ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         """Fixed lengths with what one program of all devices takes: lines of its arrays, each with the place of a row."""
-        for length, places in self._by_length([len(row.tokens) - 1 for row in rows]):
+        for length, places in self._by_length([len(row.tokens) - 1 for row in rows], SHORTEST):
             count = slots(length)
             if self.alike(program, length):
                 for start in range(0, len(places), self.devices * count):
@@ -318,13 +318,13 @@ class Scorer:
 
     def _alone(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """Fixed lengths with the places of as many sequences as there are devices."""
-        for length, places in self._by_length(sizes):
+        for length, places in self._by_length(sizes, SHORTEST_ALONE):
             for start in range(0, len(places), self.devices):
                 yield length, places[start : start + self.devices]
 
-    def _by_length(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    def _by_length(self, sizes: Sequence[int], shortest: int) -> Iterator[tuple[int, list[int]]]:
         """Fixed lengths with the places of the sequences that they are for; the longest first."""
-        programs = lengths(self.seq_len)
+        programs = lengths(self.seq_len, shortest)
         by_length: dict[int, list[int]] = {length: [] for length in reversed(programs)}
         for place, size in enumerate(sizes):
             if not 0 < size <= self.seq_len:

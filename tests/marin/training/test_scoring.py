@@ -22,7 +22,7 @@ from haliax import Axis
 from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
-from marin.evaluation.scoring import RANKED, Prompt, Row, Scorer, lengths, request_name, slot_of, slots
+from marin.evaluation.scoring import RANKED, SHORTEST_ALONE, Prompt, Row, Scorer, lengths, request_name, slot_of, slots
 from marin.exact import reference
 from marin.exact.compiled import exact
 from marin.process.arithmetic import settings
@@ -134,7 +134,7 @@ def test_sequences_that_share_a_program_cannot_meet(model: LmHeadModel) -> None:
     targets = draw.integers(8, VOCAB, (count, 32)).astype(np.int32)
     scored = jax.jit(program.scored_rows)
     clean, _ = scored(program.arrays, ids, targets)
-    assert count == 8 and np.isfinite(clean).all()
+    assert count == 16 and np.isfinite(clean).all()
     for slot in range(count):
         among = np.full_like(ids, 7)
         among[slot] = ids[slot]
@@ -163,7 +163,7 @@ def test_slots_that_are_not_alike_are_given_by_tokens(model: LmHeadModel, monkey
 
 
 def test_where_a_sequence_lies_follows_from_its_tokens() -> None:
-    assert [slots(length) for length in (16, 64, 96, 128, 512, 4096)] == [8, 8, 5, 4, 1, 1]
+    assert [slots(length) for length in (8, 16, 24, 96, 128, 512, 4096)] == [64, 32, 21, 5, 4, 1, 1]
     places = [slot_of((1, token), 8) for token in range(200)]
     assert places == [slot_of([1, token], 8) for token in range(200)]
     assert np.bincount(places, minlength=8).min() > 10, "every slot is used"
@@ -277,8 +277,10 @@ def test_under_exact_a_score_and_a_token_are_those_of_the_reference(model: LmHea
 
 
 def test_there_is_a_program_for_every_length() -> None:
-    assert lengths(128) == (16, 32, 48, 64, 96, 128) and lengths(40) == (16, 32, 40)
-    assert lengths(8) == (8,) and lengths(32) == (16, 32)
+    assert lengths(128) == (8, 16, 24, 32, 48, 64, 96, 128) and lengths(40) == (8, 16, 24, 32, 40)
+    assert lengths(6) == (6,) and lengths(32) == (8, 16, 24, 32)
+    assert lengths(128, SHORTEST_ALONE) == (16, 32, 48, 64, 96, 128)
+    assert set(lengths(80, SHORTEST_ALONE)) <= set(lengths(80)), "a server makes all of them ready by the longer list"
 
 
 def on_devices() -> None:

@@ -89,9 +89,15 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             store.checkout(saved.artifact, folder / "checkpoint")
             digest, where, what = saved.state, folder / "checkpoint", f"training checkpoint of train step {step}"
         state, _ = load(where, recipe, vocab, digest, where=what)
+    return Subject(
+        run.run, recipe, merged(state.model), tokenizer, digest, int(state.step), made.digest, template_by(recipe)
+    )
+
+
+def template_by(recipe: Recipe) -> Callable[[Sequence[Mapping[str, str]]], str]:
+    """How messages become a prompt for a model that was trained by ``recipe``."""
     own = template_of(recipe.dataset)
-    asked = chat_prompt if own is None else own.render
-    return Subject(run.run, recipe, merged(state.model), tokenizer, digest, int(state.step), made.digest, asked)
+    return chat_prompt if own is None else own.render
 
 
 def open_folder(folder: Path, recipe: Recipe) -> Subject:

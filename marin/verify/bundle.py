@@ -229,6 +229,7 @@ def _judged(
     where, place = f"event {index}", folder / bundle.EVALUATIONS / str(index)
     pairs = (
         ("state", proven.outputs["train"].digest, body.state),
+        ("step", proven.recipe.last_step, body.step),
         ("tokenizer", proven.outputs["tokenizer"].digest, body.tokenizer),
         ("identity", identity_of(body), body.identity),
         ("model folder", proven.outputs["export"].digest, describe_tree(model).digest),
@@ -253,8 +254,8 @@ def _judged(
 
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
     def opened() -> Subject:
-        from marin.evaluation.subject import chat_prompt, open_folder
+        from marin.evaluation.subject import open_folder, template_by
 
-        return replace(open_folder(model, recipe), template=chat_prompt)
+        return replace(open_folder(model, recipe), template=template_by(recipe))
 
     return opened

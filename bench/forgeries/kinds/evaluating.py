@@ -46,9 +46,10 @@ def _forged(shop: Shop, change: Callable[[Files], None]) -> None:
         change(files)
         for name, value in files.items():
             if name.endswith(".jsonl"):
-                (folder / name).write_text("".join(json.dumps(line) + "\n" for line in value), "utf-8")
+                (folder / name).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in value))
             elif name != "body":
-                (folder / name).write_text(json.dumps(value), "utf-8")
+                text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+                (folder / name).write_text(text + "\n", "utf-8")
         body["results"] = files["results.json"]
         asked = 0
         for task in body["tasks"]:

@@ -25,12 +25,14 @@ TEXTS = ("description", "target_delimiter", "fewshot_delimiter", "gen_prefix", "
 TEMPLATES = ("doc_to_text", "doc_to_target", "doc_to_choice")
 STRUCTURE = ("tag", "group", "task_list", "include", "dataset_path", "dataset_name", "dataset_kwargs")
 OUTPUTS = ("loglikelihood", "loglikelihood_rolling", "generate_until", "multiple_choice")
-METRICS = (
-    "acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "perplexity", "word_perplexity", "byte_perplexity",
-    "bits_per_byte",
-)  # fmt: skip
-AGGREGATIONS = ("mean", "perplexity", "weighted_perplexity", "bits_per_byte")
-"""Of the harness's own those whose values are made of Python's floats alone: no library rounds them by the processor."""
+METRICS: Mapping[str, str] = {
+    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"), "mean"),
+    "perplexity": "perplexity",
+    **dict.fromkeys(("word_perplexity", "byte_perplexity"), "weighted_perplexity"),
+    "bits_per_byte": "bits_per_byte",
+}
+"""Of the harness's own those whose values are made of Python's floats alone (no library rounds them by the processor), each
+with the aggregation that it has in the harness: an accuracy by another one would have the name of an accuracy, and be none."""
 FILTERS = (
     "take_first", "take_first_k", "majority_vote", "regex", "regex_pos", "multi_choice_regex", "remove_whitespace",
     "lowercase", "uppercase", "map",
@@ -79,11 +81,9 @@ def read_groups(names: Sequence[str], folder: Path) -> dict[str, Mapping[str, An
         if name not in names or not metrics or not isinstance(config.get("task"), list):
             continue
         listed = metrics if isinstance(metrics, list) else [metrics]
-        if (
-            not NAME.fullmatch(str(name))
-            or not _metrics(listed)
-            or any(one.get("aggregation", "mean") != "mean" for one in listed)
-        ):
+        means = [{key: value for key, value in one.items() if key != "aggregation"}
+                 for one in listed if isinstance(one, dict) and one.get("aggregation", "mean") == "mean"]  # fmt: skip
+        if not NAME.fullmatch(str(name)) or len(means) != len(listed) or not _metrics(means):
             raise _refused(str(name), "aggregate_metric_list", f"means of {', '.join(METRICS)}", repr(metrics)[:80])
         found[str(name)] = {"tasks": list(_expanded(str(name), files)), "metrics": listed}
     return found
@@ -267,8 +267,9 @@ def _template(value: Any) -> bool:
 def _metrics(value: Any) -> bool:
     return isinstance(value, list) and all(
         isinstance(item, dict)
-        and item.get("metric") in METRICS
-        and item.get("aggregation", "mean") in AGGREGATIONS
+        and isinstance(item.get("metric"), str)
+        and item["metric"] in METRICS
+        and item.get("aggregation", METRICS[item["metric"]]) == METRICS[item["metric"]]
         and not item.get("hf_evaluate")
         and _plain(item)
         for item in value
@@ -326,7 +327,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
 }
 _EXPECTED = {
     "output_type": ", ".join(OUTPUTS),
-    "metric_list": f"metrics {', '.join(METRICS)} with aggregations {', '.join(AGGREGATIONS)}",
+    "metric_list": f"metrics {', '.join(METRICS)}, each by the aggregation that it has in the harness",
     "filter_list": f"filters {', '.join(FILTERS)}",
     "repeats": f"1 to {MOST_REPEATS}",
 }

@@ -79,7 +79,7 @@ class Sample(Struct, frozen=True):
     outcomes: list[Outcome]
 
 
-class GroupMetric(Struct, frozen=True):
+class GroupMetric(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric that a group takes the mean of, by the size of its tasks or not; under some filters, or all (None)."""
 
     metric: str
@@ -87,7 +87,7 @@ class GroupMetric(Struct, frozen=True):
     filters: list[str] | None = None
 
 
-class TaskGroup(Struct, frozen=True):
+class TaskGroup(Struct, frozen=True, forbid_unknown_fields=True):
     """A group of tasks with numbers of its own."""
 
     name: str
@@ -95,7 +95,7 @@ class TaskGroup(Struct, frozen=True):
     metrics: list[GroupMetric]
 
 
-class Settings(Struct, frozen=True):
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """What decides requests beside the tasks: few-shot examples (None: the task's own number), the first ``limit``
     documents alone, the seed of few-shot draws and of sampled tokens, resamples of a bootstrapped error, groups, and whether
     prompts are messages under the chat template of a run."""
@@ -179,16 +179,21 @@ def write_tree(
     results: Mapping[str, Mapping[str, str]],
 ) -> None:
     """Fill an empty ``folder``; the same evaluation gives the same bytes."""
-    for name in ("tasks", "data", "samples"):
-        (folder / name).mkdir()
+    for name, content in files_of(tasks, samples, results):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def files_of(
+    tasks: Sequence[EvaluationTask], samples: Mapping[str, Sequence[Sample]], results: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[str, bytes]]:
+    """Every file of the stored tree, by its path below the tree's folder."""
     for task in tasks:
-        (folder / "tasks" / f"{task.name}.json").write_bytes(_json(dict(task.config)))
-        (folder / "data" / task.name).mkdir()
-        for split, content in task.data.items():
-            (folder / "data" / task.name / f"{split}.jsonl").write_bytes(content)
+        yield f"tasks/{task.name}.json", _json(dict(task.config))
+        yield from ((f"data/{task.name}/{split}.jsonl", content) for split, content in task.data.items())
         lines = [msgspec.json.encode(sample) + b"\n" for sample in samples[task.name]]
-        (folder / "samples" / f"{task.name}.jsonl").write_bytes(b"".join(lines))
-    (folder / "results.json").write_bytes(_json(results))
+        yield f"samples/{task.name}.jsonl", b"".join(lines)
+    yield "results.json", _json(results)
 
 
 def _json(value: object) -> bytes:

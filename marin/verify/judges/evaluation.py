@@ -8,7 +8,6 @@ is executed or fetched (:mod:`marin.evaluation.harness.tasks`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -25,7 +24,7 @@ from marin.evaluation.harness import tasks as harness
 from marin.evaluation.recorded import records
 from marin.evaluation.recorded.comparison import first_difference
 from marin.evaluation.recorded.records import Key, Sample, Settings
-from marin.evaluation.recorded.task import EvaluationTask
+from marin.evaluation.recorded.task import NAME, EvaluationTask
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
@@ -176,8 +175,11 @@ def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:
 
 
 def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
-    """The stored tree; or what in it is not what the event says."""
-    expected = {"results.json"}
+    """The stored tree; or what in it is not what the event says. Its files are those that were written of what is judged,
+    byte by byte: a field, a line or a second value of a name beside that would be judged by nobody."""
+    named = [*body.tasks, *(split for told in body.tasks.values() for split in told.data)]
+    if odd := [name for name in named if not NAME.fullmatch(name)]:  # they become names of files
+        return f"a name of a task or split: expected letters, digits, _ . -, found {odd[0][:80]}"
     tasks, samples = [], {}
     for name, told in body.tasks.items():
         task = records.read_task(folder, name, sorted(told.data))
@@ -191,15 +193,13 @@ def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
             return f"task {name}: what was asked is not what the event says: expected {told.documents} documents, {told.prompts}"
         tasks.append(task)
         samples[name] = found
-        expected |= {
-            f"tasks/{name}.json",
-            f"samples/{name}.jsonl",
-            *(f"data/{name}/{split}.jsonl" for split in told.data),
-        }
-    if stray := {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} ^ expected:
+    written = dict(records.files_of(tasks, samples, body.results))
+    if stray := {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} ^ written.keys():
         return f"the stored tree has, or lacks, {', '.join(sorted(stray))[:200]}"
-    if json.loads((folder / "results.json").read_bytes()) != body.results:
+    if (folder / "results.json").read_bytes() != written["results.json"]:
         return "the stored results are not those of the event"
+    if other := [name for name, content in written.items() if (folder / name).read_bytes() != content]:
+        return f"{other[0]} says more than what is judged, or says it otherwise than it is written"
     asked = [request for documents in samples.values() for one in documents for request in one.requests]
     counted = (len(asked), sum(request.truncated > 0 for request in asked))
     if counted != (body.requests, body.truncated):

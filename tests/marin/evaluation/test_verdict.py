@@ -270,6 +270,52 @@ def test_an_event_that_says_other_numbers_than_its_tree_fails(court: Court, hone
     assert verdict.outcome == "FAIL" and "the stored results are not those of the event" in verdict.lines[0]
 
 
+def twice(line: bytes) -> bytes:
+    return line.replace(b'"target":', b'"target":7,"target":', 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("samples/pairs.jsonl", lambda content: content.replace(b'"target":', b'"acc":1.0,"target":', 1)),
+        ("samples/pairs.jsonl", twice),
+        ("samples/pairs.jsonl", lambda content: content.replace(b'"greedy":', b'"seen_by_people":true,"greedy":', 1)),
+        ("samples/pairs.jsonl", lambda content: b" " + content),
+        ("tasks/pairs.json", lambda content: content.replace(b"{", b'{"metadata": {"version": 9},', 1)),
+        ("results.json", lambda content: b"{"),
+        ("results.json", lambda content: content.replace(b"{", b'{"mmlu": {"acc,none": "0x1.0p+0"}, "mmlu": 1,', 1)),
+    ],
+)
+def test_what_a_stored_file_says_beside_what_is_judged_fails(
+    court: Court, honest: Claimed, tmp_path: Path, name: str, change: Callable[[bytes], bytes]
+) -> None:
+    body = court.recorded(honest)
+    court.store.checkout(body.samples, tmp_path / "more", how="copy")
+    path = tmp_path / "more" / name
+    path.chmod(0o644)
+    path.write_bytes(change(path.read_bytes()))
+    said = msgspec.structs.replace(body, samples=court.store.put_tree(tmp_path / "more").digest)
+    verdict, _ = court.judge(said)
+    assert (verdict.outcome, verdict.executed) == ("FAIL", False), verdict
+
+
+@pytest.mark.parametrize("name", ["../../../elsewhere/x", "/etc/x", "\x1b[2J"])
+def test_a_name_that_leads_out_of_the_tree_opens_nothing(
+    court: Court, honest: Claimed, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "read_task", lambda *arguments: pytest.fail("it was opened"))
+    told = court.recorded(honest).tasks
+    for tasks in ({name: told["pairs"]}, {"pairs": msgspec.structs.replace(told["pairs"], data={name: OTHER})}):
+        verdict, _ = court.judge(court.recorded(honest, tasks=tasks))
+        assert verdict.outcome == "FAIL" and "a name of a task or split" in verdict.lines[0], verdict
+
+
+def test_settings_that_nobody_knows_fail(court: Court, honest: Claimed) -> None:
+    settings = msgspec.to_builtins(honest.settings) | {"contamination_checked": True}
+    verdict, _ = court.judge(court.recorded(honest, settings=settings))
+    assert verdict.outcome == "FAIL" and "contamination_checked" in verdict.lines[0], verdict
+
+
 def test_data_that_is_not_what_the_event_says_fails(court: Court, honest: Claimed) -> None:
     told = court.recorded(honest).tasks
     verdict, _ = court.judge(court.recorded(gold(honest), tasks=told))
@@ -313,6 +359,7 @@ def test_the_tree_is_json_that_others_read(court: Court, honest: Claimed, tmp_pa
     assert MissingEvidence.exit_code == 3
 
 
+OTHER = f"sha256:{'4' * 64}"
 BLIMP = [
     {"sentence_good": f"{who} sees {who}self", "sentence_bad": f"{who} see {who}self"} for who in ("him", "her", "it")
 ]

@@ -1,4 +1,4 @@
-"""`marin verify` of somebody else's root: in a process of its own that the kernel confines before it reads a byte.
+"""`marin verify` of somebody else's root or bundle: in a process that the kernel confines before it reads a byte.
 
 The parent holds what is worth something: the signing key, the network, the files of the user. The child reads, hashes
 and executes. It is a fresh program, so nothing of the parent's memory is in it, with few variables of the environment,
@@ -196,6 +196,7 @@ def _for_sockets() -> str | None:
 
 def verify(
     arguments: Sequence[str],
+    location: str | None,
     *,
     run: str,
     front: Sequence[str],
@@ -205,9 +206,9 @@ def verify(
     limits: Limits,
     shared: bool,
 ) -> int:
-    """Run ``marin FRONT verify ARGUMENTS -- RUN`` as the child, and return its exit status. ``shared``: its workers
-    share memory, which Ray keeps in files that everybody may write."""
-    location = open_root().absolute
+    """Run ``marin FRONT verify ARGUMENTS -- RUN`` as the child, and return its exit status. ``location``: of the root; None
+    where what is verified lies in files that ``allowed`` names. ``shared``: its workers share memory, which Ray keeps in
+    files that everybody may write."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="m-", dir=_for_sockets())))
         for name in ("home", "t"):
@@ -215,7 +216,7 @@ def verify(
         if own is not None:
             stack.enter_context(_appending(own, Entry(run), folder / "appends"))
         variables = _variables(folder)
-        if "://" in location and not location.startswith("file://"):
+        if location is not None and "://" in location and not location.startswith("file://"):
             (folder / "kept").mkdir()
             once = Once(open_storage(location), folder / "kept", SETTLED)  # workers read the store each by themselves
             stack.enter_context(serving(once, folder / "root"))
@@ -250,7 +251,7 @@ def verify(
 
 def _seal(
     folder: Path,
-    location: str,
+    location: str | None,
     allowed: Allowed,
     own: Root | None,
     limits: Limits,

@@ -236,18 +236,6 @@ def verify(
         raise Unavailable("a page cannot be written there", where="--html",
                           expected="a folder that this user may write to", found=str(html.parent),
                           cure="give this user the rights, or name another place")  # fmt: skip
-    if bundle is not None:
-        from marin.verify.bundle import verify_bundle
-
-        keys = [parse_vkey(key) for key in vkey]
-        finish(
-            ctx,
-            verify_bundle(bundle, Path(run), keys, Execution(devices=devices), sample),
-            None,
-            html=html,
-            as_json=as_json,
-        )
-        return
     wanted, covered = _names(only), _steps(steps)
     with waiting("loading what judges"):
         from marin.data.reach import EVERYTHING
@@ -289,20 +277,23 @@ def verify(
     chosen = [Setting.parse(text, devices) for text in settings]
     trusted, allowed = [parse_vkey(key) for key in vkey], sealed.Allowed.parse(allow)
     told = sealed.seal()
-    mine = None if told is not None else sealed.opened_own(trusted)
+    mine = None if told is not None or bundle is not None else sealed.opened_own(trusted)
     foreign = mine is None
     if foreign and told is None and not allowed.unconfined:
         refuse_outside(address, at_commit, by)
         limits = Limits(int((memory or physical_memory() / GIB) * GIB), int(hours * 3600))
-        recorded_in = None if no_record else own_root(open_root(), False, record_in)
+        location = open_root().absolute if bundle is None else None
+        recorded_in = None if no_record or bundle is not None else own_root(open_root(), False, record_in)
         front = ["-q"] if ctx.find_root().params.get("quiet") else ["-v"] * ctx.find_root().params.get("verbose", 0)
         arguments = forwarded(ctx, ("html",))
-        named = [str(Path(path).resolve()) for path in (policy, ca, *git) if path is not None]
+        brought = () if bundle is None else (bundle, run)
+        named = [str(Path(path).resolve()) for path in (policy, ca, *git, *brought) if path is not None]
         named += [str(experiment.parent)] if experiment is not None else []
         allowed = replace(allowed, named=tuple(named))
         ctx.exit(
             sealed.verify(
                 arguments,
+                location,
                 run=run,
                 front=front,
                 allowed=allowed,
@@ -313,6 +304,14 @@ def verify(
             )
         )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
+    if bundle is not None:
+        from marin.verify.bundle import verify_bundle
+
+        if told is not None:
+            remarks = sealed.enter(told)[0].lines()
+        report = verify_bundle(bundle, Path(run), trusted, Execution(devices=devices), sample)
+        finish(ctx, replace(report, remarks=(*remarks, *report.remarks)), None, html=html, as_json=as_json)
+        return
     if told is not None:
         held, own = sealed.enter(told)
         root, remarks = sealed.untouched(open_root()), held.lines()

@@ -85,6 +85,7 @@ def test_a_stranger_judges_it_with_the_model_alone(exported: Project, brought: P
     status, report = verified(exported, brought)
     assert (status, report["verdicts"]["ledger"], report["verdicts"]["evaluation"]) == (0, "PASS", "PASS"), report
     assert (report["evaluation"]["recorded"], report["evaluation"]["requests_answered"]) == (1, 6)
+    assert report["remarks"][0].startswith("confined: files (Landlock"), report["remarks"]
     (place,) = (brought / "bundle" / "evaluations").iterdir()
     said = json.loads((place / "harness" / "results.json").read_text())
     assert 0 <= said["results"]["pairs"]["acc,none"] <= 1 and said["config"]["model_args"]["step"] == 6

@@ -315,7 +315,8 @@ class Verification:
 
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)
-        made = judge_data(case, [name for name in DATA_STEPS if name in pinned], self.options.experiment)
+        taken = [name for name in DATA_STEPS if name in pinned]
+        made = judge_data(case, taken, self._planned(), self.options.experiment)
         return with_exclusion(case, with_collections(case, made, self.scope.sample, self.reader.checkpoint().root))
 
     def _training(self, case: Case) -> Verdict:

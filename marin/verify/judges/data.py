@@ -78,11 +78,12 @@ class DataAnswer(msgspec.Struct, frozen=True):
     lengths: list[int] = []
 
 
-def judge_data(case: Case, pinned: Sequence[str], experiment: Path | None = None) -> Verdict:
+def judge_data(case: Case, pinned: Sequence[str], planned: set[str], experiment: Path | None = None) -> Verdict:
     """Judge the data steps, and what they take from the store (:mod:`marin.verify.judges.experiment`, with the file
-    ``experiment``). What an experiment ``pinned`` is taken as it is, and never proven by this."""
+    ``experiment``). What an experiment ``pinned`` is taken as it is, and never proven by this. ``planned``: steps that the
+    run says it has; one that it planned and did not make is missing evidence."""
     try:
-        derived = _judge_steps(case, pinned)
+        derived = _judge_steps(case, pinned, judged_steps({*case.run.steps, *planned}))
     except UsageError as error:  # a pipeline refuses the recipe: that says something of who recorded it
         derived = Verdict(outcome_of(error), (str(error),))
     if derived.outcome == "UNSUPPORTED" and (wrong := excluded_elsewhere(case)):
@@ -96,14 +97,22 @@ def judge_data(case: Case, pinned: Sequence[str], experiment: Path | None = None
     return Verdict(outcome, lines, derived.executed or (made is not None and made.executed))
 
 
-def _judge_steps(case: Case, pinned: Sequence[str]) -> Verdict:
-    if case.workers > 1 and not pinned:
-        with bar("data", len(DATA_STEPS)) as progress:
+def judged_steps(told: set[str]) -> Sequence[str]:
+    """Of the data steps those that a run with these steps has to have made: all, but for a run that made a corpus, or a
+    corpus and a tokenizer, for others and nothing else."""
+    if not told or told - set(DATA_STEPS):
+        return DATA_STEPS
+    return DATA_STEPS[: max(map(DATA_STEPS.index, told)) + 1]
+
+
+def _judge_steps(case: Case, pinned: Sequence[str], names: Sequence[str]) -> Verdict:
+    if case.workers > 1 and not pinned and names == DATA_STEPS:
+        with bar("data", len(names)) as progress:
             return _by_workers(case, progress)
-    with bar("data", len(DATA_STEPS)) as progress:
+    with bar("data", len(names)) as progress:
         rehearsal = case.rehearsal()
         given = case.inputs(pinned)
-        for done, name in enumerate(name for name in DATA_STEPS if name not in pinned):
+        for done, name in enumerate(name for name in names if name not in pinned):
             step = PIPELINE.step(name)
             case.run.output(name)  # what was never recorded is missing evidence
             if name == "tokens":
@@ -119,7 +128,7 @@ def _judge_steps(case: Case, pinned: Sequence[str]) -> Verdict:
             progress(done + 1, name)
     lines = tuple(
         f"{name}: {case.run.output(name).digest}{' pinned, not derived here' if name in pinned else ''}"
-        for name in DATA_STEPS
+        for name in names
     )
     return Verdict("UNAVAILABLE" if pinned else "PASS", lines)
 

@@ -17,10 +17,10 @@ def judge_model(case: Case, planned: set[str]) -> Verdict:
     Args:
         planned: steps that the run says it has; one that it planned and did not make is missing evidence.
     """
-    state = case.run.output("train")
     steps = [name for name in MODEL_STEPS if name in case.run.steps or name in planned]
     if not steps:
         return Verdict("NOT_RUN", ("the run has no evaluation and no export",))
+    state = case.run.output("train")
     with bar("model", len(steps)) as progress:
         needed = {name for step in steps for name in PIPELINE.step(step).inputs}
         inputs = case.inputs(sorted(needed))

@@ -12,9 +12,12 @@ import pytest
 from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.history import runs
+from marin.recipe.schema import Execution
 from marin.record.root import Root, create_root
+from marin.verify.judges.data import judged_steps
 from marin.verify.judges.experiment import judge_artifacts_taken
 from marin.verify.verdict import Verdict
+from marin.verify.verification import Options, Verification
 
 EXPERIMENT = """
 import json, os
@@ -72,3 +75,28 @@ def test_a_step_is_executed_from_the_verifiers_file_alone(
     other.write_text("from marin.graph import Step\ndef f(context): return 1\nsteps = [Step('f', f)]\n")
     assert "the file has no such step" in judged(root, other, tmp_path).lines[0]
     assert not list((tmp_path).glob("experiment-*")), "nothing is left behind"
+
+
+def test_a_run_that_made_a_corpus_for_others_is_judged_by_what_it_made(
+    tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = create_root(str(tmp_path / "root"), origin="marin.test/experiment")
+    file = tmp_path / "exp_own.py"
+    file.write_text(EXPERIMENT)
+    assert execute_graph(load_graph(file), root, file=file).failures == {}
+    options = Options(execution=Execution(), remember=False, experiment=file)
+    found = {
+        tuple(view.steps): Verification(root, view.run, options).report() for view in runs.load_all(root.history())
+    }
+    assert set(found) == {("corpus",), ("corpus", "tokenizer")}
+    for made, report in found.items():
+        outcomes = {name: report.verdict(name).outcome for name in ("artifacts", "data", "training", "model")}
+        assert outcomes == {"artifacts": "PASS", "data": "PASS", "training": "NOT_RUN", "model": "NOT_RUN"}, report
+        assert [line.partition(":")[0] for line in report.verdict("data").lines][: len(made)] == list(made)
+
+
+def test_data_that_a_run_has_planned_or_used_and_not_made_are_missing_evidence() -> None:
+    assert judged_steps({"corpus"}) == ("corpus",)
+    assert judged_steps({"tokenizer"}) == ("corpus", "tokenizer")
+    whole = ("corpus", "tokenizer", "tokens")
+    assert judged_steps(set()) == judged_steps({"tokens"}) == judged_steps({"corpus", "train"}) == whole

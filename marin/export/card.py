@@ -13,11 +13,10 @@ import yaml
 
 from marin.data.template import template_of
 from marin.errors import UsageError
+from marin.evaluation.recorded.bundle import CARD, CHAT_TEMPLATE
 from marin.history.run import Run
 from marin.recipe import schema as recipes
 from marin.serving.chat import TEMPLATE
-
-CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"
 
 
 def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[Path]:

@@ -24,6 +24,7 @@ from ledger import (
     LedgerError,
     LogProof,
     Malformed,
+    Manifest,
     Tampered,
     VerifierKey,
     canonical_bytes,
@@ -232,7 +233,7 @@ def _judged(
         ("step", proven.recipe.last_step, body.step),
         ("tokenizer", proven.outputs["tokenizer"].digest, body.tokenizer),
         ("identity", identity_of(body), body.identity),
-        ("model folder", proven.outputs["export"].digest, describe_tree(model).digest),
+        ("model folder", proven.outputs["export"].digest, _exported(model, proven.outputs["export"].digest)),
         ("stored tree", body.samples, describe_tree(place / bundle.TREE).digest),
     )
     if wrong := [f"{where}: {name}: expected {a}, found {b}" for name, a, b in pairs if a != b]:
@@ -250,6 +251,15 @@ def _judged(
             line = f"{where}: {bundle.HARNESS}/{name} is not what the harness writes of these answers"
             return Verdict("FAIL", (line,), executed=True), answered
     return verdict, answered
+
+
+def _exported(model: Path, expected: str) -> str:
+    """The digest of the model folder, or ``expected`` where that is it without a card and a chat template beside the model."""
+    whole = describe_tree(model)
+    for beside in ((bundle.CARD,), (bundle.CARD, bundle.CHAT_TEMPLATE)):
+        if Manifest.of([entry for entry in whole if entry.path not in beside]).digest == expected:
+            return expected
+    return whole.digest
 
 
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:

@@ -22,6 +22,8 @@ STEPS = ("started", "train", "tokenizer", "export")
 EVALUATIONS = "evaluations"
 EVENT, TREE, HARNESS = "event.tlog-proof", "tree", "harness"
 PREDICATE = "urn:marin:evaluation:v1"
+CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"
+"""What may stand beside the files of an exported model (``marin export --card``), and is no part of it."""
 
 
 def proof_of(step: str) -> str:

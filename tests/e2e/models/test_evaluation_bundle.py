@@ -95,6 +95,18 @@ def test_a_stranger_judges_it_with_the_model_alone(exported: Project, brought: P
     ] == [True] * 3
 
 
+def test_a_card_beside_the_model_is_no_part_of_it_and_another_file_is(exported: Project, brought: Path) -> None:
+    for name in (bundle.CARD, bundle.CHAT_TEMPLATE):
+        (brought / "model" / name).write_text("{{ anything }}")
+    status, report = verified(exported, brought)
+    assert (status, report["verdicts"]["evaluation"]) == (0, "PASS"), report
+    (brought / "model" / "notes.txt").write_text("of somebody else")
+    shutil.rmtree(brought / "stranger")
+    status, report = verified(exported, brought)
+    assert (status, report["verdicts"]["evaluation"]) == (1, "FAIL"), report
+    assert "model folder: expected sha256:" in report["evaluation"]["first_difference"]
+
+
 def test_each_altered_file_is_found_and_named(exported: Project, brought: Path) -> None:
     files = sorted(path for path in (brought / "bundle").rglob("*") if path.is_file())
     assert len(files) == 13

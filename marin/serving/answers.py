@@ -163,7 +163,7 @@ class Answer:
 
     def whole(self) -> dict[str, Any]:
         """The answer as one object."""
-        choices = [self._choice(place) for place in range(len(self.question.sequences))]
+        choices = [self.choice(place) for place in range(len(self.question.sequences))]
         return self._head() | {"choices": choices, "usage": self.usage(), "marin": self.evidence()}
 
     def evidence(self) -> dict[str, Any]:
@@ -218,7 +218,8 @@ class Answer:
             "system_fingerprint": self.question.subject.state,
         }
 
-    def _choice(self, place: int) -> dict[str, Any]:
+    def choice(self, place: int) -> dict[str, Any]:
+        """A choice of :meth:`whole`."""
         question, told = self.question, self.told[place]
         text, why = question.said(told.new)
         head = {"index": question.sequences[place].index, "logprobs": self._logprobs(place), "finish_reason": why}

@@ -76,4 +76,5 @@ def _joined(events: list[Any]) -> dict[str, Any]:
             choice = choices.setdefault(chunk["index"], {"index": chunk["index"], "text": "", "logprobs": None})
             choice["text"] += chunk.get("text") or (chunk.get("delta") or {}).get("content") or ""
             choice["logprobs"] = chunk.get("logprobs") or choice["logprobs"]
+            choice["finish_reason"] = chunk.get("finish_reason")
     return {"choices": [choices[index] for index in sorted(choices)], "marin": evidence}

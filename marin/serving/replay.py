@@ -1,15 +1,17 @@
-"""An answer of the server generated again: its tokens, its text and its log-likelihoods, or the first that differs."""
+"""An answer of the server generated again: its tokens, its text, its log-likelihoods and whatever else its choices show, or
+the first that differs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from marin.errors import UsageError
-from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
+from marin.evaluation.scoring import RANKED, Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
-from marin.serving.answers import question
+from marin.serving.answers import Answer, Question, question
+from marin.serving.engine import Told
 from marin.serving.evidence import Choice, Evidence
 from marin.serving.wire import Refused
 
@@ -56,6 +58,10 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
                request_name(one.prompt_tokens, one.occurrence))
         for one in evidence.choices
     ]  # fmt: skip
+    shown = answer.get("choices")
+    if shown is not None and (not isinstance(shown, list) or len(shown) != len(prompts)):
+        found = len(shown) if isinstance(shown, list) else None
+        return Replayed(0, 0, {"what": "choices", "expected": len(prompts), "found": found})
     count = logprobs = 0
     for place, (choice, new) in enumerate(zip(evidence.choices, scorer.generate(prompts, evidence.seed), strict=True)):
         if difference := _tokens_differ(place, choice.tokens, new):
@@ -68,15 +74,20 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
             return Replayed(count, logprobs, {"choice": place, "what": "text", "expected": text, "found": said["text"]})
         compared, difference = _logprobs_differ(place, scorer, choice, new, said["logprobs"])
         logprobs += compared
+        difference = difference or _rest_differs(asked, scorer, place, new, _chosen(answer, place))
         if difference:
             return Replayed(count, logprobs, difference)
     return Replayed(count, logprobs, None)
 
 
+def _chosen(answer: Mapping[str, Any], place: int) -> Any:
+    """A choice as the answer shows it; of an answer without choices an empty one."""
+    return answer["choices"][place] if "choices" in answer else {}
+
+
 def _of(answer: Mapping[str, Any], place: int) -> dict[str, Any]:
     """Text and log-likelihoods of a choice as the answer shows them; None: it shows none."""
-    choices = answer.get("choices")
-    chosen = choices[place] if isinstance(choices, list) and place < len(choices) else {}
+    chosen = _chosen(answer, place)
     chosen = chosen if isinstance(chosen, dict) else {}
     message, shown = chosen.get("message"), chosen.get("logprobs")
     text = message.get("content") if isinstance(message, dict) else chosen.get("text")
@@ -89,6 +100,36 @@ def _of(answer: Mapping[str, Any], place: int) -> dict[str, Any]:
             else shown.get("token_logprobs")
         )
     return {"text": text, "logprobs": values if isinstance(values, list) else None}
+
+
+def _rest_differs(
+    asked: Question, scorer: Scorer, place: int, new: tuple[int, ...], chosen: Any
+) -> dict[str, Any] | None:
+    """What a choice shows beside its text, against what the server says of these tokens. How many likeliest tokens it names,
+    and whether it echoes or is of a chat, is read off it."""
+    if not isinstance(chosen, dict):
+        return {"choice": place, "what": "choice", "expected": "an object", "found": type(chosen).__name__}
+    if not chosen:
+        return None
+    prompt, told = asked.sequences[place].prompt, chosen.get("logprobs")
+    chat = "message" in chosen or (isinstance(told, dict) and "content" in told)
+    offsets = told.get("text_offset") if isinstance(told, dict) else None
+    row = (*prompt, *new)
+    echo = isinstance(offsets, list) and len(offsets) == len(row)
+    scored = 0 if told is None else len(row) - 1 if echo else len(new)
+    ranked = scorer.rank([Row(row, scored)])[0] if scored else None
+    expected: dict[str, Any] = {}
+    for alternatives in (None,) if told is None else range(RANKED + 1):
+        said = replace(asked, echo=echo, chat=chat, alternatives=alternatives)
+        expected = Answer(said, "", {place: Told(place, new, True, ranked)}).choice(place)
+        if expected["logprobs"] == told:
+            break
+    for name, value in chosen.items():
+        if name not in expected and name != "text":
+            return {"choice": place, "what": name[:40], "expected": None, "found": str(value)[:80]}
+        if name != "text" and value != expected[name]:
+            return {"choice": place, "what": name, "expected": expected[name], "found": value}
+    return None
 
 
 def _tokens_differ(place: int, recorded: list[int], new: tuple[int, ...]) -> dict[str, Any] | None:

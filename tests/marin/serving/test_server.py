@@ -102,7 +102,7 @@ def test_a_stop_string_ends_a_text_and_never_shows(ask: Ask, subject: Subject) -
     assert "".join(one["text"] for chunk in chunks for one in chunk["choices"]) == said["text"]
 
 
-def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject) -> None:
+def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject, scorer: Scorer) -> None:
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"},
                 {"role": "user", "content": [{"type": "text", "text": "why"}]}]  # fmt: skip
     said = ask("chat/completions", messages=messages, max_tokens=6, seed=3, logprobs=True, top_logprobs=2).json()
@@ -113,6 +113,12 @@ def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject) 
     (choice,) = said["choices"]
     assert choice["message"]["role"] == "assistant"
     assert len(choice["logprobs"]["content"]) == said["usage"]["completion_tokens"]
+    assert replay(subject, scorer, *read_answer(json.dumps(said).encode(), "test")).difference is None
+    choice["logprobs"]["content"][0]["top_logprobs"][1]["token"] = "best"
+    edited = replay(subject, scorer, *read_answer(json.dumps(said).encode(), "test")).difference
+    assert edited is not None and edited["what"] == "logprobs"
+    streamed_answer = ask("chat/completions", messages=messages, max_tokens=6, seed=3, stream=True, logprobs=True)
+    assert replay(subject, scorer, *read_answer(streamed_answer.content, "test")).difference is None
     chunks = events(ask("chat/completions", messages=messages, max_tokens=6, seed=3, stream=True))
     first, *_ = chunks
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
@@ -145,6 +151,20 @@ def test_an_answer_is_generated_again_and_an_edited_one_is_found(ask: Ask, subje
     assert (differs(token)["what"], differs(token)["choice"], differs(token)["token"]) == ("token", 1, 2)
     assert differs(lambda said: said["marin"].update(seed=said["marin"]["seed"] + 1))["what"] == "token"
     assert differs(lambda said: said["choices"][0].update(text="better"))["what"] == "text"
+    for change, what in (
+        (lambda said: said["choices"][0].update(finish_reason="content_filter"), "finish_reason"),
+        (lambda said: said["choices"][0].update(index=7), "index"),
+        (lambda said: said["choices"][0].update(judged="good"), "judged"),
+        (lambda said: said["choices"][1]["logprobs"]["tokens"].__setitem__(0, "best"), "logprobs"),
+        (lambda said: said["choices"][1]["logprobs"]["top_logprobs"][2].update(best=-0.1), "logprobs"),
+        (lambda said: said["choices"].append({"text": "best", "index": 2}), "choices"),
+        (lambda said: said["choices"].__setitem__(1, "best"), "choice"),
+    ):
+        assert differs(change)["what"] == what
+    for shown in ({"logprobs": None}, {"logprobs": 0}, {"logprobs": 5, "stream": True}, {"logprobs": 3, "echo": True},
+                  {"echo": True, "max_tokens": 0}):  # fmt: skip
+        answered = read_answer(ask(**body | {"echo": False} | shown).content, "test")
+        assert replay(subject, scorer, *answered).difference is None, shown
     place = len(said["choices"][0]["logprobs"]["token_logprobs"]) - 2
     assert differs(lambda said: said["choices"][0]["logprobs"]["token_logprobs"].__setitem__(place, -0.1)) == {
         "choice": 0, "what": "logprob", "token": place, "found": -0.1,

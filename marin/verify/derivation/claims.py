@@ -31,6 +31,7 @@ from marin.record.events import (
     DATA_STEPS,
     MODEL_STEPS,
     Continues,
+    EvaluationRecorded,
     MetricsRecorded,
     StepFailed,
     StepPaused,
@@ -358,11 +359,25 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
             yield Claim(
                 f"{task} on the state before train step {body.step} ({told}) follows from that state, the task "
                 f"{body.tasks[task].config if task in body.tasks else 'that is not named'} and its data, by "
-                f"{body.harness if body.harness == BABYLM else f'lm-evaluation-harness {body.harness}'}",
+                f"{body.harness if body.harness == BABYLM else f'lm-evaluation-harness {body.harness}'}{_asked(body, task)}",
                 "execution",
                 "evaluation",
                 fact.index,
             )
+
+
+def _asked(body: EvaluationRecorded, task: str) -> str:
+    """Of how many documents, with how many examples, and whether as a chat: numbers of other settings are other numbers."""
+    limit, examples = body.settings.get("limit"), body.settings.get("num_fewshot")
+    told = []
+    if isinstance(limit, int):
+        count = f"{body.tasks[task].documents} documents" if task in body.tasks else f"{limit} documents of each task"
+        told.append(f"asked of the first {count}")
+    elif task in body.tasks:
+        told.append(f"asked of {body.tasks[task].documents} documents")
+    told += [f"with {examples} examples"] if isinstance(examples, int) else []
+    told += ["as messages of a chat"] if body.settings.get("chat") is True else []
+    return "".join(f", {part}" for part in told)
 
 
 def _of_measured(record: RunRecord) -> Iterator[Claim]:

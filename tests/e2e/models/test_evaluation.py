@@ -77,6 +77,11 @@ def test_recorded_numbers_are_computed_again_by_their_owner_and_by_a_stranger(pr
     status, report = project.verify("--only", "ledger,evaluation")
     assert (status, report["verdicts"]["evaluation"]) == (0, "PASS"), report
     assert report["evaluation"]["requests_answered"] == 6
+    done = project.marin("eval", "latest", "--tasks", "pairs", "--limit", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    _, report = project.verify("--only", "ledger,evaluation")
+    claims = [claim["claim"] for claim in report["claims"] if claim["claim"].startswith("pairs on the state")]
+    assert [claim.rpartition(", asked of ")[2] for claim in claims] == ["3 documents", "the first 2 documents"], claims
     key = (project.root / "vkey").read_text().strip()
     stranger = Project(project.folder, tmp_path / "stranger", project.warm)
     status, report = stranger.verify("--only", "ledger,evaluation", "--sample", "2", "--vkey", key, "--no-record")

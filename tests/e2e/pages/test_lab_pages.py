@@ -89,7 +89,7 @@ class Lab:
 
     def verified(self, file: Path) -> Mapping[str, str]:
         """All runs that are complete, each with PASS, or with its verdicts where one is not. What the file's own functions
-        made is made again by them; a run that ends in a state, on which others go on, has no measured or exported model."""
+        made is made again by them; a run that ends in a state, or a corpus, for others has no model, or no training, to judge."""
         found = {}
         for run in json.loads(self.call("marin ls runs --json")):
             if run["status"] == "completed":
@@ -98,6 +98,8 @@ class Lab:
                 wanted = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")
                 if not {"evaluate", "export"} & set(run["outputs"]):
                     wanted["model"] = "NOT_RUN"
+                if "train" not in run["outputs"]:
+                    wanted["training"] = "NOT_RUN"
                 said = {name: verdicts[name] for name in wanted}
                 found[run["run"]] = "PASS" if said == wanted else json.dumps(said)
         return found

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from marin.errors import UsageError
-from marin.evaluation.scoring import RANKED, Prompt, Row, Scorer, request_name
+from marin.evaluation.scoring import RANKED, Prompt, Ranked, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.serving.answers import Answer, Question, question
 from marin.serving.engine import Told
-from marin.serving.evidence import Choice, Evidence
+from marin.serving.evidence import Evidence
 from marin.serving.wire import Refused
 
 
@@ -58,36 +58,33 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
                request_name(one.prompt_tokens, one.occurrence))
         for one in evidence.choices
     ]  # fmt: skip
-    shown = answer.get("choices")
-    if shown is not None and (not isinstance(shown, list) or len(shown) != len(prompts)):
+    shown = answer.get("choices", [{} for _ in prompts])
+    if not isinstance(shown, list) or len(shown) != len(prompts):
         found = len(shown) if isinstance(shown, list) else None
         return Replayed(0, 0, {"what": "choices", "expected": len(prompts), "found": found})
     count = logprobs = 0
-    for place, (choice, new) in enumerate(zip(evidence.choices, scorer.generate(prompts, evidence.seed), strict=True)):
+    generated = scorer.generate(prompts, evidence.seed)
+    for place, (choice, new, chosen) in enumerate(zip(evidence.choices, generated, shown, strict=True)):
         if difference := _tokens_differ(place, choice.tokens, new):
             return Replayed(count, logprobs, difference)
         count += len(new)
-        said = _of(answer, place)
+        said = _of(chosen)
         text = asked.said(new)[0]
         whole = subject.decode(tuple(choice.prompt_tokens)) + text
         if said["text"] is not None and said["text"] not in (text, whole):
             return Replayed(count, logprobs, {"choice": place, "what": "text", "expected": text, "found": said["text"]})
-        compared, difference = _logprobs_differ(place, scorer, choice, new, said["logprobs"])
+        row, values = (*choice.prompt_tokens, *new), said["logprobs"] or []
+        scored = len(row) - 1 if len(values) == len(row) else len(new)  # the new ones, or of an echo all but the first
+        ranked = scorer.rank([Row(row, scored)])[0] if values and scored else None
+        compared, difference = _logprobs_differ(place, ranked, values)
         logprobs += compared
-        difference = difference or _rest_differs(asked, scorer, place, new, _chosen(answer, place))
-        if difference:
+        if difference := difference or _rest_differs(asked, place, new, chosen, ranked, len(values) == len(row)):
             return Replayed(count, logprobs, difference)
     return Replayed(count, logprobs, None)
 
 
-def _chosen(answer: Mapping[str, Any], place: int) -> Any:
-    """A choice as the answer shows it; of an answer without choices an empty one."""
-    return answer["choices"][place] if "choices" in answer else {}
-
-
-def _of(answer: Mapping[str, Any], place: int) -> dict[str, Any]:
+def _of(chosen: Any) -> dict[str, Any]:
     """Text and log-likelihoods of a choice as the answer shows them; None: it shows none."""
-    chosen = _chosen(answer, place)
     chosen = chosen if isinstance(chosen, dict) else {}
     message, shown = chosen.get("message"), chosen.get("logprobs")
     text = message.get("content") if isinstance(message, dict) else chosen.get("text")
@@ -103,21 +100,16 @@ def _of(answer: Mapping[str, Any], place: int) -> dict[str, Any]:
 
 
 def _rest_differs(
-    asked: Question, scorer: Scorer, place: int, new: tuple[int, ...], chosen: Any
+    asked: Question, place: int, new: tuple[int, ...], chosen: Any, ranked: Ranked | None, echo: bool
 ) -> dict[str, Any] | None:
     """What a choice shows beside its text, against what the server says of these tokens. How many likeliest tokens it names,
-    and whether it echoes or is of a chat, is read off it."""
+    and whether it is of a chat, is read off it."""
     if not isinstance(chosen, dict):
         return {"choice": place, "what": "choice", "expected": "an object", "found": type(chosen).__name__}
     if not chosen:
         return None
-    prompt, told = asked.sequences[place].prompt, chosen.get("logprobs")
+    told = chosen.get("logprobs")
     chat = "message" in chosen or (isinstance(told, dict) and "content" in told)
-    offsets = told.get("text_offset") if isinstance(told, dict) else None
-    row = (*prompt, *new)
-    echo = isinstance(offsets, list) and len(offsets) == len(row)
-    scored = 0 if told is None else len(row) - 1 if echo else len(new)
-    ranked = scorer.rank([Row(row, scored)])[0] if scored else None
     expected: dict[str, Any] = {}
     for alternatives in (None,) if told is None else range(RANKED + 1):
         said = replace(asked, echo=echo, chat=chat, alternatives=alternatives)
@@ -141,20 +133,15 @@ def _tokens_differ(place: int, recorded: list[int], new: tuple[int, ...]) -> dic
     return None
 
 
-def _logprobs_differ(
-    place: int, scorer: Scorer, choice: Choice, new: tuple[int, ...], shown: list[Any] | None
-) -> tuple[int, dict[str, Any] | None]:
-    """How many were compared, and the first that differs. They are those of the last tokens: the new ones, or of an echo
-    all but the first."""
-    row = (*choice.prompt_tokens, *new)
-    if not shown or len(row) < 2:
+def _logprobs_differ(place: int, ranked: Ranked | None, shown: list[Any]) -> tuple[int, dict[str, Any] | None]:
+    """How many were compared, and the first that differs. They are those of the last tokens."""
+    if ranked is None:
         return 0, None
-    scored = len(row) - 1 if len(shown) == len(row) else len(new)
-    found = scorer.score([Row(row, scored)])[0].logprobs if scored else ()
-    ours: list[float | None] = [*(None for _ in range(len(shown) - scored)), *found]
+    found = ranked.logprobs
+    ours: list[float | None] = [*(None for _ in range(len(shown) - len(found))), *found]
     for number, (mine, theirs) in enumerate(zip(ours, shown, strict=False)):
         if mine != theirs:
             return number, {"choice": place, "what": "logprob", "token": number, "expected": mine, "found": theirs}
     if len(ours) != len(shown):
         return 0, {"choice": place, "what": "logprobs", "expected": len(ours), "found": len(shown)}
-    return scored, None
+    return len(found), None

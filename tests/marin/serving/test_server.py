@@ -159,6 +159,7 @@ def test_an_answer_is_generated_again_and_an_edited_one_is_found(ask: Ask, subje
         (lambda said: said["choices"][1]["logprobs"]["top_logprobs"][2].update(best=-0.1), "logprobs"),
         (lambda said: said["choices"].append({"text": "best", "index": 2}), "choices"),
         (lambda said: said["choices"].__setitem__(1, "best"), "choice"),
+        (lambda said: said.update(choices=None), "choices"),
     ):
         assert differs(change)["what"] == what
     for shown in ({"logprobs": None}, {"logprobs": 0}, {"logprobs": 5, "stream": True}, {"logprobs": 3, "echo": True},

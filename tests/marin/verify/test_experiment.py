@@ -38,6 +38,15 @@ steps = [default_tokenize("long", long, vocab_size=300).inputs["tokenizer"]]
 """
 
 
+def executed(folder: Path) -> tuple[Root, Path]:
+    """A root with the runs of the experiment, and its file."""
+    root = create_root(str(folder / "root"), origin="marin.test/experiment")
+    file = folder / "exp_own.py"
+    file.write_text(EXPERIMENT)
+    assert execute_graph(load_graph(file), root, file=file).failures == {}
+    return root, file
+
+
 def judged(root: Root, file: Path | None, workshop: Path) -> Verdict:
     (run,) = [view for view in runs.load_all(root.history()) if "tokenizer" in view.steps]
     case: Any = SimpleNamespace(root=root, history=root.history(), run=run, workshop=workshop, collections=[])
@@ -49,10 +58,7 @@ def judged(root: Root, file: Path | None, workshop: Path) -> Verdict:
 def test_a_step_is_executed_from_the_verifiers_file_alone(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = create_root(str(tmp_path / "root"), origin="marin.test/experiment")
-    file = tmp_path / "exp_own.py"
-    file.write_text(EXPERIMENT)
-    assert execute_graph(load_graph(file), root, file=file).failures == {}
+    root, file = executed(tmp_path)
 
     unasked = judged(root, None, tmp_path)
     assert unasked.outcome == "UNAVAILABLE"
@@ -80,10 +86,7 @@ def test_a_step_is_executed_from_the_verifiers_file_alone(
 def test_a_run_that_made_a_corpus_for_others_is_judged_by_what_it_made(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = create_root(str(tmp_path / "root"), origin="marin.test/experiment")
-    file = tmp_path / "exp_own.py"
-    file.write_text(EXPERIMENT)
-    assert execute_graph(load_graph(file), root, file=file).failures == {}
+    root, file = executed(tmp_path)
     options = Options(execution=Execution(), remember=False, experiment=file)
     found = {
         tuple(view.steps): Verification(root, view.run, options).report() for view in runs.load_all(root.history())

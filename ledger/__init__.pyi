@@ -89,6 +89,7 @@ from ledger.store.transfer import Cut as Cut
 from ledger.store.transfer import Progress as Progress
 from ledger.store.transfer import copy_artifacts as copy_artifacts
 from ledger.store.trees.checkout import CheckedOut as CheckedOut
+from ledger.store.trees.files import StoredFolder as StoredFolder
 from ledger.store.trees.manifest import PART_SIZE as PART_SIZE
 from ledger.store.trees.manifest import Manifest as Manifest
 from ledger.store.trees.manifest import ManifestEntry as ManifestEntry

@@ -40,6 +40,7 @@ from ledger.store.packs.chunking import put_chunked
 from ledger.store.packs.packfile import check_packfile
 from ledger.store.packs.packing import CHUNK_MAX
 from ledger.store.trees import checkout
+from ledger.store.trees.files import StoredFolder
 from ledger.store.trees.intake import take_many
 from ledger.store.trees.manifest import PART_SIZE, Manifest, ManifestEntry
 from ledger.store.trees.manyfiles import collector_paused
@@ -245,7 +246,13 @@ class Store:
 
     def open_file(self, tree: str, path: str) -> BinaryIO:
         """A verified stream over one file of a tree; large files are read part by part under the tree's digest."""
-        entry = self.manifest(tree).entry(path)
+        return self._open_entry(self.manifest(tree).entry(path))
+
+    def folder(self, tree: str) -> StoredFolder:
+        """A tree as a folder that is read where it lies."""
+        return StoredFolder.of(self.manifest(tree), self._open_entry)
+
+    def _open_entry(self, entry: ManifestEntry) -> BinaryIO:
         return self.blobs.open(entry.digest, entry.parts)
 
     @collector_paused()

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ledger.errors import LedgerError, Malformed, NotFound, Refused, Tampered
 from ledger.format.canonical import canonical_bytes, parse_canonical
@@ -152,23 +151,11 @@ class Sliced:
             Malformed: it is no state in slices.
             NotFound: the tree, or a file of it, is not here.
         """
-        entries = {entry.path: entry for entry in store.manifest(tree)}
-        opened: dict[str, tuple[Lock, BinaryIO]] = {}
-        opening = Lock()
-
-        def read(path: str, start: int, length: int) -> bytes:
-            with opening:
-                if path not in opened:
-                    opened[path] = Lock(), store.open_file(tree, path)
-            lock, stream = opened[path]
-            with lock:  # it keeps the part of 8 MiB that it has verified last
-                stream.seek(start)
-                return stream.read(length)
-
-        if STATE not in entries or FORM not in entries:
+        files = store.folder(tree)
+        sizes = files.sizes
+        if sizes.pop(STATE, None) is None or sizes.pop(FORM, None) is None:
             raise Malformed("state in slices", where=tree, expected=f"{STATE} and {FORM}", found="another tree")
-        sizes = {path: entry.size for path, entry in entries.items() if path not in (STATE, FORM)}
-        return cls._checked(store.read(entries[STATE].digest), store.read(entries[FORM].digest), sizes, read)
+        return cls._checked(files.read(STATE), files.read(FORM), sizes, files.read)
 
     @classmethod
     def _checked(cls, state: bytes, form: bytes, sizes: Mapping[str, int], read: Read) -> Sliced:

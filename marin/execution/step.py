@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ledger import Store
+from ledger import Store, StoredFolder
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import Body
 
@@ -45,7 +45,8 @@ class Task:
     ``inputs`` maps the names of input steps to folders that hold their outputs (read only, verified when they were
     checked out). ``out`` is an empty folder that the step fills. ``work`` is a scratch folder that belongs to the
     step's identity and survives an interruption: a resumed step finds there what it left. ``root`` is where the ledger
-    and the store lie, and ``artifacts`` the stored trees of the inputs, for a step that works on other machines too.
+    and the store lie, and ``artifacts`` the stored trees of the inputs, for a step that works on other machines too; there
+    ``stored`` has the inputs that are read where they lie, and ``inputs`` the others.
     """
 
     run: str
@@ -59,6 +60,7 @@ class Task:
     attempt: int = 1
     root: str = ""
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, StoredFolder] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ EVALUATE = StepDefinition(
         "marin/training/tokens/loss_mask.py",
         "marin/training/tokens/masked.py",
         "marin/training/tokens/cache.py",
+        "marin/training/tokens/stored.py",
     ),
     run=run,
     devices="one",

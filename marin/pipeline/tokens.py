@@ -46,6 +46,7 @@ TOKENS = StepDefinition(
         "marin/training/tokens/loss_mask.py",
         "marin/training/tokens/apart.py",
         "marin/training/tokens/cache.py",
+        "marin/training/tokens/stored.py",
         "marin/training/tokens/encoding.py",
         "marin/data",
         "marin/tensors/reading.py",

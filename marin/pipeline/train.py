@@ -122,6 +122,7 @@ TRAIN = StepDefinition(
         "marin/training/tokens/loss_mask.py",
         "marin/training/tokens/masked.py",
         "marin/training/tokens/cache.py",
+        "marin/training/tokens/stored.py",
         "marin/training/words.py",
     ),
     run=run,

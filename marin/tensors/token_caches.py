@@ -110,7 +110,11 @@ def document_offsets(cache: Path) -> np.ndarray:
     """
     most = plausible_bytes(cache)
     ends = open_array({"driver": "file", "path": f"{cache}/"}, f"{FIELD}/offsets")
-    rows = _finished_rows(cache)
+    try:
+        told = (cache / LEDGER).read_bytes()
+    except OSError as error:
+        raise unfinished(cache.name, str(error)) from error
+    rows = finished_rows(told, cache.name)
     if not 0 <= 8 * rows <= most:
         raise _implausible(cache, f"{rows} documents", most)
     head = np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces(ends, (rows + 1,), "offsets")])
@@ -145,21 +149,27 @@ def mask_digest(file: Path, tokens: int) -> str:
     return hasher.digest()
 
 
-def _finished_rows(cache: Path) -> int:
+def finished_rows(ledger: bytes, where: str) -> int:
+    """How many documents a cache has by its ledger, Levanter's ``shard_ledger.json``.
+
+    Raises:
+        DataError: it was not finished.
+    """
     try:
-        told = json.loads((cache / LEDGER).read_bytes())
+        told = json.loads(ledger)
         rows, finished = told["total_num_rows"], told["is_finished"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _unfinished(cache, str(error)) from error
-    if not isinstance(rows, int) or isinstance(rows, bool) or finished is not True:
-        raise _unfinished(cache, f"{rows} documents, finished: {finished}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise unfinished(where, str(error)) from error
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0 or finished is not True:
+        raise unfinished(where, f"{rows} documents, finished: {finished}")
     return rows
 
 
-def _unfinished(cache: Path, found: str) -> DataError:
+def unfinished(where: str, found: str) -> DataError:
+    """A cache that can not be opened."""
     return DataError(
         "token cache cannot be opened",
-        where=cache.name,
+        where=where,
         expected="a finished cache",
         found=" ".join(found.split())[:200],
         cure="make it again: marin stage tokens",

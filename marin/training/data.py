@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
+from typing import cast
 
 import jax
 import jax.random as jrandom
@@ -35,6 +35,7 @@ from levanter.models.lm_model import LmExample
 from levanter.utils.jax_utils import local_cpu_mesh
 from levanter.utils.thread_utils import blocking_wait
 
+from ledger import StoredFolder
 from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
 from marin.errors import DataError
@@ -42,9 +43,10 @@ from marin.recipe.schema import Recipe, parts
 from marin.training.blank import check_learned
 from marin.training.runtime import hosts
 from marin.training.state import named_key
-from marin.training.tokens.cache import document_of, open_cache, read_tokens
+from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
 from marin.training.tokens.loss_mask import read_mask
 from marin.training.tokens.masked import MaskedSequences
+from marin.training.tokens.stored import stored_mask
 
 logging.getLogger("levanter.data.loader").setLevel(logging.ERROR)  # it warns of every half second on a busy machine
 
@@ -161,7 +163,7 @@ class OrderedDataset(AsyncDataset[LmExample]):
         return [found[i] for i in range(len(wanted))]
 
 
-def token_dataset(cache: Path, seq_len: int) -> tuple[AsyncDataset[LmExample], int]:
+def token_dataset(cache: Cache, seq_len: int) -> tuple[AsyncDataset[LmExample], int]:
     """Levanter's causal language-modelling examples over the cache, and how many there are.
 
     Raises:
@@ -178,14 +180,15 @@ def token_dataset(cache: Path, seq_len: int) -> tuple[AsyncDataset[LmExample], i
             found="fewer",
             cure="use more text or a smaller model.seq_len",
         )
-    mask = read_mask(cache)
+    mask = stored_mask(cache) if isinstance(cache, StoredFolder) else read_mask(cache)
     examples = sequences if mask is None else MaskedSequences(sequences, mask, seq_len)
     return NamedLmDataset(CausalLmDataset(examples, Pos, block_cross_document_attention=False), Pos), length
 
 
-def streams(recipe: Recipe, cache: Path) -> dict[str, Path]:
+def streams[C: Cache](recipe: Recipe, cache: C) -> dict[str, C]:
     """The token caches that a recipe trains on, by part in order of name."""
-    return {name: cache / name if recipe.mixture is not None else cache for name in sorted(parts(recipe.dataset))}
+    names = sorted(parts(recipe.dataset))
+    return {name: cast("C", cache / name) if recipe.mixture is not None else cache for name in names}
 
 
 def blank_rows(
@@ -240,7 +243,7 @@ class Batches(Iterator[Batch]):
         DataError: from ``next``: excluded documents leave nothing of a batch. No batch comes after an error.
     """
 
-    def __init__(self, recipe: Recipe, cache: Path, mesh: Mesh, first_step: int) -> None:
+    def __init__(self, recipe: Recipe, cache: Cache, mesh: Mesh, first_step: int) -> None:
         opened = {name: token_dataset(path, recipe.model.seq_len) for name, path in streams(recipe, cache).items()}
         self._recipe = recipe
         self._order = DataOrder(recipe, {name: length for name, (_, length) in opened.items()})
@@ -285,16 +288,13 @@ class Batches(Iterator[Batch]):
         recipe, number, size = self._recipe, self._number, self._recipe.trainer.batch_size
         example = self._ahead.popleft().result()
         self._ahead.append(self._loading.submit(_loaded, self._examples))
-        numbers = range(number * size, (number + 1) * size)
-        indices = self._order(numbers)
-        digest, blank = "", False
-        if hosts.leader() or recipe.exclude is not None:  # where documents are excluded, all have to know of blanks
-            read, counted = _whole(example, self._dataset, numbers)
-            digest, blank = batch_digest(indices, read), bool((read < 0).any())
-            if blank:
-                check_learned(recipe, recipe.first_step + number, read, counted)
-        self._number += 1
+        indices = self._order(range(number * size, (number + 1) * size))
         tokens, weights = example.tokens.array, example.loss_weight.array
+        read = hosts.whole(tokens)  # what all hosts train on, and nothing that is read for this alone
+        if blank := bool((read < 0).any()):
+            check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
+        digest = batch_digest(indices, read) if hosts.leader() else ""
+        self._number += 1
         return Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)
 
     def close(self) -> None:
@@ -305,19 +305,6 @@ class Batches(Iterator[Batch]):
         self._loading.shutdown(cancel_futures=True)
         atexit.unregister(self._examples.close)
         self._examples.close()
-
-
-def _whole(
-    example: LmExample, dataset: AsyncDataset[LmExample], numbers: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and weights of a whole batch: where it lies on several hosts, out of the cache, which each of them has."""
-    tokens, weights = example.tokens.array, example.loss_weight.array
-    if tokens.is_fully_addressable:
-        return np.asarray(tokens), np.asarray(weights)
-    rows = blocking_wait(dataset.get_batch(numbers))
-    return np.stack([np.asarray(row.tokens.array) for row in rows]), np.stack(
-        [np.asarray(row.loss_weight.array) for row in rows]
-    )
 
 
 def _loaded(examples: Iterator[LmExample]) -> LmExample:
@@ -345,7 +332,7 @@ class SeenSequence:
     documents: range
 
 
-def seen_at(recipe: Recipe, cache: Path, step: int) -> tuple[list[SeenSequence], str]:
+def seen_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[SeenSequence], str]:
     """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
     size, width = recipe.trainer.batch_size, recipe.model.seq_len
     paths = streams(recipe, cache)

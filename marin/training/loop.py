@@ -36,6 +36,7 @@ from marin.training.step.exact import ExactStep
 from marin.training.step.layered import LayeredStep
 from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
+from marin.training.tokens.cache import Cache
 
 logger = logging.getLogger(__name__)
 MOST_KEPT = 1 << 26
@@ -123,7 +124,7 @@ class Training:
         UsageError: logical shards (under ``exact`` the batch) do not divide over the devices, or there are not so many.
     """
 
-    def __init__(self, recipe: Recipe, cache: Path, vocab_size: int, execution: Execution) -> None:
+    def __init__(self, recipe: Recipe, cache: Cache, vocab_size: int, execution: Execution) -> None:
         check_device(recipe.arithmetic, jax.devices()[0].device_kind)
         canary.check(recipe.arithmetic)
         self.recipe = recipe
@@ -149,7 +150,7 @@ class Training:
         self._stream: Batches | None = None
         self._next_step = -1
 
-    def reading(self, cache: Path) -> Training:
+    def reading(self, cache: Cache) -> Training:
         """The same compiled programs on the tokens in another cache."""
         other = copy(self)
         other._cache, other._stream, other._next_step, other._lengths = cache, None, -1, {}

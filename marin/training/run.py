@@ -104,15 +104,11 @@ def train(task: Task) -> StepResult:
     tensors, and the result names its tree."""
     recipe = task.recipe
     use_compilation_cache(compilation_cache())
+    cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"
     with waiting("compiling the train step"):
-        training = Training(
-            recipe,
-            task.inputs["tokens"] / "train",
-            vocabulary_size(task.inputs["tokenizer"], recipe.model),
-            task.execution,
-        )
+        training = Training(recipe, cache, vocabulary_size(task.inputs["tokenizer"], recipe.model), task.execution)
     first, last = recipe.first_step, recipe.last_step
-    marks = states_at(recipe, task.inputs["tokenizer"], task.inputs["tokens"] / "train")
+    marks = hosts.agreed(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
     at, pause, tree = first, task.execution.pause_at, None
     done = hosts.agreed(found_resumable(task))
     if done is None:

@@ -13,14 +13,14 @@ from itertools import batched, pairwise
 from pathlib import Path
 
 from marin.recipe.schema import Recipe
-from marin.training.tokens.cache import read_tokens
+from marin.training.tokens.cache import Cache, read_tokens
 from marin.training.tokens.encoding import load_tokenizer
 
 _AT_ONCE = 1024
 """Documents that are decoded at a time."""
 
 
-def words_a_token(tokenizer: Path, cache: Path) -> Fraction:
+def words_a_token(tokenizer: Path, cache: Cache) -> Fraction:
     """Words of a train split for each of its tokens, from the tokens alone. ``tokenizer``, ``cache``: their folders."""
     library = load_tokenizer(tokenizer)
     tokens, offsets = read_tokens(cache)
@@ -42,7 +42,7 @@ def words_seen(recipe: Recipe, step: int, each: Fraction) -> int:
     return int(sequences * recipe.model.seq_len * each)
 
 
-def states_at(recipe: Recipe, tokenizer: Path, cache: Path) -> list[int]:
+def states_at(recipe: Recipe, tokenizer: Path, cache: Cache) -> list[int]:
     """The train steps before which a state is recorded because of the words that were seen then."""
     wanted = recipe.trainer.states_at_words
     if wanted is None:

@@ -19,7 +19,18 @@ from typing import Any
 import tensorstore
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Draft, Log, LogCheckpoint, LogReader, MemoryStorage, Signer, WitnessPolicy, make_proof, verify_proof
+from ledger import (
+    Draft,
+    Log,
+    LogCheckpoint,
+    LogReader,
+    MemoryStorage,
+    Signer,
+    Store,
+    WitnessPolicy,
+    make_proof,
+    verify_proof,
+)
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.format.checkpoint import open_checkpoint
@@ -83,6 +94,7 @@ from marin.serving.files import read_instructions, read_scenario
 from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.tensors.reading import array_info
 from marin.tensors.token_caches import cache_content
+from marin.training.tokens.stored import StoredArray
 
 PROJECT = Path(__file__).parents[2]
 GOLDEN = PROJECT / "tests" / "golden"
@@ -259,6 +271,21 @@ def zarr() -> list[bytes]:
         return [(Path(folder) / "zarr.json").read_bytes()]
 
 
+def stored() -> list[bytes]:
+    with tempfile.TemporaryDirectory(prefix="marin-fuzz-") as folder:
+        codec = {"name": "sharding_indexed", "configuration": {"chunk_shape": [4], "codecs": [{"name": "bytes"}]}}
+        metadata = {"shape": [8], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8]}}}
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder}/"}}
+        metadata |= {"codecs": [codec], "data_type": "int32"}
+        tensorstore.open(spec | {"metadata": metadata}, create=True).result()
+        return [(Path(folder) / "zarr.json").read_bytes()]
+
+
+def stored_array(folder: Path) -> object:
+    store = Store(MemoryStorage())
+    return StoredArray(store.folder(store.put_tree(folder).digest) / "x").dtype
+
+
 def zarr_array(folder: Path) -> object:
     return array_info({"driver": "file", "path": f"{folder}/"}, "x", 1 << 20)
 
@@ -386,6 +413,7 @@ def parsers() -> list[Parser]:
           ("tensors.statepack.read_state",)),
         P("partial tensor", PartialTensor.parse, partial_tensor, ("tensors.shards.PartialTensor.parse",)),
         P("zarr metadata", on_file(zarr_array, "x/zarr.json"), zarr),
+        P("array of a stored token cache", on_file(stored_array, "x/zarr.json"), stored),
         P("ledger of a token cache", on_file(cache_content, "./shard_ledger.json"),
           given(b'{"total_num_rows": 3, "is_finished": true}')),
         P("minimal pairs", on_file(partial(read_pairs, limit=9)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from ledger import LedgerError, Store, Unavailable
+from ledger import LedgerError, Store, StoredFolder, Unavailable
 from marin.execution.phases import checkout
 from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.execution.tracker import following
@@ -162,15 +162,13 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
         base = Path(folder)
         (base / "out").mkdir()
         (base / "work").mkdir()
-        inputs = {
-            name: Path(path) if on_driver else _input(store, name, artifact, base / "inputs" / name)
-            for name, (path, artifact) in setup.inputs.items()
-        }
+        inputs, stored = given(store, setup.inputs, None if on_driver else base / "inputs")
         result = train(
             Task(
                 run=setup.run,
                 recipe=recipe,
                 inputs=inputs,
+                stored=stored,
                 out=base / "out",
                 work=base / "work",
                 store=store,
@@ -216,6 +214,19 @@ def _made(store: Store, out: Path, result: StepResult) -> bytes:
             trees=dict(result.trees),
         )
     )
+
+
+def given(
+    store: Store, inputs: Mapping[str, tuple[str, str]], folder: Path | None
+) -> tuple[dict[str, Path], dict[str, StoredFolder]]:
+    """The inputs of a training on this machine: those in folders, and those that are read in the store. On the driver's
+    machine (no ``folder``) they are there already; elsewhere tokens, of which a host needs its own sequences, stay in the
+    store, and the others are taken out of it into ``folder``."""
+    if folder is None:
+        return {name: Path(path) for name, (path, _) in inputs.items()}, {}
+    stored = {name: store.folder(artifact) for name, (_, artifact) in inputs.items() if name == "tokens"}
+    taken = {name: artifact for name, (_, artifact) in inputs.items() if name not in stored}
+    return {name: _input(store, name, artifact, folder / name) for name, artifact in taken.items()}, stored
 
 
 def _input(store: Store, name: str, artifact: str, folder: Path) -> Path:

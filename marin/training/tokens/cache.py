@@ -29,22 +29,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from levanter.store.cache import CacheMetadata, SerialCacheWriter, TreeCache
 
-from ledger import state_digest
+from ledger import StoredFolder, state_digest
 from marin.data.documents import VALIDATION, train_files
 from marin.data.exclusion import BLANK, excluded
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
 from marin.recipe.schema import Artifact, Recipe
-from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content
+from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content, unfinished
 from marin.training.tokens import loss_mask
 from marin.training.tokens.apart import apart
 from marin.training.tokens.encoding import Encoded, Execute, encoded_split, load_tokenizer
+from marin.training.tokens.stored import StoredCache
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
 
+Cache = Path | StoredFolder
+"""Where the cache of a split is: in a folder, or in a stored tree that is read where it lies."""
 _EXEMPLAR = {FIELD: np.zeros((0,), dtype=np.int32)}
 VALIDATION_SPLIT = "validation"
 _WRITE_TOKENS = 1 << 22
@@ -183,27 +186,26 @@ def write_cache(folder: Path, documents: Iterator[NDArray[np.int32]]) -> tuple[i
     return tokens + held, count + len(batch)
 
 
-def open_cache(folder: Path) -> TreeCache[dict[str, Any]]:
+def open_cache(folder: Cache) -> TreeCache[dict[str, Any]] | StoredCache:
     """The cache as Levanter sees it.
 
     Raises:
         DataError: there is none, or it was not finished.
     """
+    if isinstance(folder, StoredFolder):
+        return StoredCache(folder)
     try:
         return TreeCache.load(str(folder), _EXEMPLAR)
     except (FileNotFoundError, RuntimeError, ValueError, KeyError) as error:
-        raise DataError(
-            "token cache cannot be opened",
-            where=folder.name,
-            expected="a finished cache",
-            found=str(error),
-            cure="make it again: marin stage tokens",
-        ) from error
+        raise unfinished(folder.name, str(error)) from error
 
 
-def read_tokens(folder: Path) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def read_tokens(folder: Cache) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The whole cache: the token stream, and the offsets of its documents with the end."""
-    store = open_cache(folder).store.tree[FIELD]
+    cache = open_cache(folder)
+    if isinstance(cache, StoredCache):
+        return cache.data[0 : cache.tokens], cache.offsets()
+    store = cache.store.tree[FIELD]
     tokens = np.asarray(store.data[: store.data_size].read().result(), dtype=np.int32)
     return tokens, _offsets(store)
 

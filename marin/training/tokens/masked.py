@@ -11,12 +11,14 @@ from levanter.data.dataset import AsyncDataset
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from marin.training.tokens.stored import StoredMask
+
 
 class MaskedSequences(AsyncDataset[dict[str, Any]]):
     """Sequences of a token stream with the weights of their losses: float32[seq_len], that of the token one further
     on."""
 
-    def __init__(self, sequences: AsyncDataset[Any], mask: NDArray[np.uint8], seq_len: int) -> None:
+    def __init__(self, sequences: AsyncDataset[Any], mask: NDArray[np.uint8] | StoredMask, seq_len: int) -> None:
         self._sequences, self._mask, self._seq_len = sequences, mask, seq_len
 
     async def async_len(self) -> int:

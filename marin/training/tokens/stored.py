@@ -1,0 +1,179 @@
+"""A token cache read where it is stored: a host takes the tokens that it trains on, and no copy of the cache.
+
+Every byte is verified under the digest of the stored tree, in parts of 8 MiB. A cache's arrays are zarr3 with the codec
+`sharding_indexed`, as Levanter writes them: a file has chunks of 262,144 elements, and behind them an index of where each
+begins and how long it is (zarr-specs, "Sharding codec"). So the index of a file and the chunks that are asked for are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorstore
+
+from ledger import StoredFolder
+from marin.errors import DataError
+from marin.tensors.token_caches import FIELD, LEDGER, MASK_FILE, finished_rows, unfinished
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KEPT = 64
+"""Chunks of an array that stay in memory: 64 MiB of tokens."""
+_ABSENT = 2**64 - 1
+"""In the place of a chunk that is not stored: all of it is the fill value."""
+_MOST_CHUNK = 1 << 24
+_MOST_INDEX = 1 << 20
+
+
+class StoredArray:
+    """A stored zarr3 array of one axis: ``array[start:stop]``.
+
+    Raises:
+        DataError: it is not of the form that Levanter's caches have.
+        NotFound, Tampered: its bytes are not there, or not what they were.
+    """
+
+    def __init__(self, folder: StoredFolder) -> None:
+        self._folder = folder
+        try:
+            told = json.loads(folder.read("zarr.json"))
+            (self._file,) = told["chunk_grid"]["configuration"]["chunk_shape"]
+            (codec,) = told["codecs"]
+            inner = codec["configuration"]
+            (self._chunk,) = inner["chunk_shape"]
+            self.dtype = np.dtype({"int32": "<i4", "int64": "<i8"}[told["data_type"]])
+            plain = (told["chunk_key_encoding"], codec["name"], inner.get("index_location", "end"), told["fill_value"])
+            indexed = inner["index_codecs"] == [
+                {"name": "bytes", "configuration": {"endian": "little"}},
+                {"name": "crc32c"},
+            ]
+            known = plain == ({"name": "default"}, "sharding_indexed", "end", 0) and indexed
+            sizes = all(type(size) is int and size > 0 for size in (self._file, self._chunk))
+            if not known or not sizes or self._file % self._chunk:
+                raise ValueError("another form")
+            if 16 * self._chunks > _MOST_INDEX or self._chunk * self.dtype.itemsize > _MOST_CHUNK:
+                raise ValueError(f"chunks of {self._chunk} in files of {self._file} elements")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._odd("zarr.json", " ".join(f"{type(error).__name__}: {error}".split())[:200]) from error
+        self._codecs = inner["codecs"]
+        self._index = lru_cache(maxsize=None)(self._read_index)
+        self._decoded = lru_cache(maxsize=KEPT)(self._read_chunk)
+
+    @property
+    def _chunks(self) -> int:
+        return int(self._file // self._chunk)
+
+    def __getitem__(self, span: slice) -> NDArray[Any]:
+        start, stop = int(span.start), int(span.stop)
+        first, last = start // self._chunk, -(-stop // self._chunk)
+        if stop <= start:
+            return np.zeros(0, self.dtype)
+        whole = [self._decoded(number) for number in range(first, last)]
+        return np.concatenate(whole)[start - first * self._chunk : stop - first * self._chunk]
+
+    def _read_chunk(self, number: int) -> NDArray[Any]:
+        file, within = divmod(number, self._chunks)
+        begin, size = self._index(file)[within].tolist()
+        if (begin, size) == (_ABSENT, _ABSENT):
+            return np.zeros(self._chunk, self.dtype)
+        most = self._folder.size(f"c/{file}") or 0
+        if begin + size > most or size > 2 * _MOST_CHUNK:
+            raise self._odd(f"c/{file}", f"a chunk of {size} bytes at {begin} of {most}")
+        return self._decode(file, self._folder.read(f"c/{file}", begin, size))
+
+    def _read_index(self, file: int) -> NDArray[np.uint64]:
+        """uint64[chunks, 2]: where each chunk of a file begins, and its bytes. Four bytes of CRC32C end it; what is read here
+        is verified by better."""
+        size, length = self._folder.size(f"c/{file}"), 16 * self._chunks
+        if size is None:
+            return np.full((self._chunks, 2), _ABSENT, np.uint64)
+        if size < length + 4:
+            raise self._odd(f"c/{file}", f"{size} bytes")
+        return np.frombuffer(self._folder.read(f"c/{file}", size - length - 4, length), "<u8").reshape(-1, 2)
+
+    def _decode(self, file: int, data: bytes) -> NDArray[Any]:
+        """A chunk by TensorStore's own codecs: as the only one of an array in memory."""
+        metadata = {
+            "shape": [self._chunk],
+            "data_type": self.dtype.name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [self._chunk]}},
+            "codecs": self._codecs,
+        }
+        context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
+        spec = {"driver": "zarr3", "kvstore": {"driver": "memory"}, "metadata": metadata}
+        try:
+            array = tensorstore.open(spec, create=True, context=context).result()
+            assert array.kvstore is not None, "an array of zarr3 lies in a key-value store"
+            array.kvstore["c/0"] = data
+            return np.asarray(array.read().result())
+        except (ValueError, KeyError, OSError, RuntimeError) as error:
+            raise self._odd(f"c/{file}", " ".join(str(error).split())[:200]) from error
+
+    def _odd(self, file: str, found: str) -> DataError:
+        return DataError(
+            "a stored token cache can not be read where it is",
+            where=f"{self._folder.path}/{file}",
+            expected="a zarr3 array of one axis with the codec sharding_indexed, as Levanter writes it",
+            found=found,
+            cure="make it again: marin stage tokens",
+        )
+
+
+class StoredCache:
+    """A stored token cache, as far as Levanter's ``TokenSeqDataset`` asks one: the tokens of a stream.
+
+    Raises:
+        DataError: it was not finished, or is not of the form that Levanter writes.
+        NotFound, Tampered: its bytes are not there, or not what they were.
+    """
+
+    def __init__(self, folder: StoredFolder) -> None:
+        self.data = StoredArray(folder / FIELD / "data")
+        self._offsets = StoredArray(folder / FIELD / "offsets")
+        self._rows = finished_rows(folder.read(LEDGER), folder.path)
+        ends = self._offsets[0:1].tolist() + self._offsets[self._rows : self._rows + 1].tolist()
+        if ends[0] != self._rows or ends[1] < 0:
+            raise unfinished(folder.path, f"{ends[0]} documents beside {self._rows}, {ends[1]} tokens")
+        self.tokens = ends[1] if self._rows else 0
+
+    def offsets(self) -> NDArray[np.int64]:
+        """int64[documents + 1]: where each document begins, and the end."""
+        found = self._offsets[0 : self._rows + 1].copy()
+        found[0] = 0  # Levanter keeps the number of rows in the first place
+        return found
+
+    async def async_flat_field_length(self, field: str) -> int:
+        """Tokens of the stream."""
+        assert field == FIELD, "a cache has no other field"
+        return self.tokens
+
+    async def get_flat_field_batch(self, field: str, offsets: Sequence[int], length: int) -> Sequence[NDArray[Any]]:
+        """int32[length] from each of these places of the stream on."""
+        assert field == FIELD, "a cache has no other field"
+        places = [int(offset) for offset in offsets]
+        return await asyncio.gather(*(asyncio.to_thread(self._taken, place, length) for place in places))
+
+    def _taken(self, place: int, length: int) -> NDArray[Any]:
+        return self.data[place : place + length]
+
+
+@dataclass(frozen=True)
+class StoredMask:
+    """The loss mask of a stored cache: uint8, sliced as an array is."""
+
+    folder: StoredFolder
+
+    def __getitem__(self, span: slice) -> NDArray[np.uint8]:
+        return np.frombuffer(self.folder.read(MASK_FILE, span.start, span.stop - span.start), np.uint8)
+
+
+def stored_mask(folder: StoredFolder) -> StoredMask | None:
+    """That of a cache; None for one where every token is learned."""
+    return None if folder.size(MASK_FILE) is None else StoredMask(folder)

@@ -1,6 +1,6 @@
 """What others do with the same documents, in an environment of theirs: they are no part of this project's.
 
-    uv venv PEERS && uv pip install --python PEERS/bin/python datatrove datasketch rensa resiliparse regex nltk
+    uv venv PEERS && uv pip install --python PEERS/bin/python "datatrove[io]" tokenizers "xxhash<3.6" datasketch rensa resiliparse regex nltk
 
 Each script reads JSON lines of texts (its second argument) and prints one JSON object: ``seconds`` of processor time, and
 ``removed``: numbers of the documents that it removes, with the number of the one that each is a copy of, where it says so.
@@ -63,11 +63,15 @@ DATATROVE = (
     + """
 import contextlib, io, os, tempfile, time
 from pathlib import Path
+from datatrove.pipeline.dedup import minhash
 from datatrove.pipeline.dedup.minhash import (
     MinhashConfig, MinhashDedupBuckets, MinhashDedupCluster, MinhashDedupFilter, MinhashDedupSignature)
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.data import Document
 from datatrove.utils.hashing import HashConfig
+class Spaces:  # words are cut there for all; its own way needs spaCy
+    def word_tokenize(self, text): return text.split()
+minhash.load_word_tokenizer = lambda language: Spaces()
 config = MinhashConfig(num_buckets=20, hashes_per_bucket=6, n_grams=5, hash_config=HashConfig(precision=64))
 with tempfile.TemporaryDirectory() as folder:
     reader = lambda: JsonlReader(os.path.dirname(path), glob_pattern=os.path.basename(path), id_key="number")
@@ -76,7 +80,7 @@ with tempfile.TemporaryDirectory() as folder:
     for bucket in range(20):
         for _ in (MinhashDedupBuckets(f"{folder}/sigs", f"{folder}/buckets", config=config).run(None, bucket, 20) or ()): pass
     for _ in (MinhashDedupCluster(f"{folder}/buckets", f"{folder}/remove", config=config).run(None, 0, 1) or ()): pass
-    kept = [int(document.id.rsplit("/", 1)[-1]) for document in
+    kept = [int(document.id) for document in
             MinhashDedupFilter(f"{folder}/remove").run(reader().run(), 0, 1)]
 total = sum(1 for _ in lines())
 done(begun, [[number, -1] for number in sorted(set(range(total)) - set(kept))])

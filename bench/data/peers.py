@@ -1,6 +1,7 @@
 """What others do with the same documents, in an environment of theirs: they are no part of this project's.
 
-    uv venv PEERS && uv pip install --python PEERS/bin/python "datatrove[io]" tokenizers "xxhash<3.6" datasketch rensa resiliparse regex nltk
+    uv venv PEERS
+    uv pip install --python PEERS/bin/python "datatrove[io]" tokenizers "xxhash<3.6" datasketch rensa resiliparse regex nltk
 
 Each script reads JSON lines of texts (its second argument) and prints one JSON object: ``seconds`` of processor time, and
 ``removed``: numbers of the documents that it removes, with the number of the one that each is a copy of, where it says so.

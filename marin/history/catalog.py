@@ -31,7 +31,7 @@ from marin.history.runs import LATEST, pick, stream_of
 from marin.record import events as kinds
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root, catch_up
-from marin.record.verdicts import bytes_of, counting, of_this_log, overall, standing, twins
+from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, standing, twins
 
 _WAIT = 60.0
 _RUN = (
@@ -59,6 +59,7 @@ class RunSummary:
     status: str
     verdicts: Mapping[str, str] | None
     claimed: Mapping[str, str] | None
+    answerable: tuple[str, ...]
     labels: Labels
 
 
@@ -117,7 +118,7 @@ class Catalog:
             (
                 (run.run, bytes_of(run.recipe_digest, outputs.get(run.run, {})))
                 for run in complete
-                if not run.verdicts or overall(run.verdicts) == "PASS"
+                if not run.verdicts or overall(run.verdicts, run.answerable) == "PASS"
             ),
             (run.run for run in complete if run.verdicts),
         )
@@ -133,6 +134,7 @@ class Catalog:
             status(completed is not None, failed, last[0] if last is not None else -1, interrupted=bool(interrupted)),
             verdicts if self._own else None,
             None if self._own else verdicts,
+            answerable(shown[3], [step for (step,) in self._all("SELECT step FROM results WHERE run = ?", run)]),
             labels_in(self._file.connection, run),
         ]
         return RunSummary(*values)

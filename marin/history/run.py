@@ -32,7 +32,7 @@ from marin.record.events import (
     TrainStarted,
 )
 from marin.record.retention import let_go
-from marin.record.verdicts import NAMES, overall, standing
+from marin.record.verdicts import NAMES, answerable, overall, standing
 
 Indexed = tuple[int, Event]
 """An event and its index in the log."""
@@ -196,11 +196,8 @@ class Run:
 
     @property
     def answerable(self) -> tuple[str, ...]:
-        """The verdicts that a run of its kind can have: a loop's data are its own, and it has a model if it saved an output."""
-        if not self.is_loop:
-            return NAMES
-        saved = any(name != LOOP for name in self.steps)
-        return ("ledger", "artifacts", "training", *(("model",) if saved else ()))
+        """The verdicts that a run of its kind can have (:func:`marin.record.verdicts.answerable`)."""
+        return answerable(self.started.body.pipeline, self.steps)
 
     @property
     def let_go(self) -> frozenset[str]:
@@ -262,7 +259,7 @@ class Run:
     @property
     def verified(self) -> str:
         """``never``, or what the verdicts that count say as one word, and its date."""
-        return verified(self.verdicts)
+        return verified(self.verdicts, self.answerable)
 
     @property
     def verdict(self) -> dict[str, str]:
@@ -316,9 +313,11 @@ def shown(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[str]
     return next(alike, verdicts[-1])
 
 
-def verified(verdicts: Sequence[Fact[ReplayCompleted]]) -> str:
+def verified(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[str] = NAMES) -> str:
     """``never``, or what these verdicts say together as one word, and since when."""
-    return f"{overall(standing_of(verdicts))} {shown(verdicts).time[:10]}" if verdicts else "never"
+    if not verdicts:
+        return "never"
+    return f"{overall(standing_of(verdicts), answerable)} {shown(verdicts, answerable).time[:10]}"
 
 
 def ordered(states: Mapping[str, StepState]) -> list[StepState]:

@@ -31,7 +31,7 @@ class Checked:
     @property
     def outcome(self) -> str:
         """All verdicts in one word (:func:`marin.record.verdicts.overall`)."""
-        return overall(self.verdicts)
+        return overall(self.verdicts, self.run.answerable)
 
     @property
     def verdicts(self) -> dict[str, str]:

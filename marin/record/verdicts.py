@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+from marin.record.events import LOOP
+
 NAMES = ("ledger", "artifacts", "data", "training", "model")
 """The verdicts on a run, in the order of causes."""
 EVALUATION = "evaluation"
@@ -88,6 +90,17 @@ def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
+def answerable(pipeline: str, steps: Collection[str]) -> tuple[str, ...]:
+    """The verdicts that a run of its kind can have: a loop's data are its own, and it has a model if it saved an output.
+
+    Args:
+        pipeline: as ``run.started`` names it. ``steps``: those with an output.
+    """
+    if pipeline != LOOP:
+        return NAMES
+    return ("ledger", "artifacts", "training", *(("model",) if set(steps) - {LOOP} else ()))
+
+
 def in_order(verdicts: Mapping[str, str]) -> list[tuple[str, str]]:
     """Names and outcomes in the order of causes; a record has them in that of the alphabet."""
     return [(name, verdicts[name]) for name in SHOWN if name in verdicts]
@@ -99,7 +112,7 @@ def overall(verdicts: Mapping[str, str], answerable: Collection[str] = NAMES) ->
 
     Args:
         verdicts: outcomes by name, as ``replay.completed`` holds them. One that is missing was not run.
-        answerable: those that a run of this kind can have (:attr:`marin.history.run.Run.answerable`).
+        answerable: those that a run of its kind can have (:func:`answerable`).
     """
     words = [verdicts.get(name, "NOT_RUN") for name in NAMES]
     if verdicts.get(EVALUATION) == "FAIL":
@@ -115,16 +128,18 @@ def overall(verdicts: Mapping[str, str], answerable: Collection[str] = NAMES) ->
     return "PARTIAL" if {"PASS", "PARTIAL"} & set(words) else "NOT_RUN"
 
 
-def described(verdicts: Mapping[str, str] | None, claimed: Mapping[str, str] | None = None) -> str:
+def described(
+    verdicts: Mapping[str, str] | None, claimed: Mapping[str, str] | None = None, answerable: Collection[str] = NAMES
+) -> str:
     """The same for a column: with the verdicts that decide, or ``no`` where this user did not verify; then with what
     the log itself says (``claimed``)."""
     if not verdicts:
-        return f"no (claimed by this log: {overall(claimed)})" if claimed else "no"
-    word = overall(verdicts)
+        return f"no (claimed by this log: {overall(claimed, answerable)})" if claimed else "no"
+    word = overall(verdicts, answerable)
     decisive = [name for name in SHOWN if verdicts.get(name) == word]
     passed = sum(verdicts.get(name) == "PASS" for name in NAMES)
     if word == "PARTIAL":
-        return f"PARTIAL, {passed} of {len(NAMES)} PASS"
+        return f"PARTIAL, {passed} of {len(answerable)} PASS"
     return word if word == "PASS" else f"{word} {', '.join(decisive)}".strip()
 
 

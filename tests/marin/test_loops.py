@@ -18,12 +18,14 @@ import marin
 from ledger import Draft, state_digest, tensor_digest
 from marin.cli import main
 from marin.errors import UsageError
+from marin.history.projection.fold import Fold
 from marin.history.runs import load, stream_of
 from marin.loops.loop import EVERY, Loop
 from marin.loops.tensors import arrays, batch_digest
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.root import Root, open_root
+from marin.reporting.lineage.graph import verdict_of
 from marin.reporting.runs.pages import draw
 from marin.reporting.verification.recorded import verification_page
 from marin.verify.verdict import Report
@@ -316,11 +318,25 @@ def as_text(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
-def test_the_pages_of_a_loop_that_was_executed_say_so(folder: Path) -> None:
+def said_in_lists(root: Root, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """What `marin ls`, Python, MLflow's tags and the lineage say of the only run, in one word."""
+    capsys.readouterr()
+    assert main.run(["ls"]) == 0
+    listed = re.findall(r"  (PASS|PARTIAL, .*)$", capsys.readouterr().out.rstrip())
+    fold = Fold("marin.local/x", own=root.reader())
+    assert list(fold.apply_all(root.reader().events()))
+    (projected,) = fold.runs.values()
+    assert listed
+    words = [*listed, marin.open().run().verified, verdict_of(projected.run), projected.verified]
+    return {word.split()[0] for word in words} | {str(projected.passes)}
+
+
+def test_the_pages_of_a_loop_that_was_executed_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = execute(folder)
     run, by = marin.open().run().id, f"{PYTHON} train.py"
     status, text = drawn(folder, "--by", by)
     assert status == 0 and "Executed again, bit for bit" in text and "Not established" not in text
+    assert said_in_lists(root, capsys) == {"PASS", "True"}
     assert "training PASS model PASS" in text and "losses with the same bits 6 of 6" in text
     again = f"marin verify {run} --by {shlex.quote(by)}"
     assert f"Executed by {by} ." in text and f"Do it yourself: {again} ," in text
@@ -336,18 +352,21 @@ def test_the_pages_of_a_loop_that_was_executed_say_so(folder: Path) -> None:
     assert f"compare every bit: {again}" in report and f"`{again}` is the check" in report
 
 
-def test_the_pages_of_a_loop_that_nothing_executed_say_so(folder: Path) -> None:
+def test_the_pages_of_a_loop_that_nothing_executed_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = execute(folder)
     run = marin.open().run().id
     status, text = drawn(folder)
     assert status == 3 and "Not established here Nothing was executed:" in text and "Executed" not in text
+    assert said_in_lists(root, capsys) == {"PARTIAL,", "PARTIAL", "False"}
     assert f"Do it yourself: marin verify {run} --by " in text and "train.py" in text
     report = as_text(draw(root, run, "report.html").decode())
     assert "Verified: PARTIAL on 2" in report and "nothing was executed" in report
     assert f"compare every bit: marin verify {run} --by " in report
 
 
-def test_a_loop_that_saved_nothing_can_have_no_verdict_on_a_model(folder: Path) -> None:
+def test_a_loop_that_saved_nothing_can_have_no_verdict_on_a_model(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "train.py").write_text(
         "import marin\nwith marin.start_run() as run:\n    for step in range(3):\n"
         "        run.log(step, loss=1 / (step + 1))\n    run.state({'weights': [1.0]})\n"
@@ -356,6 +375,7 @@ def test_a_loop_that_saved_nothing_can_have_no_verdict_on_a_model(folder: Path) 
     status, text = drawn(folder, "--by", f"{PYTHON} train.py")
     assert status == 0 and "Executed again, bit for bit" in text and "model NOT_RUN the loop saved no output" in text
     assert "what it saw to what it saved: loop PASS" in text
+    assert said_in_lists(open_root(), capsys) == {"PASS", "True"}
 
 
 def test_the_pages_of_a_loop_that_is_another_say_so(folder: Path) -> None:

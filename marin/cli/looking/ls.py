@@ -135,7 +135,7 @@ def _say_of_the_rest(limit: int, count: int) -> None:
 
 
 def _row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str]:
-    verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed)
+    verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed, run.answerable)
     judged = run.status == "completed" or run.verdicts or run.claimed
     return {
         "run": run.run,

@@ -24,7 +24,7 @@ _COSTS = ("training.seconds", "run.seconds", "training.compute_flop", "training.
 
 def page(subject: Subject, files: Sequence[str]) -> bytes:
     """The page; ``files``: the other documents, which it links to."""
-    verdict = overall(subject.run.verdict) if subject.run.verdicts else ""
+    verdict = overall(subject.run.verdict, subject.run.answerable) if subject.run.verdicts else ""
     questions = [(title, [told for name in names for told in subject.named(name)]) for title, names in QUESTIONS]
     questions.insert(4, ("At what cost", [subject[name] for name in _COSTS]))
     told = list(subject.values.values())

@@ -25,7 +25,7 @@ from marin.history.projection.intents import Intent, Shelve, Tags
 from marin.history.projection.logged import LoggedFold
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
-from marin.history.run import Fact, ordered, verified
+from marin.history.run import Fact, ordered
 from marin.history.runs import evaluation_stream
 from marin.record import events as types
 from marin.record.outputs import bytes_of
@@ -152,7 +152,7 @@ class Fold:
         projected, body = self.runs[run], by_address(body)
         step = "train" if isinstance(body, types.TrainStarted) else getattr(body, "step", "")
         told = Told(index, event, milliseconds(event.time), projected.fold.states.get(step))
-        before = verified(projected.fold.verdicts())
+        before = projected.verified
         intents = list(self._taken_in(told, projected, body))
         projected.at = index
         if not isinstance(body, types.ReplayCompleted):
@@ -197,7 +197,7 @@ class Fold:
     def _note(self, projected: ProjectedRun, word: str = "") -> Intent:
         started = projected.fold.started
         assert started is not None, "a run is projected from its beginning on"
-        word = word or verified(projected.fold.verdicts())
+        word = word or projected.verified
         return Tags(
             projected.id(),
             {"mlflow.note.content": self._experiments.note(projected.experiment, started.body, word, projected.about)},

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from ledger import Event
 from marin.history.fold import RunFold
 from marin.history.projection.identity import Ids
-from marin.history.run import Run, StepState, standing_of
+from marin.history.run import Run, StepState, standing_of, verified
 from marin.record.events import CheckpointSaved, ModelExported
-from marin.record.verdicts import overall
+from marin.record.verdicts import NAMES, answerable, overall
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,18 @@ class ProjectedRun:
     @property
     def passes(self) -> bool:
         """Whether all of the run, as it is by now, was verified."""
-        return overall(standing_of(self.fold.verdicts())) == "PASS"
+        return overall(standing_of(self.fold.verdicts()), self.answerable) == "PASS"
+
+    @property
+    def answerable(self) -> tuple[str, ...]:
+        """The verdicts that it can have."""
+        started = self.fold.started
+        return NAMES if started is None else answerable(started.body.pipeline, self.fold.steps)
+
+    @property
+    def verified(self) -> str:
+        """``never``, or what the verdicts on it say together, and since when."""
+        return verified(self.fold.verdicts(), self.answerable)
 
     @property
     def trained(self) -> int:

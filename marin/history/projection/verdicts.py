@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from marin.history.projection.intents import Intent, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import text
-from marin.history.run import standing_of, verified
+from marin.history.run import standing_of
 from marin.record.events import ReplayCompleted
 from marin.record.verdicts import Bytes, bytes_of, passed_as
 
 
 def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
     """A verification that counts; the fold has taken it in already."""
-    word = verified(projected.fold.verdicts())
+    word = projected.verified
     tags = {"marin.verified": word, "marin.verified.by": told.event.actor, **_words(projected)}
     if body.first_divergence is not None:
         tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
@@ -49,7 +49,7 @@ class Twins:
 
 def went_on(projected: ProjectedRun, before: str) -> Iterator[Intent]:
     """What a verification said (``before``), where the run went on after it."""
-    if before != "never" and (word := verified(projected.fold.verdicts())) != before:
+    if before != "never" and (word := projected.verified) != before:
         yield Tags(projected.id(), {"marin.verified": word, **_words(projected)})
 
 

@@ -96,7 +96,7 @@ def key_of(digest: str) -> str:
 
 def verdict_of(run: Run) -> str:
     """What the verdicts on a run that count say, as one word, or never."""
-    return overall(run.verdict) if run.verdicts else "never"
+    return overall(run.verdict, run.answerable) if run.verdicts else "never"
 
 
 def _joined(known: Node | None, new: Node) -> Node:

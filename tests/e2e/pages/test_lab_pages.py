@@ -88,8 +88,9 @@ class Lab:
         return done.stdout
 
     def verified(self, file: Path) -> Mapping[str, str]:
-        """All runs that are complete, each with PASS, or with its verdicts where one is not. What the file's own functions
-        made is made again by them; a run that ends in a state, or a corpus, for others has no model, or no training, to judge."""
+        """All runs that are complete, each with PASS, six times, or with its verdicts where one is not. What the file's own
+        functions made is made again by them; a run that ends in a state, or a corpus, for others has no model, or no training,
+        to judge, and one that was never evaluated no numbers."""
         found = {}
         for run in json.loads(self.call("marin ls runs --json")):
             if run["status"] == "completed":
@@ -100,6 +101,8 @@ class Lab:
                     wanted["model"] = "NOT_RUN"
                 if "train" not in run["outputs"]:
                     wanted["training"] = "NOT_RUN"
+                if "evaluate" in run["outputs"] or verdicts["evaluation"] != "NOT_RUN":
+                    wanted["evaluation"] = "PASS"
                 said = {name: verdicts[name] for name in wanted}
                 found[run["run"]] = "PASS" if said == wanted else json.dumps(said)
         return found

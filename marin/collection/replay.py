@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, describe_tree
+from marin.collection.asking.documents import Collection
+from marin.collection.asking.leading import led_nowhere
 from marin.collection.build import Asked, Prepared, prepare, source_of
 from marin.collection.making.description import content
 from marin.collection.making.execute import executing
@@ -102,6 +104,8 @@ def replay(
         with executing(workers) as execute:
             made = make(recorded.setup(folder), recorded.shard_code, execute, shelf)
     wrong = [*shelf.wrong, *_other_counts(completed, made), *_other_files(store, artifact, made.folder)]
+    if not wrong:
+        wrong += led_nowhere(Collection(store, artifact))
     same = (here.code, here.lock) == (started.code, started.lock)
     missing = tuple(found.source.name for found in here.found if found.missing)
     return Replayed(tuple(dict.fromkeys(wrong)), shelf.executed, shelf.taken, same, missing)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin.collection.asking.documents import Collection, text_before
+from marin.collection.asking.documents import Collection, led_to, text_before
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
@@ -192,14 +192,14 @@ def _decided(collection: Collection) -> _Decided:
         if not len(table):
             continue
         found.steps[step, "remove", reason] += len(table)
-        pairs = zip(table["shared"].to_pylist(), table["united"].to_pylist(), strict=True) if not exact else ()
-        values = [1.0] * len(table) if exact else [shared / united for shared, united in pairs]
-        kept = table["kept"].to_pylist()
-        evidence = ({"kept": one, "similarity": value} for one, value in zip(kept, values, strict=True))
-        found.saw(step, reason, table, evidence)
-        found.followers.update(kept)
+        listed = table.to_pylist()
+        pairs = collection.pairs({row["kept"] for row in listed}) if exact else {}
+        led = [led_to(row, pairs) for row in listed]
+        shown = ("kept", "similarity", "copy_of")
+        found.saw(step, reason, table, ({name: one[name] for name in shown if name in one} for one in led))
+        found.followers.update(one["kept"] for one in led)
         if not exact:
-            found.similar.update(int(100 * value) for value in values)
+            found.similar.update(int(100 * one["similarity"]) for one in led)
     return found
 
 

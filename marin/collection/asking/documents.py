@@ -87,6 +87,17 @@ class Collection:
             for batch in self.table(path, columns).to_batches(max_chunksize=1024):
                 yield from batch.to_pylist()
 
+    def pairs(self, documents: AnyOf[str]) -> dict[str, dict[str, Any]]:
+        """Those of these documents that were removed as near-duplicates, each with its row
+        (:data:`marin.collection.tasks.columns.NEAR`)."""
+        wanted = pa.array(sorted(documents), pa.string())
+        found = {}
+        for path in self.files("duplicates"):
+            table = self.table(path)
+            if "shared" in table.column_names:
+                found.update({row["id"]: row for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist()})
+        return found
+
     def behind(self, documents: AnyOf[str]) -> dict[str, tuple[str, ...]]:
         """For each of these kept documents that has some, those that were removed as its copies, exact or near, and as
         copies of these."""
@@ -224,21 +235,33 @@ def _copies(collection: Collection, document: str) -> Iterator[dict[str, Any]]:
         exact = "shared" not in table.column_names
         step, reason = (EXACT_STEP, EXACT_REASON) if exact else (NEAR_STEP, NEAR_REASON)
         for row in table.filter(pc.equal(table["id"], document)).to_pylist():
-            evidence: dict[str, Any] = {"kept": row["kept"], "similarity": 1.0}
-            if exact:
-                evidence |= {"digest": row["digest"]}
-            else:
-                evidence |= {
-                    "similarity": row["shared"] / row["united"],
-                    "shared": row["shared"],
-                    "united": row["united"],
-                }
-                evidence |= {"cluster": row["cluster"], "threshold": float.fromhex(settings["near"]["threshold"])}
+            evidence: dict[str, Any] = led_to(row, collection.pairs([row["kept"]]) if exact else {})
+            if "cluster" in evidence:
+                evidence |= {"threshold": float.fromhex(settings["near"]["threshold"])}
             yield {"step": step, "action": "remove", "reason": reason, "evidence": evidence}
         mine = table.filter(pc.equal(table["kept"], document))
         if len(mine):
             evidence = {"removed": len(mine), "first_removed": mine["id"][0].as_py()}
             yield {"step": step, "action": "keep", "reason": reason, "evidence": evidence}
+
+
+def led_to(row: Mapping[str, Any], pairs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The evidence of a duplicate's row: the document that is kept, and how similar the two are. Where that with the equal
+    text went as a near-duplicate, it is ``copy_of``, and what it was removed for is as similar to this one.
+
+    Args:
+        pairs: rows of near-duplicates by id, with that of ``row["kept"]`` if there is one.
+    """
+    evidence: dict[str, Any] = {"kept": row["kept"], "similarity": 1.0}
+    near: Mapping[str, Any] | None = row
+    if "digest" in row:
+        evidence |= {"digest": row["digest"]}
+        if (near := pairs.get(row["kept"])) is not None:
+            evidence |= {"copy_of": row["kept"]}
+    if near is not None:
+        evidence |= {"kept": near["kept"], "similarity": near["shared"] / near["united"]}
+        evidence |= {name: near[name] for name in ("shared", "united", "cluster")}
+    return evidence
 
 
 def _sampled(collection: Collection, digest: str, source: str) -> Iterator[dict[str, Any]]:

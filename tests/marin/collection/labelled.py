@@ -49,7 +49,10 @@ def labelled(seed: int, size: int = 60) -> Labelled:
         add(original, "copy")
     for number, original in enumerate(originals[size // 2 :]):
         rate = RATES[number % len(RATES)]
-        add([draw.choice(lexicon) if draw.random() < rate else word for word in original], f"edited {rate}")
+        edited = [draw.choice(lexicon) if draw.random() < rate else word for word in original]
+        add(edited, f"edited {rate}")
+        if number % 4 == 0:  # equal to one that may itself be a near copy
+            add(edited, "copy")
     form = words(30, 30)
     for _ in range(size):
         add(form + words(60, 120), "template")

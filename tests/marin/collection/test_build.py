@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from marin.collection.asking.account import account
 from marin.collection.asking.documents import Collection, find
 from marin.collection.build import Asked, Built, build
 from marin.collection.making import make as making_module
@@ -72,6 +73,16 @@ def test_every_decision_stands_before_brute_force(built: tuple[Built, Collection
     for row in near:
         assert row["kept"] in kept and row["id"] not in kept
         assert similarity(texts[row["id"]], texts[row["kept"]]) == Fraction(row["shared"], row["united"]) >= THRESHOLD
+    chained = 0
+    for row in (*exact, *near):
+        (told,) = find(collection, row["id"])
+        evidence = told.decisions[-1]["evidence"]
+        assert evidence["kept"] in kept and evidence.get("copy_of", row["kept"]) == row["kept"]
+        assert evidence["similarity"] == float(similarity(texts[row["id"]], texts[evidence["kept"]]))
+        chained += evidence["kept"] != row["kept"]
+    assert chained > 3, "copies of what was removed as similar to a third one"
+    for found in (one for examples in account(collection).examples.values() for one in examples):
+        assert found.evidence.get("kept") in {None, *kept}
     sets = {name: shingles(text) for name, text in kept.items()}
     missed = {b for a, b in combinations(sets, 2) if 5 * len(sets[a] & sets[b]) >= 4 * len(sets[a] | sets[b])}
     assert len(near) / (len(near) + len(missed)) >= 0.97

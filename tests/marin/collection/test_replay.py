@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledger import Draft
+from marin.collection.asking.documents import Collection
+from marin.collection.asking.leading import led_nowhere
 from marin.collection.build import Asked, Built, build, stream_of_collection
 from marin.collection.replay import Draw, Replayed, every, replay
 from marin.errors import DataMissing
@@ -100,6 +102,18 @@ def test_another_cluster_is_named(project: Path, built: Built) -> None:
 
     found = again(project, forge(project, built, change))
     assert any(line.startswith("near: shard near-000000") and "cluster expected" in line for line in found.wrong)
+
+
+def test_a_duplicate_of_what_is_not_kept_is_named(project: Path, built: Built) -> None:
+    def change(folder: Path) -> None:
+        for name in ("near-000000", "exact"):
+            rewrite(folder / f"duplicates/{name}.parquet", lambda rows: [rows[0] | {"kept": "0" * 32}, *rows[1:]])
+
+    store = root_of(project).store()
+    assert not list(led_nowhere(Collection(store, built.artifact)))
+    forged = list(led_nowhere(Collection(store, forge(project, built, change))))
+    assert [line.partition(":")[0] for line in forged] == ["exact", "near"], forged
+    assert all(f"was removed for {'0' * 32}, which is not kept" in line for line in forged)
 
 
 def test_a_forged_count_is_named(project: Path, built: Built) -> None:

@@ -1,13 +1,16 @@
 """Log-likelihoods that no neighbour changes: how many bits differ over batch sizes, orders and devices, and what it costs.
 
     python -m bench.models.evaluate [--requests 300] [--size 1M]
+    python -m bench.models.evaluate --digest --requests 24
 
 The requests are sequences of 6 to 128 random tokens, the model is the default one with its initial weights. `ours` scores
 them one to a program (marin/evaluation/scoring.py), with so many on their way (`batch`), on so many virtual devices;
 `same` is the share whose every token has the bits of the first row, `cpu ms` the processor time of all threads for each (on
 a busy machine the number to look at). `levanter` is Levanter's own loss over whole batches, padded to the context, under the
 same flags (as an evaluation usually is): its `same` is against its own first row. `generated` are sampled continuations of
-24 tokens, drawn in another order and beside others than in the first.
+24 tokens, drawn in another order and beside others than in the first. With ``--digest`` nothing is timed: the last line is the
+digest of every token's log-likelihood and of four continuations, which other machines are held against (`taskset -c 0`, or
+`tests/determinism/processors.py NAME -m bench.models.evaluate --digest`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bench.training.train_step import SIZES
+from ledger import canonical_digest
 from marin.process.arithmetic import settings
 from marin.recipe.schema import Arithmetic, Execution, Recipe
 
@@ -30,8 +34,8 @@ DEVICES = (1, 2, 4, 8)
 ROW = "{what:>9} {batch:>6} {order:>9} {devices:>7} {same:>8} {busy:>8} {rate:>12}"
 
 
-def measure(size: str, count: int) -> None:
-    """All rows, in a process that has eight devices."""
+def measure(size: str, count: int, *, digest: bool) -> None:
+    """All rows, in a process that has eight devices; or one digest."""
     import jax.random as jrandom
     from haliax import Axis
 
@@ -48,6 +52,12 @@ def measure(size: str, count: int) -> None:
     rows = [
         Row(tuple(int(t) for t in draw.integers(1, VOCABULARY, n)), int(n) - 1) for n in draw.integers(6, 129, count)
     ]
+    prompts = [Prompt(one.tokens[:9], 24, lambda new: False, 0.8, request_name(one.tokens[:9])) for one in rows[:24]]
+    if digest:
+        sums = [[value.hex() for value in one.logprobs] for one in Scorer(model, recipe).score(rows)]
+        said = [list(new) for new in Scorer(model, recipe).generate(prompts[:4], 7)]
+        say(canonical_digest({"scored": sums, "generated": said}))
+        return
     shuffled = [int(place) for place in draw.permutation(count)]
     say(
         ROW.format(
@@ -87,7 +97,6 @@ def measure(size: str, count: int) -> None:
         same = sum(a == b for a, b in zip(values, theirs_first, strict=True))
         row("levanter", batch, False, 1, same / count, busy / count, count / seconds)
 
-    prompts = [Prompt(one.tokens[:9], 24, lambda new: False, 0.8, request_name(one.tokens[:9])) for one in rows[:24]]
     alone = [Scorer(model, recipe).generate([prompt], 7)[0] for prompt in prompts[:4]]
     for devices in DEVICES:
         ours = Scorer(model, recipe, devices=devices)
@@ -139,10 +148,11 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--size", choices=sorted(SIZES), default="1M")
     asked.add_argument("--requests", type=int, default=300)
+    asked.add_argument("--digest", action="store_true", help="time nothing; print the digest of what is computed")
     asked.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = asked.parse_args()
     if given.inside:
-        measure(given.size, given.requests)
+        measure(given.size, given.requests, digest=given.digest)
         return
     contract = settings(Arithmetic(), Execution(devices=max(DEVICES)))
     command = [
@@ -154,6 +164,7 @@ def main() -> None:
         given.size,
         "--requests",
         str(given.requests),
+        *(["--digest"] if given.digest else []),
     ]
     sys.exit(subprocess.run(command, env={**os.environ, **contract}).returncode)
 

@@ -17,17 +17,20 @@ from marin.data.template import template_of
 from marin.data.tokenizer import parse_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
+from marin.execution.phases import checkout
 from marin.history.run import Run
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
 from marin.training.adapters import merged
-from marin.training.checkpoints.whole import load
-from marin.training.imported import read_model
+from marin.training.checkpoints.whole import load, proven
+from marin.training.imported import imported_state, read_model
+from marin.training.initial import initial_state
 from marin.training.model import vocabulary_size
 from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.state import TrainState, manifest_of
 
 
 def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
@@ -61,8 +64,8 @@ class Subject:
 
 
 def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
-    """The state of ``run`` before train step ``step``, or the one that its training ended with. The arithmetic contract
-    is in force when this is called.
+    """The state of ``run`` before train step ``step``, or the one that its training ended with. The one that it began with is
+    recorded by its digest alone: it is made again. The arithmetic contract is in force when this is called.
 
     Raises:
         UsageError: no state of that step is recorded.
@@ -83,15 +86,28 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             trained = run.output("train")
             outputs.checkout(store, trained, folder / "train", kind=outputs.KINDS["train"])
             digest = StateManifest.parse((folder / "train" / "state.json").read_bytes()).digest
-            where, what = folder / "train" / "checkpoint", "output of step train"
+            state, _ = load(folder / "train" / "checkpoint", recipe, vocab, digest, where="output of step train")
+        elif (begun := run.begun) is not None and step == begun.step and begun.made_again:
+            digest = begun.state
+            state = _first(recipe, store, vocab, folder, digest)
         else:
             saved = _saved(run, step)
             store.checkout(saved.artifact, folder / "checkpoint")
-            digest, where, what = saved.state, folder / "checkpoint", f"training checkpoint of train step {step}"
-        state, _ = load(where, recipe, vocab, digest, where=what)
+            digest, what = saved.state, f"training checkpoint of train step {step}"
+            state, _ = load(folder / "checkpoint", recipe, vocab, digest, where=what)
     return Subject(
         run.run, recipe, merged(state.model), tokenizer, digest, int(state.step), made.digest, template_by(recipe)
     )
+
+
+def _first(recipe: Recipe, store: Store, vocab: int, folder: Path, digest: str) -> TrainState:
+    """The state that a training begins with, as the recipe draws it or with the parameters of a folder from elsewhere."""
+    if recipe.initial is None:
+        state = initial_state(recipe, vocab)
+    else:
+        state = imported_state(recipe, vocab, checkout(store, recipe.initial.model, folder / "initial") / "checkpoint")
+    proven(manifest_of(state), digest, "state that the training begins with")
+    return state
 
 
 def template_by(recipe: Recipe) -> Callable[[Sequence[Mapping[str, str]]], str]:
@@ -132,11 +148,12 @@ def _tokenizer_of(folder: Path) -> bytes:
 
 def _saved(run: Run, step: int) -> CheckpointSaved:
     found = {fact.body.step: fact.body for fact in run.checkpoints}
+    begun = [run.begun.step] if run.begun is not None and run.begun.made_again else []
     if step not in found:
         raise UsageError(
             "no state of this train step is recorded",
             where=f"run {run.run}, --step {step}",
-            expected=", ".join(str(number) for number in sorted(found)) or "a run with training checkpoints",
+            expected=", ".join(str(number) for number in sorted([*begun, *found])) or "a run with training checkpoints",
             found=str(step),
             cure="name one of these, or leave --step out for the last state",
         )

@@ -148,6 +148,16 @@ class CheckpointView:
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """The state that a training began with, before train step ``step``. ``made_again``: it follows from the recipe and what that
+    names, so that no checkpoint holds it; in a phase it is a state of another run."""
+
+    step: int
+    state: str
+    made_again: bool
+
+
+@dataclass(frozen=True)
 class Run:
     """One run, folded from its events. ``length`` is how many events its stream has: the number of the next one."""
 
@@ -198,6 +208,15 @@ class Run:
     def answerable(self) -> tuple[str, ...]:
         """The verdicts that a run of its kind can have (:func:`marin.record.verdicts.answerable`)."""
         return answerable(self.started.body.pipeline, self.steps)
+
+    @property
+    def begun(self) -> Beginning | None:
+        """The state that its training began with; None before it did."""
+        if not self.training:
+            return None
+        first = self.training[0].body
+        alone = first.first_step == 0 and self.started.body.recipe.get("phase") is None
+        return Beginning(first.first_step, first.state, alone)
 
     @property
     def let_go(self) -> frozenset[str]:

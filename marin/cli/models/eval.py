@@ -53,7 +53,7 @@ from marin.process.text import several
     "--step",
     type=click.IntRange(min=0),
     metavar="N",
-    help="The recorded state before this train step.  [default: the last]",
+    help="The recorded state before this train step; 0: the one that training began with.  [default: the last]",
 )
 @click.option(
     "--apply_chat_template", "chat", is_flag=True, help="Each prompt is a message of the user under the chat template."

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--step",
     type=click.IntRange(min=0),
     metavar="N",
-    help="The recorded state before this train step.  [default: the last]",
+    help="The recorded state before this train step; 0: the one that training began with.  [default: the last]",
 )
 @click.option(
     "--replay",

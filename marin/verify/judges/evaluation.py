@@ -164,6 +164,8 @@ def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:
     """What the event says of other events, and of itself."""
     states = {fact.body.state: fact.body.step for fact in case.run.checkpoints}
     trained = case.run.output("train").digest
+    if (begun := case.run.begun) is not None and begun.made_again:
+        states.setdefault(begun.state, begun.step)
     states.setdefault(trained, body.step if not case.run.segments else case.run.segments[-1].body.end)
     pairs: list[tuple[str, object, object]] = [
         ("tokenizer", case.run.output("tokenizer").digest, body.tokenizer),

@@ -42,6 +42,10 @@ def test_the_same_prompt_state_and_seed_say_the_same(trained: Project) -> None:
     assert len(first["logprobs"]) == len(first["tokens"]) <= 6 and max(first["logprobs"]) <= 0
     early = said(trained, "--prompt", "The dog", "--max-tokens", "2", "--step", "3")
     assert early["step"] == 3 and early["state"] != first["state"]
+    drawn = said(trained, "--prompt", "The dog", "--max-tokens", "2", "--step", "0")
+    log = [json.loads(line) for line in trained.marin("log", "--json").stdout.splitlines()]
+    (started,) = {one["body"]["state"] for one in log if one["type"] == "train.started/v1"}
+    assert (drawn["step"], drawn["state"]) == (0, started), "the state that the training began with is made again"
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,26 @@ def shown(project: Project, run: str) -> Any:
     return json.loads(done.stdout)
 
 
+def test_its_numbers_are_recorded_as_those_of_the_state_before_the_first_step(continued: Continued) -> None:
+    """A folder has no history, so what `marin eval FOLDER` says is recorded nowhere; a training that begins with it has one."""
+    project, run = continued.project, continued.told["run"]
+    place = project.folder / "data_of_babylm" / "supplement_filtered"
+    place.mkdir(parents=True)
+    rows = [{"sentence_good": f"the dog {word}s", "sentence_bad": f"the dog {word}"} for word in ("run", "sit", "wait")]
+    (place / "agreement.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    told = []
+    for subject in (("elsewhere",), (run, "--step", "0"), (run,)):
+        done = project.marin("eval", *subject, "--babylm", "data_of_babylm", "--json")
+        assert done.returncode == 0, done.stderr
+        told.append(json.loads(done.stdout))
+    of_folder, of_run, after = told
+    assert of_run["step"] == 0 and of_run["event"] is not None
+    assert (of_run["results"], of_run["samples"]) == (of_folder["results"], of_folder["samples"])
+    assert after["samples"] != of_run["samples"] and after["state"] != of_run["state"]
+    status, report = project.verify("--only", "ledger,evaluation")
+    assert (status, report["verdicts"]["evaluation"], report["evaluation"]["requests_answered"]) == (0, "PASS", 12)
+
+
 def test_a_model_from_elsewhere_goes_on_and_all_of_it_is_verified(continued: Continued) -> None:
     project, folder, told = continued.project, continued.folder, continued.told
     assert set(told["steps"].values()) == {"executed", "cached"} or "executed" in told["steps"].values()

@@ -29,12 +29,13 @@ from marin.evaluation.recorded.records import Sample, Settings
 from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.history.run import Fact
+from marin.history.run import Beginning, Fact
 from marin.recipe.schema import Execution
 from marin.record.events import Continues, EvaluationRecorded
 from marin.verify.judges import evaluation
 from marin.verify.verdict import EvaluationSummary, Verdict
 
+BEGUN = "sha256:" + "0" * 64
 PASSED, ROOT = Verdict("PASS"), bytes(32)
 
 
@@ -78,6 +79,7 @@ class Court:
         run = SimpleNamespace(
             output=lambda name: SimpleNamespace(digest=outputs[name]),
             checkpoints=(),
+            begun=Beginning(0, BEGUN, True),
             segments=(SimpleNamespace(body=SimpleNamespace(end=subject.step)),),
             recipe=subject.recipe,
             steps={"evaluate": None},

@@ -197,7 +197,8 @@ def find(collection: Collection, wanted: str, *, text: str | None = None) -> Ite
 
 def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Told:
     document = str(row["id"])
-    decisions = [*_own(collection, document, shard), *_copies(collection, document)]
+    decisions = [*_own(collection, document, shard, "read-", ""), *_copies(collection, document)]
+    decisions += _own(collection, document, shard, "cut-")
     kept = _kept(collection, document)
     if kept is None and all(decision["action"] != "remove" for decision in decisions):
         decisions += _sampled(collection, str(row["digest"]), source)
@@ -215,10 +216,10 @@ def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: st
     )
 
 
-def _own(collection: Collection, document: str, shard: str) -> Iterator[dict[str, Any]]:
-    """What the steps of one document decided: those that make text, the others, and what took out its paragraphs."""
+def _own(collection: Collection, document: str, shard: str, *kinds: str) -> Iterator[dict[str, Any]]:
+    """What the steps of one document decided: those that make text, the others, or what took out its paragraphs."""
     files = collection.files("decisions")
-    for path in (f"decisions/{kind}{shard}.parquet" for kind in ("read-", "", "cut-")):
+    for path in (f"decisions/{kind}{shard}.parquet" for kind in kinds):
         if path in files:
             table = collection.table(path)
             for row in sorted(table.filter(pc.equal(table["id"], document)).to_pylist(), key=lambda row: row["order"]):

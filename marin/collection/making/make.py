@@ -1,4 +1,4 @@
-"""From sources to a collection, in phases: read, train, judge, cut, exact duplicates, near-duplicates, sampling, write.
+"""From sources to a collection, in phases: read, train, judge, exact duplicates, near-duplicates, sampling, cut, write.
 
 Reading, judging, comparing candidates and writing are tasks for workers; what lies between them is columns of numbers in one
 process. The result follows from content alone: tasks are cut by content, what they leave is put together by name, whenever it
@@ -31,7 +31,7 @@ from marin.collection.making.shelf import Execute, Made, Shard, Shelf
 from marin.collection.settings import Near, divided
 from marin.collection.sources.origin import Origin
 from marin.collection.tasks.columns import band_name
-from marin.collection.tasks.task import ORIGIN, PROBLEMS, REMOVED_FILE, Answer, Setup, Task, given_file, told
+from marin.collection.tasks.task import NEAR_FILE, ORIGIN, PROBLEMS, REMOVED_FILE, Answer, Setup, Task, given_file, told
 from marin.collection.tasks.work import start
 from marin.data.documents import threshold
 from marin.errors import DataError
@@ -81,12 +81,9 @@ class _Making:
         self._do("train", trained)
         self._do("judge", self._judge_shards(reads, trained))
         rows = Rows(self.folder, [shard.task.name for shard in reads])
-        if settings.paragraphs is not None:
-            rows = self._cut(rows)
         removed, problems = Counter[str](), Counter[str]()
         problems.update({NOT_FETCHED: count} if (count := len(not_fetched(self.setup.sources))) else {})
         for answer in self.answers.values():
-            removed.update(answer.removed)
             problems.update(answer.problems)
         self._check_some(rows, problems)
         out = self.folder / "out"
@@ -100,6 +97,10 @@ class _Making:
         if settings.sampling is not None:
             bound = bounds(rows, [found.source.name for found in self.setup.sources], sources, settings.sampling)
             removed[REASON] += remove_beyond(rows, bound, sources)
+        if settings.paragraphs is not None:
+            rows = self._cut(rows, out / "duplicates" / "exact.parquet")
+        for answer in self.answers.values():
+            removed.update(answer.removed)
         below = self._split_below(rows)
         written = list(self._write_shards(rows, np.array(sources, np.int64), below))
         self._do("write", written)
@@ -239,26 +240,30 @@ class _Making:
 
     # Paragraphs
 
-    def _cut(self, rows: Rows) -> Rows:
-        """The documents without the paragraphs that stand in others too."""
+    def _cut(self, rows: Rows, exact: Path) -> Rows:
+        """The kept documents without the paragraphs that stand in others of them too. One that another document was removed for
+        stays whole where nothing would be left of it."""
         found = copied(self.folder, rows)
+        near = [self.folder / name / NEAR_FILE for name in self.trees if name.startswith("near/")]
+        holders = rows.among([path for path in (exact, *near) if path.exists()], "kept")
         unique, inverse = np.unique(found.kept, return_inverse=True)
         ids = np.ascontiguousarray(as_bytes(rows.take("id", unique))).view("V16").reshape(-1)[inverse]
-        near = self.setup.settings.near
         shards = []
         for number, name in enumerate(rows.names):
             task = Task("cut", name)
             here = slice(*np.searchsorted(found.numbers, rows.starts[number : number + 2]).tolist())
             arrays = {"rows": found.numbers[here] - rows.starts[number], "lines": found.lines[here], "kept": ids[here]}
+            arrays |= {"holders": holders[found.numbers[here]]}
             what = {
                 "judged": self.trees[f"judge/{name}"],
-                "near": [near.shingle, near.bands, near.rows] if near is not None else None,
                 "read": self.trees[f"read/{name}"],
                 "rows": self._written(task, **arrays),
             }
             shards.append(Shard(task, self._identity("cut", what)))
         self._do("cut", shards)
-        return Rows(self.folder, rows.names, "cut")
+        left = Rows(self.folder, rows.names, "cut")
+        left.kept &= rows.kept
+        return left
 
     # Candidates
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from marin.collection.tasks.columns import ArrowRows, fixed
@@ -61,6 +62,16 @@ class Rows:
             if end > first:
                 found.append(values[numbers[first:end] - here.start])
         return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def among(self, files: Sequence[Path], column: str) -> NDArray[np.bool_]:
+        """bool[documents]: those whose id stands in this column of one of these Parquet files, in hex."""
+        named = (text for path in files for text in pq.read_table(path, columns=[column])[column].to_pylist())
+        wanted = pa.array(map(bytes.fromhex, named), pa.binary(16))
+        found = np.zeros(len(self), bool)
+        for number, name in enumerate(self.names):
+            ids = ArrowRows(self._folder / "read" / name / READ_FILE).column("id")
+            found[self.starts[number] : self.starts[number + 1]] = pc.is_in(ids, value_set=wanted).to_numpy()
+        return found
 
     def grouped(
         self, which: NDArray[np.bool_], key: str, *columns: str

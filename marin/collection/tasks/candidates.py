@@ -21,7 +21,7 @@ def compare(setup: Setup, task: Task, out: Path) -> Answer:
     near = setup.settings.near
     assert near is not None
     told = given(Path(setup.folder), task)
-    opened = Opened(setup, told["names"].tolist())
+    opened = Opened(setup, told["names"].tolist(), "judge")
     shards, rows, ids = told["shards"], told["rows"], told["ids"]
     bands = [band_name(band) for band in range(near.bands)]
     writer = ParquetWriter(out / NEAR_FILE, NEAR)

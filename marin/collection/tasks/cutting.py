@@ -1,4 +1,4 @@
-"""The task ``cut``: paragraphs that stand in another document go, and what was judged is said anew of the texts that are left."""
+"""The task ``cut``: paragraphs that stand in another kept document go, and digests are said anew of the texts that are left."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 
-from marin.collection.comparing.near import signatures
-from marin.collection.document import Decision
+from marin.collection.document import Action, Decision
 from marin.collection.tasks.columns import (
     DECISIONS,
     LISTING,
@@ -30,32 +28,33 @@ STEP, REASON = "paragraphs", "rule:paragraphs"
 
 
 def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Answer:
-    """``rows`` and ``lines`` of the paragraphs of a shard that go, in order; of each ``kept``, the document that has it."""
-    folder, near = Path(setup.folder), setup.settings.near
+    """``rows`` and ``lines`` of the paragraphs of a shard that go, in order; of each ``kept``, the document that has it, and
+    ``holders``, whether others were removed for its own document."""
+    folder, form = Path(setup.folder), judged(0)
     told = given(folder, task)
-    gone = _by_row(told["rows"].tolist(), told["lines"].tolist(), told["kept"].tolist())
+    gone = _by_row(*(told[name].tolist() for name in ("rows", "lines", "kept", "holders")))
     row = next(gone, None)
-    writer = ArrowWriter(out / JUDGED_FILE, judged(near.bands if near is not None else 0))
+    writer = ArrowWriter(out / JUDGED_FILE, form)
     decided, listed = ParquetWriter(out / DECIDED, DECISIONS), ParquetWriter(out / LISTED, LISTING)
     said = pq.read_table(folder / "judge" / task.name / LISTED).to_pylist()
     removed, number = Counter[str](), 0
     before = ArrowRows(folder / "read" / task.name / READ_FILE).batches()
     after = ArrowRows(folder / "judge" / task.name / JUDGED_FILE).batches()
     for read, batch in zip(before, after, strict=True):
-        columns: dict[str, Any] = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        texts: list[tuple[int, str]] = []
+        columns: dict[str, Any] = {name: batch.column(name).to_pylist() for name in form.names}
         for place in range(batch.num_rows):
             listing = said[number]
             if row is not None and row[0] == number:
                 own = columns["text"][place]
                 own = read.column("text")[place].as_py() if own is None else own
                 left, evidence = _without(own, row[1], row[2])
-                action = "change" if left.strip() else "remove"
-                decision = Decision(listing["id"], STEP, action, REASON, evidence)  # type: ignore[arg-type]
-                decided.write(decision_row(decision, 0))
+                action: Action = "change" if left.strip() else "keep" if row[3] else "remove"
+                decided.write(decision_row(Decision(listing["id"], STEP, action, REASON, evidence), 0))
                 if action == "remove":
                     removed[REASON] += 1
                     left = ""
+                elif action == "keep":
+                    left = own
                 encoded = left.encode()
                 digest = sha256(encoded).digest() if left else NOTHING
                 drawn = positions(digest)
@@ -63,16 +62,9 @@ def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Answer:
                 for name, value in zip(("digest", "place", "draw", "reason", "size", "text"), values, strict=True):
                     columns[name][place] = value
                 listing |= {"digest": digest.hex() if left else "", "reason": columns["reason"][place]}
-                texts.append((place, left))
                 row = next(gone, None)
             listed.write(tuple(listing[name] for name in LISTING.names))
             number += 1
-        if near is not None and texts:
-            keys, shingled = signatures([text for _, text in texts], near)
-            for (place, _), own_keys, has in zip(texts, keys.tolist(), shingled.tolist(), strict=True):
-                columns["shingled"][place] = has
-                for name, key in zip(list(columns)[-near.bands :], own_keys, strict=True):
-                    columns[name][place] = np.uint64(key)
         writer.write_columns(list(columns.values()))
     writer.close()
     decided.close()
@@ -80,12 +72,14 @@ def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Answer:
     return Answer({}, removed=dict(removed))
 
 
-def _by_row(rows: list[int], lines: list[int], kept: list[bytes]) -> Iterator[tuple[int, set[int], str]]:
-    """Row, lines that go, and the document that has the first of them."""
+def _by_row(
+    rows: list[int], lines: list[int], kept: list[bytes], holders: list[bool]
+) -> Iterator[tuple[int, set[int], str, bool]]:
+    """Row, lines that go, the document that has the first of them, and whether others were removed for that of the row."""
     begin = 0
     for place in range(1, len(rows) + 1):
         if place == len(rows) or rows[place] != rows[begin]:
-            yield rows[begin], set(lines[begin:place]), kept[begin].hex()
+            yield rows[begin], set(lines[begin:place]), kept[begin].hex(), holders[begin]
             begin = place
 
 

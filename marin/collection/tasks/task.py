@@ -64,7 +64,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def judged_kind(settings: CollectionSettings) -> str:
-    """Of which tasks the texts are that whole documents are compared by."""
+    """Of which tasks the texts are that the collection has."""
     return "cut" if settings.paragraphs is not None else "judge"
 
 
@@ -90,10 +90,10 @@ def given(folder: Path, task: Task) -> Mapping[str, Any]:
 
 
 class Opened:
-    """What was read and judged, by rows, as the steps left it."""
+    """What was read and judged, by rows, as the tasks of the kind ``judged`` left it."""
 
-    def __init__(self, setup: Setup, names: Sequence[str]) -> None:
-        self._folder, self._names, self._judged = Path(setup.folder), names, judged_kind(setup.settings)
+    def __init__(self, setup: Setup, names: Sequence[str], judged: str) -> None:
+        self._folder, self._names, self._judged = Path(setup.folder), names, judged
         self._files: dict[tuple[str, int], ArrowRows] = {}
 
     def take(

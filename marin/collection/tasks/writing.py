@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from marin.collection.tasks.columns import DOCUMENTS, ParquetWriter
-from marin.collection.tasks.task import WRITTEN, Answer, Opened, Setup, Task, blocks, given
+from marin.collection.tasks.task import WRITTEN, Answer, Opened, Setup, Task, blocks, given, judged_kind
 
 ROWS = 1024
 """Texts that are in memory at a time, besides a row group."""
@@ -14,7 +14,7 @@ ROWS = 1024
 def write_documents(setup: Setup, task: Task, out: Path) -> Answer:
     """``shards``, ``rows`` of documents, source of each shard, and whether it is ``held_out``, in the order of the shard."""
     told = given(Path(setup.folder), task)
-    opened = Opened(setup, told["names"].tolist())
+    opened = Opened(setup, told["names"].tolist(), judged_kind(setup.settings))
     shards, rows, held_out = told["shards"], told["rows"], told["held_out"]
     names = [found.source.name for found in setup.sources]
     sources = [names[number] for number in told["sources"].tolist()]

@@ -63,10 +63,11 @@ def test_a_paragraph_stays_in_the_document_with_the_least_id(project: Path, page
         source = where[path.removeprefix("listing/").removesuffix(".parquet")]
         for row in collection.table(path).to_pylist():
             texts[row["id"]] = pages[source][row["position"] - 1]
+    copies, holders = ({row[name] for row in rows(collection, "duplicates")} for name in ("id", "kept"))
     seen: dict[str, str] = {}
     expected: dict[str, str] = {}
     kept_by = defaultdict(set)
-    for name in sorted(texts):
+    for name in sorted(texts.keys() - copies):
         left = []
         for line in texts[name].split("\n"):
             if len(line.strip()) < 20 or (seen.setdefault(line.strip(), name) == name and line not in left):
@@ -74,7 +75,8 @@ def test_a_paragraph_stays_in_the_document_with_the_least_id(project: Path, page
             else:
                 kept_by[name].add(seen[line.strip()])
         expected[name] = "\n".join(left).strip("\n")
-    removed = {name for name, left in expected.items() if not left.strip()}
+    removed = {name for name, left in expected.items() if not left.strip()} - holders
+    expected |= {name: texts[name] for name, left in expected.items() if not left.strip()}
     said: dict[str, dict[str, object]] = {}
     for row in rows(collection, "decisions"):
         if row["step"] == "paragraphs":
@@ -85,8 +87,48 @@ def test_a_paragraph_stays_in_the_document_with_the_least_id(project: Path, page
     kept = {row["id"]: row["text"] for row in rows(collection, "documents")}
     assert kept and all(expected[name] == text.strip("\n") for name, text in kept.items())
     assert made.read == made.kept + sum(made.removed.values())
+    assert copies & texts.keys() and holders & said.keys()
     (told,) = find(collection, next(iter(said)))
     assert any(decision["reason"] == "rule:paragraphs" for decision in told.decisions)
+
+
+def copied_pages(draw: random.Random) -> list[str]:
+    """Pages of which many have paragraphs in common, some are edited copies, and some hold nothing but what others hold."""
+    often = sentences(draw, 12, WORDS)
+    pages = [sentences(draw, draw.randint(0, 9), WORDS) + draw.sample(often, draw.randint(1, 4)) for _ in range(24)]
+    for page in pages:
+        draw.shuffle(page)
+    for page in draw.sample(pages, 16):
+        edited = list(page)
+        edited[draw.randrange(len(page))] += " more"
+        if draw.random() < 0.5:
+            edited.append(draw.choice(often))
+        pages += [edited, page] if draw.random() < 0.3 else [edited]
+    pages += [[line] for line in often] * 2
+    return ["\n".join(page) for page in pages]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_paragraph_is_lost_and_all_evidence_names_what_is_kept(project: Path, seed: int) -> None:
+    texts = copied_pages(random.Random(seed))
+    write(project / "raw" / "a.jsonl", texts)
+    settings = settings_of({"paragraphs": {"least_characters": 20}, "near": {"threshold": 0.6}}, where="test")
+    root = root_of(project)
+    made = build(root, Asked((f"{project}/raw/*.jsonl",), settings))
+    collection = Collection(root.store(), made.artifact)
+    kept = {row["id"]: row["text"].split("\n") for row in rows(collection, "documents")}
+    there = {line for lines in kept.values() for line in lines}
+    copies = {row["id"] for row in rows(collection, "duplicates")}
+    listed = {row["id"]: texts[row["position"] - 1] for row in rows(collection, "listing")}
+    lost = [
+        line for name, text in listed.items() if name not in copies for line in text.split("\n") if line not in there
+    ]
+    assert not lost
+    assert made.removed["near_duplicate"] > 5
+    for name in listed:
+        (told,) = find(collection, name)
+        named = [decision["evidence"]["kept"] for decision in told.decisions if "kept" in decision["evidence"]]
+        assert kept.keys() >= set(named) and (name in kept or named)
 
 
 @pytest.mark.usefixtures("small_pieces")

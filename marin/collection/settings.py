@@ -83,8 +83,8 @@ class Contamination(Section, frozen=True):
 
 class Paragraphs(Section, frozen=True):
     """Paragraphs (lines) of at least ``least_characters`` that stand in a kept document with a lesser id too are taken out, of
-    what is left when whole documents were compared and sampled (Wenzek et al. 2020, CCNet, of normalised paragraphs). A document of
-    which nothing would be left goes, but for one that another was removed for."""
+    what is left when whole documents were compared and sampled (Wenzek et al. 2020, CCNet, of normalised paragraphs). A document
+    of which nothing would be left goes, but for one that another was removed for."""
 
     least_characters: Annotated[int, Meta(ge=1)] = 32
 

@@ -193,11 +193,10 @@ def _decided(collection: Collection) -> _Decided:
             continue
         found.steps[step, "remove", reason] += len(table)
         listed = table.to_pylist()
-        pairs = collection.pairs({row["kept"] for row in listed}) if exact else {}
-        led = [led_to(row, pairs) for row in listed]
-        shown = ("kept", "similarity", "copy_of")
+        led = led_to(collection, listed)
+        shown = ("kept", "sampled_away", "similarity", "copy_of")
         found.saw(step, reason, table, ({name: one[name] for name in shown if name in one} for one in led))
-        found.followers.update(one["kept"] for one in led)
+        found.followers.update(one["kept"] for one in led if "kept" in one)
         if not exact:
             found.similar.update(int(100 * one["similarity"]) for one in led)
     return found

@@ -98,6 +98,23 @@ class Collection:
                 found.update({row["id"]: row for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist()})
         return found
 
+    def sampled_away(self, documents: AnyOf[str]) -> dict[str, dict[str, Any]]:
+        """Those of these documents that only sampling can have removed and that it did remove, each with its ``place`` among all
+        texts and the ``bound`` of its source, which the place reaches."""
+        told = self.description()
+        bounds, found = told.get("bounds", {}), {}
+        if not bounds or not documents:
+            return {}
+        sources = {item["name"]: item["source"] for item in told["shards"]}
+        wanted = pa.array(sorted(documents), pa.string())
+        for path in self.files("listing"):
+            bound = bounds[sources[path.removeprefix("listing/").removesuffix(".parquet")]]
+            table = self.table(path, ("id", "digest", "reason"))
+            for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
+                if not row["reason"] and (place := positions(bytes.fromhex(row["digest"]))[1]) >= int(bound):
+                    found[row["id"]] = {"place": str(place), "bound": bound}
+        return found
+
     def behind(self, documents: AnyOf[str]) -> dict[str, tuple[str, ...]]:
         """For each of these kept documents that has some, those that were removed as its copies, exact or near, and as
         copies of these."""
@@ -236,7 +253,7 @@ def _copies(collection: Collection, document: str) -> Iterator[dict[str, Any]]:
         exact = "shared" not in table.column_names
         step, reason = (EXACT_STEP, EXACT_REASON) if exact else (NEAR_STEP, NEAR_REASON)
         for row in table.filter(pc.equal(table["id"], document)).to_pylist():
-            evidence: dict[str, Any] = led_to(row, collection.pairs([row["kept"]]) if exact else {})
+            (evidence,) = led_to(collection, [row])
             if "cluster" in evidence:
                 evidence |= {"threshold": float.fromhex(settings["near"]["threshold"])}
             yield {"step": step, "action": "remove", "reason": reason, "evidence": evidence}
@@ -246,23 +263,28 @@ def _copies(collection: Collection, document: str) -> Iterator[dict[str, Any]]:
             yield {"step": step, "action": "keep", "reason": reason, "evidence": evidence}
 
 
-def led_to(row: Mapping[str, Any], pairs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The evidence of a duplicate's row: the document that is kept, and how similar the two are. Where that with the equal
-    text went as a near-duplicate, it is ``copy_of``, and what it was removed for is as similar to this one.
-
-    Args:
-        pairs: rows of near-duplicates by id, with that of ``row["kept"]`` if there is one.
-    """
-    evidence: dict[str, Any] = {"kept": row["kept"], "similarity": 1.0}
-    near: Mapping[str, Any] | None = row
-    if "digest" in row:
-        evidence |= {"digest": row["digest"]}
-        if (near := pairs.get(row["kept"])) is not None:
-            evidence |= {"copy_of": row["kept"]}
-    if near is not None:
-        evidence |= {"kept": near["kept"], "similarity": near["shared"] / near["united"]}
-        evidence |= {name: near[name] for name in ("shared", "united", "cluster")}
-    return evidence
+def led_to(collection: Collection, duplicates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The evidence of rows of duplicates, all exact or all near: ``kept``, the document that is kept, and how similar both
+    are. Where that with the equal text went as a near-duplicate, it is ``copy_of``, and what it was removed for is as similar to
+    this one. Where sampling took away the one that deduplication kept, it is ``sampled_away``, with its place and the bound."""
+    pairs = collection.pairs({row["kept"] for row in duplicates if "digest" in row})
+    found: list[dict[str, Any]] = []
+    for row in duplicates:
+        evidence: dict[str, Any] = {"kept": row["kept"], "similarity": 1.0}
+        near: Mapping[str, Any] | None = row
+        if "digest" in row:
+            evidence |= {"digest": row["digest"]}
+            if (near := pairs.get(row["kept"])) is not None:
+                evidence |= {"copy_of": row["kept"]}
+        if near is not None:
+            evidence |= {"kept": near["kept"], "similarity": near["shared"] / near["united"]}
+            evidence |= {name: near[name] for name in ("shared", "united", "cluster")}
+        found.append(evidence)
+    away = collection.sampled_away({evidence["kept"] for evidence in found})
+    for evidence in found:
+        if (place := away.get(evidence["kept"])) is not None:
+            evidence |= {"sampled_away": evidence.pop("kept"), **place}
+    return found
 
 
 def _sampled(collection: Collection, digest: str, source: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Where the evidence of duplicates leads: to a document that is kept, each of them, or it is named."""
+"""Where the evidence of duplicates leads: to a document that is kept, or was until sampling, each of them, or it is named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marin.collection.making.make import EXACT_STEP, NEAR_STEP
 
 def led_nowhere(collection: Collection) -> Iterator[str]:
     """A line for each duplicate that was removed for a document which is not there, also by way of one that was itself removed as
-    a near-duplicate.
+    a near-duplicate. One that only sampling took away was there.
 
     Raises:
         DataError: a file of the collection cannot be read.
@@ -24,7 +24,9 @@ def led_nowhere(collection: Collection) -> Iterator[str]:
     there = {NEAR_STEP: kept, EXACT_STEP: pa.concat_arrays([kept, _ids(near)])}
     for path, table in tables.items():
         step = NEAR_STEP if "shared" in table.column_names else EXACT_STEP
-        for row in table.filter(pc.invert(pc.is_in(table["kept"], value_set=there[step]))).to_pylist():
+        rows = table.filter(pc.invert(pc.is_in(table["kept"], value_set=there[step]))).to_pylist()
+        away = collection.sampled_away({row["kept"] for row in rows})
+        for row in (row for row in rows if row["kept"] not in away):
             yield f"{step}: {path}: document {row['id']} was removed for {row['kept']}, which is not kept"
 
 

@@ -97,8 +97,8 @@ LISTING = pa.schema(
 )
 """Every document that was read of a slice, in its order; digests in hex. ``bytes``: UTF-8 of its text before it was judged."""
 EXACT = pa.schema([("id", pa.string()), ("kept", pa.string()), ("digest", pa.string())])
-"""Removed exact duplicates in the order of their texts' digests, then of their ids; the kept document; the SHA-256 of the text
-of both, in hex."""
+"""Removed exact duplicates in the order of their texts' digests, then of their ids; that of them which
+no step had removed so far; the SHA-256 of the text of both, in hex."""
 NEAR = pa.schema(
     [
         ("id", pa.string()),
@@ -108,8 +108,8 @@ NEAR = pa.schema(
         ("cluster", pa.string()),
     ]
 )
-"""Removed near-duplicates, the kept document, how many shingles both and either have, and the least id among all candidates
-that hang together."""
+"""Removed near-duplicates, the document that was kept, how many shingles both and either have, and the least id among all
+candidates that hang together."""
 
 
 def encode(values: Mapping[str, Scalar]) -> str:

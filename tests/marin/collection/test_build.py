@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
@@ -12,6 +13,7 @@ import pytest
 
 from marin.collection.asking.account import account
 from marin.collection.asking.documents import Collection, find
+from marin.collection.asking.leading import led_nowhere
 from marin.collection.build import Asked, Built, build
 from marin.collection.making import make as making_module
 from marin.collection.making import rows as rows_module
@@ -238,6 +240,39 @@ def test_samples_are_drawn_by_content_and_a_smaller_one_is_part_of_a_larger(proj
         ids({"shares": {"absent": 1.0, "*": 1.0}})
     with pytest.raises(UsageError, match="a source that no share names"):
         ids({"shares": {"part-0*": 1.0}})
+
+
+def test_evidence_of_a_duplicate_says_that_what_was_kept_was_sampled_away(project: Path, known: Labelled) -> None:
+    known.write(project / "raw", files=3)
+    settings = settings_of(
+        {"near": {}, "sampling": {"shares": {"part-0*": 1.0, "*": 4.0}, "fraction": 0.5}}, where="test"
+    )
+    root = root_of(project)
+    made = build(root, asked(project, settings=settings))
+    collection = Collection(root.store(), made.artifact)
+    kept = {row["id"]: row["text"] for row in rows(collection, "documents")}
+    texts = dict(zip(*_by_id(collection, known), strict=True))
+    assert not list(led_nowhere(collection))
+    led: Counter[str] = Counter()
+    for row in rows(collection, "duplicates"):
+        (told,) = find(collection, row["id"])
+        evidence = told.decisions[-1]["evidence"]
+        named = "kept" if "kept" in evidence else "sampled_away"
+        led[named] += 1
+        other = evidence[named]
+        assert (other in kept) == (named == "kept")
+        assert evidence["similarity"] == float(similarity(texts[row["id"]], texts[other]))
+        if named == "sampled_away":
+            (gone,) = find(collection, other)
+            assert gone.decisions[-1]["reason"] == "rule:sampling"
+            assert gone.decisions[-1]["evidence"]["place"] == evidence["place"] and int(evidence["place"]) >= int(
+                evidence["bound"]
+            )
+    assert min(led["kept"], led["sampled_away"]) > 5, led
+    page = account(collection)
+    assert all(
+        found.evidence.get("kept", found.id) in {found.id, *kept} for one in page.examples.values() for found in one
+    )
 
 
 def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None:

@@ -247,7 +247,9 @@ class _Making:
         near = [self.folder / name / NEAR_FILE for name in self.trees if name.startswith("near/")]
         holders = rows.among([path for path in (exact, *near) if path.exists()], "kept")
         unique, inverse = np.unique(found.kept, return_inverse=True)
-        ids = np.ascontiguousarray(as_bytes(rows.take("id", unique))).view("V16").reshape(-1)[inverse]
+        ids = np.zeros(0, "V16")
+        if len(unique):
+            ids = np.ascontiguousarray(as_bytes(rows.take("id", unique))).view("V16").reshape(-1)[inverse]
         shards = []
         for number, name in enumerate(rows.names):
             task = Task("cut", name)

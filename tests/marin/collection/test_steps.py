@@ -131,6 +131,11 @@ def test_no_paragraph_is_lost_and_all_evidence_names_what_is_kept(project: Path,
         assert kept.keys() >= set(named) and (name in kept or named)
 
 
+def test_no_paragraph_may_stand_twice(project: Path) -> None:
+    write(project / "raw" / "a.jsonl", ["a paragraph that stands here alone, and long enough to be one"])
+    assert build(root_of(project), Asked((f"{project}/raw/*.jsonl",), SETTINGS)).kept == 1
+
+
 @pytest.mark.usefixtures("small_pieces")
 def test_paragraphs_are_the_same_in_any_order_and_made_again(
     project: Path, pages: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 type Scalar = str | int | float | bool | None
 """What stands in metadata and evidence. Floats are finite; where a float decides, its definition says how it is computed."""
@@ -78,6 +78,10 @@ class Step(Protocol):
 
     def judge(self, document: Document) -> Judgement:
         """What becomes of ``document``; never raises for what the document holds."""
+
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """What the rules find in a ``document`` that they leave as it is, beside their thresholds: names and values, or a
+        mapping for each rule. Nothing is decided by it."""
 
 
 class Settings(Protocol):

@@ -216,7 +216,8 @@ def show_document(what: str, where: str | None, steps: bool, as_json: bool) -> N
     for decision in document.decisions:
         say(f"  {decision['step']}: {decision['action']} {decision['reason']}")
         for key, value in decision["evidence"].items():
-            say(f"    {key}: {value}")
+            shown = ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, dict) else value
+            say(f"    {key}: {shown}")
     for run in reading:
         told = "see --steps" if run["steps"] is None else ", ".join(map(str, run["steps"])) or "none"
         say(f"  trained  run {run['run']}: train steps {told}")

@@ -18,10 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, parse_digest
+from marin.collection.asking.passed import with_passed
+from marin.collection.document import Document
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.description import DESCRIPTION
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.tasks.cutting import REASON as CUT_REASON
+from marin.collection.tasks.cutting import STEP as CUT
 from marin.collection.tasks.task import READ_FILE
 from marin.data.documents import positions
 from marin.errors import DataError, UsageError
@@ -214,11 +218,14 @@ def find(collection: Collection, wanted: str, *, text: str | None = None) -> Ite
 
 def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Told:
     document = str(row["id"])
-    decisions = [*_own(collection, document, shard, "read-", ""), *_copies(collection, document)]
-    decisions += _own(collection, document, shard, "cut-")
     kept = _kept(collection, document)
-    if kept is None and all(decision["action"] != "remove" for decision in decisions):
-        decisions += _sampled(collection, str(row["digest"]), source)
+    before = text_before(collection, shard, int(row["position"]))
+    judged = None if before is None else Document(document, before, source)
+    said = _own(collection, document, shard, "read-", "")
+    decisions = list(with_passed(collection.store, collection.artifact, collection.description(), judged, said))
+    for compared in (_exact, _near, _sampled, _cut):
+        if all(decision["action"] != "remove" for decision in decisions):
+            decisions += compared(collection, row, shard, source)
     return Told(
         document,
         collection.artifact,
@@ -227,40 +234,55 @@ def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: st
         str(row["url"]),
         kept is not None,
         "" if kept is None else str(kept["split"]),
-        text_before(collection, shard, int(row["position"])) if kept is None else str(kept["text"]),
+        before if kept is None else str(kept["text"]),
         {} if kept is None else json.loads(str(kept["metadata"])),
         decisions,
     )
 
 
-def _own(collection: Collection, document: str, shard: str, *kinds: str) -> Iterator[dict[str, Any]]:
+def _own(collection: Collection, document: str, shard: str, *kinds: str) -> list[dict[str, Any]]:
     """What the steps of one document decided: those that make text, the others, or what took out its paragraphs."""
-    files = collection.files("decisions")
+    files, found = collection.files("decisions"), []
     for path in (f"decisions/{kind}{shard}.parquet" for kind in kinds):
         if path in files:
             table = collection.table(path)
             for row in sorted(table.filter(pc.equal(table["id"], document)).to_pylist(), key=lambda row: row["order"]):
-                yield {key: row[key] for key in ("step", "action", "reason")} | {
-                    "evidence": json.loads(row["evidence"])
-                }
+                said = {key: row[key] for key in ("step", "action", "reason")}
+                found.append(said | {"evidence": json.loads(row["evidence"])})
+    return found
 
 
-def _copies(collection: Collection, document: str) -> Iterator[dict[str, Any]]:
-    """What was decided by comparing it with others; of a kept one, how many were removed for it."""
-    settings = collection.description()["settings"]
+def _exact(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Iterator[dict[str, Any]]:
+    """Whether its text stood before; of one that stayed then, how many went for it."""
+    if collection.description()["settings"]["exact"]:
+        evidence = {"digest": row["digest"]}
+        yield from _compared(collection, str(row["id"]), EXACT_STEP, EXACT_REASON, evidence)
+
+
+def _near(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Iterator[dict[str, Any]]:
+    """Whether it is similar to one that was kept; of one that stayed then, how many went for it."""
+    if (near := collection.description()["settings"]["near"]) is not None:
+        evidence = {"threshold": float.fromhex(near["threshold"])}
+        yield from _compared(collection, str(row["id"]), NEAR_STEP, NEAR_REASON, evidence)
+
+
+def _compared(
+    collection: Collection, document: str, step: str, reason: str, evidence: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    found: dict[str, Any] = {"removed": 0}
     for path in collection.files("duplicates"):
         table = collection.table(path)
-        exact = "shared" not in table.column_names
-        step, reason = (EXACT_STEP, EXACT_REASON) if exact else (NEAR_STEP, NEAR_REASON)
+        if ("shared" in table.column_names) != (step == NEAR_STEP):
+            continue
         for row in table.filter(pc.equal(table["id"], document)).to_pylist():
-            (evidence,) = led_to(collection, [row])
-            if "cluster" in evidence:
-                evidence |= {"threshold": float.fromhex(settings["near"]["threshold"])}
-            yield {"step": step, "action": "remove", "reason": reason, "evidence": evidence}
-        mine = table.filter(pc.equal(table["kept"], document))
-        if len(mine):
-            evidence = {"removed": len(mine), "first_removed": mine["id"][0].as_py()}
-            yield {"step": step, "action": "keep", "reason": reason, "evidence": evidence}
+            (led,) = led_to(collection, [row])
+            if "cluster" in led:
+                led["threshold"] = float.fromhex(collection.description()["settings"]["near"]["threshold"])
+            yield {"step": step, "action": "remove", "reason": reason, "evidence": {**evidence, **led}}
+            return
+        if len(mine := table.filter(pc.equal(table["kept"], document))):
+            found = {"removed": len(mine), "first_removed": mine["id"][0].as_py()}
+    yield {"step": step, "action": "keep", "reason": reason, "evidence": {**evidence, **found}}
 
 
 def led_to(collection: Collection, duplicates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -287,13 +309,27 @@ def led_to(collection: Collection, duplicates: Sequence[Mapping[str, Any]]) -> l
     return found
 
 
-def _sampled(collection: Collection, digest: str, source: str) -> Iterator[dict[str, Any]]:
-    """What sampling decided about a text that nothing else removed."""
-    bound = collection.description().get("bounds", {}).get(source)
-    if bound is not None:
-        place = positions(bytes.fromhex(digest))[1]
-        evidence = {"place": str(place), "threshold": bound}
-        yield {"step": SAMPLING, "action": "remove", "reason": SAMPLED, "evidence": evidence}
+def _sampled(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Iterator[dict[str, Any]]:
+    """Whether its text stands below the bound of its source."""
+    told = collection.description()
+    if (bound := told.get("bounds", {}).get(source)) is None:
+        return
+    digest, document = str(row["digest"]), str(row["id"])
+    was_cut = _own(collection, document, shard, "cut-")  # then the digest is of what was left
+    evidence: dict[str, Any] = {"threshold": bound}
+    if not was_cut:
+        evidence |= {"place": str(positions(bytes.fromhex(digest))[1])}
+    gone = not was_cut and int(evidence["place"]) >= int(bound)
+    yield {"step": SAMPLING, "action": "remove" if gone else "keep", "reason": SAMPLED, "evidence": evidence}
+
+
+def _cut(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Iterator[dict[str, Any]]:
+    """Which of its paragraphs were taken out."""
+    if (settings := collection.description()["settings"].get("paragraphs")) is None:
+        return
+    said = _own(collection, str(row["id"]), shard, "cut-")
+    evidence = {"paragraphs": 0, "least_characters": settings["least_characters"]}
+    yield from said or [{"step": CUT, "action": "keep", "reason": CUT_REASON, "evidence": evidence}]
 
 
 def _kept(collection: Collection, document: str) -> dict[str, Any] | None:

@@ -7,9 +7,10 @@ filter, so a clean document is never called contaminated because of a collision.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,6 +156,10 @@ class Decontaminate:
             }
             decisions.append(Decision(document.id, STEP, "remove", REASON, evidence))
         return Judgement(None, tuple(decisions))
+
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        return {"hits": 0}
 
 
 def load_evaluations(files: Sequence[tuple[Path, str]], fields: Sequence[str]) -> list[Field]:

@@ -28,8 +28,3 @@ def above(part: int, whole: int, threshold: Fraction) -> bool:
 def below(part: int, whole: int, threshold: Fraction) -> bool:
     """Whether part/whole is less than the threshold, exactly; False of nothing."""
     return part * threshold.denominator < threshold.numerator * whole
-
-
-def fraction(part: int, whole: int, threshold: Fraction) -> dict[str, Scalar]:
-    """The evidence of a fraction: both numbers and the threshold, so that nobody has to round."""
-    return {"part": part, "whole": whole, "threshold": str(threshold)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -76,3 +77,7 @@ class Extract:
         if not text:
             return removed(document, "html", "html_empty", value=0, threshold=1)
         return changed(document, text, "html", "html_text", before=len(html), after=len(text))
+
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        return {"content_type": document.metadata.get("content_type")}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, Struct
 
-from marin.collection.document import Decision, Document, Judgement
+from marin.collection.document import Decision, Document, Judgement, Scalar
 
 SCALE = 1 << 16
 
@@ -46,8 +47,15 @@ class Identify:
         found = self.language(document.text[: self._settings.most_characters])
         if found in self._settings.keep:
             return Judgement(document)
-        evidence = {"language": found, "keep": ",".join(self._settings.keep)}
+        evidence = self._evidence(found)
         return Judgement(None, (Decision(document.id, "language", "remove", "language", evidence),))
+
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        return self._evidence(self.language(document.text[: self._settings.most_characters]))
+
+    def _evidence(self, found: str) -> dict[str, Scalar]:
+        return {"language": found, "keep": ",".join(self._settings.keep)}
 
     def language(self, text: str) -> str:
         """The language of a text, ``und`` where the model has seen nothing of it."""

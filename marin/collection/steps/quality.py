@@ -7,15 +7,16 @@ al. 2024, DataComp-LM). The model is :mod:`marin.collection.comparing.linear`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from marin.collection.comparing.linear import Linear, features, logit
-from marin.collection.document import Decision, Document, Judgement, Step
+from marin.collection.document import Decision, Document, Judgement, Scalar, Step
 
 
 class Quality(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,10 +54,18 @@ class Classify:
     def judge(self, document: Document) -> Judgement:
         """See :class:`marin.collection.document.Step`. A document goes when ``sum`` is less than ``threshold`` times
         ``features``, all whole numbers: weights and threshold are log-odds in units of 2^-16."""
-        text = document.text[: self._settings.most_characters]
-        sums, counts = self._model.sums(features([text], self._settings.order, self._settings.bits))
-        total, count = int(sums[0]), int(counts[0])
+        total, count = self._sums(document)
         if total >= self._least * count:
             return Judgement(document)
-        evidence = {"sum": total, "features": count, "threshold": self._least}
+        evidence: dict[str, Scalar] = {"sum": total, "features": count, "threshold": self._least}
         return Judgement(None, (Decision(document.id, "quality", "remove", "quality", evidence),))
+
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        total, count = self._sums(document)
+        return {"sum": total, "features": count, "threshold": self._least}
+
+    def _sums(self, document: Document) -> tuple[int, int]:
+        text = document.text[: self._settings.most_characters]
+        sums, counts = self._model.sums(features([text], self._settings.order, self._settings.bits))
+        return int(sums[0]), int(counts[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -44,6 +45,10 @@ class Fix:
         text = document.text if document.text.isascii() else str(self._fix(document.text, self._config))
         return changed(document, text, "encoding", "encoding", before=len(document.text), after=len(text))
 
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        return {}
+
 
 class Mask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Addresses of mail, telephone numbers in the form of North America and public IPv4 addresses become Dolma's marks."""
@@ -75,6 +80,10 @@ class Masking:
             text = ADDRESS.sub(_address, text)
             addresses = text.count("|||IP_ADDRESS|||") - before
         return changed(document, text, "pii", "pii", emails=emails, phones=phones, addresses=addresses)
+
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        return {"emails": 0, "phones": 0, "addresses": 0}
 
 
 def _address(found: re.Match[str]) -> str:

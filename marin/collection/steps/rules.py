@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import regex
 from msgspec import Struct
 
 from marin.collection.document import Document, Judgement, Scalar
-from marin.collection.steps.deciding import above, below, changed, fraction, removed
+from marin.collection.steps.deciding import above, below, changed, removed
 
 STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
 ENDS = (".", "!", "?", '"')
@@ -26,9 +27,24 @@ BULLETS = ("•", "‣", "▶", "◀", "◦", "■", "□", "▪", "▫", "–",
 POLICIES = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
 SENTENCE = re.compile(r"[.!?][\"')\]]*(?:\s|$)")
 
-type Broken = tuple[str, dict[str, Scalar]]
-"""A rule and the evidence."""
-type Rules = Callable[[str], Iterator[Broken]]
+
+class Measure(NamedTuple):
+    """What a rule finds in a text, and whether that breaks it: ``part`` of ``whole``, or a count where there is no whole."""
+
+    rule: str
+    broken: bool
+    part: int
+    whole: int | None
+    threshold: Fraction | int
+
+    def evidence(self) -> dict[str, Scalar]:
+        """The numbers, so that nobody has to round."""
+        if self.whole is None:
+            return {"value": self.part, "threshold": int(self.threshold)}
+        return {"part": self.part, "whole": self.whole, "threshold": str(self.threshold)}
+
+
+type Rules = Callable[[str], Iterator[Measure]]
 
 
 class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,75 +100,62 @@ class Removing:
 
     def judge(self, document: Document) -> Judgement:
         """See :class:`marin.collection.document.Step`."""
-        for rule, evidence in self._rules(document.text):
-            return removed(document, self._name, rule, **evidence)
+        for found in self._rules(document.text):
+            if found.broken:
+                return removed(document, self._name, found.rule, **found.evidence())
         return Judgement(document)
 
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        return {found.rule: found.evidence() for found in self._rules(document.text)}
 
-def _count(value: int, threshold: int) -> dict[str, Scalar]:
-    return {"value": value, "threshold": threshold}
 
-
-def gopher_quality(text: str) -> Iterator[Broken]:
-    """The rules that ``text`` breaks."""
+def gopher_quality(text: str) -> Iterator[Measure]:
+    """What each rule finds in ``text``."""
     words = text.split()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     count = len(words)
-    if count < 50:
-        yield "gopher_too_few_words", _count(count, 50)
-    if count > 100_000:
-        yield "gopher_too_many_words", _count(count, 100_000)
+    yield Measure("gopher_too_few_words", count < 50, count, None, 50)
+    yield Measure("gopher_too_many_words", count > 100_000, count, None, 100_000)
     letters = sum(map(len, words))
-    for rule, wrong, limit in (
-        ("gopher_short_words", below(letters, count, Fraction(3)), Fraction(3)),
-        ("gopher_long_words", above(letters, count, Fraction(10)), Fraction(10)),
-    ):
-        if wrong:
-            yield rule, fraction(letters, count, limit)
-    tenth = Fraction(1, 10)
-    for rule, symbols in (("gopher_hashes", text.count("#")), ("gopher_ellipses", text.count("...") + text.count("…"))):
-        if above(symbols, count, tenth):
-            yield rule, fraction(symbols, count, tenth)
+    yield Measure("gopher_short_words", below(letters, count, Fraction(3)), letters, count, Fraction(3))
+    yield Measure("gopher_long_words", above(letters, count, Fraction(10)), letters, count, Fraction(10))
+    yield _most("gopher_hashes", text.count("#"), count, Fraction(1, 10))
+    yield _most("gopher_ellipses", text.count("...") + text.count("…"), count, Fraction(1, 10))
     bullets = sum(line.startswith(BULLETS) for line in lines)
-    if above(bullets, len(lines), Fraction(9, 10)):
-        yield "gopher_bullets", fraction(bullets, len(lines), Fraction(9, 10))
+    yield _most("gopher_bullets", bullets, len(lines), Fraction(9, 10))
     ellipses = sum(line.endswith(("...", "…")) for line in lines)
-    if above(ellipses, len(lines), Fraction(3, 10)):
-        yield "gopher_ellipsis_lines", fraction(ellipses, len(lines), Fraction(3, 10))
-    alphabetic = sum(any(map(str.isalpha, word)) for word in words)
-    if below(alphabetic, count, Fraction(8, 10)):
-        yield "gopher_alphabetic", fraction(alphabetic, count, Fraction(8, 10))
+    yield _most("gopher_ellipsis_lines", ellipses, len(lines), Fraction(3, 10))
+    alphabetic, least = sum(any(map(str.isalpha, word)) for word in words), Fraction(8, 10)
+    yield Measure("gopher_alphabetic", below(alphabetic, count, least), alphabetic, count, least)
     stop = len(STOP_WORDS.intersection(word.lower().strip(".,;:!?\"'()") for word in words))
-    if stop < 2:
-        yield "gopher_stop_words", _count(stop, 2)
+    yield Measure("gopher_stop_words", stop < 2, stop, None, 2)
 
 
-def gopher_repetition(text: str) -> Iterator[Broken]:
-    """The rules that ``text`` breaks."""
+def _most(rule: str, part: int, whole: int, threshold: Fraction) -> Measure:
+    return Measure(rule, above(part, whole, threshold), part, whole, threshold)
+
+
+def gopher_repetition(text: str) -> Iterator[Measure]:
+    """What each rule finds in ``text``."""
     size = len(text)
     for name, parts, of_count, of_characters in (
         ("paragraphs", re.split(r"\n{2,}", text.strip()), Fraction(3, 10), Fraction(2, 10)),
         ("lines", [line for line in text.split("\n") if line.strip()], Fraction(3, 10), Fraction(2, 10)),
     ):
         again, characters = duplicates(parts)
-        if above(again, len(parts), of_count):
-            yield f"gopher_duplicate_{name}", fraction(again, len(parts), of_count)
-        if above(characters, size, of_characters):
-            yield f"gopher_duplicate_{name}_characters", fraction(characters, size, of_characters)
+        yield _most(f"gopher_duplicate_{name}", again, len(parts), of_count)
+        yield _most(f"gopher_duplicate_{name}_characters", characters, size, of_characters)
     words = text.split()
     for n, percent in ((2, 20), (3, 18), (4, 16)):
         grams = Counter(zip(*(words[start:] for start in range(n)), strict=False))
-        if grams:
-            most = max(grams.values())
-            part = max(len(" ".join(gram)) for gram, count in grams.items() if count == most) * most if most > 1 else 0
-            if above(part, size, Fraction(percent, 100)):
-                yield f"gopher_top_{n}_gram", fraction(part, size, Fraction(percent, 100))
+        most = max(grams.values(), default=0)
+        part = max(len(" ".join(gram)) for gram, count in grams.items() if count == most) * most if most > 1 else 0
+        yield _most(f"gopher_top_{n}_gram", part, size, Fraction(percent, 100))
+    part = size
     for n, percent in ((5, 15), (6, 14), (7, 13), (8, 12), (9, 11), (10, 10)):
-        part = repeated(words, n)
-        if not part:
-            break  # what is longer repeats even less
-        if above(part, size, Fraction(percent, 100)):
-            yield f"gopher_duplicate_{n}_gram", fraction(part, size, Fraction(percent, 100))
+        part = repeated(words, n) if part else 0  # where none repeats, what is longer does not either
+        yield _most(f"gopher_duplicate_{n}_gram", part, size, Fraction(percent, 100))
 
 
 def duplicates(parts: Sequence[str]) -> tuple[int, int]:
@@ -184,20 +187,17 @@ def repeated(words: Sequence[str], n: int) -> int:
     return characters
 
 
-def fineweb(text: str) -> Iterator[Broken]:
-    """The rules that ``text`` breaks."""
+def fineweb(text: str) -> Iterator[Measure]:
+    """What each rule finds in ``text``."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     count = len(lines)
     ends, few = sum(SENTENCE_END.search(line) is not None for line in lines), Fraction(12, 100)
-    if not above(ends, count, few):
-        yield "fineweb_line_ends", fraction(ends, count, few)
+    yield Measure("fineweb_line_ends", not above(ends, count, few), ends, count, few)
     short, many = sum(len(line) < 30 for line in lines), Fraction(67, 100)
-    if not below(short, count, many):
-        yield "fineweb_short_lines", fraction(short, count, many)
+    yield Measure("fineweb_short_lines", not below(short, count, many), short, count, many)
     _, characters = duplicates(lines)
     whole, tenth = sum(map(len, lines)), Fraction(1, 10)
-    if not below(characters, whole, tenth):
-        yield "fineweb_duplicate_lines", fraction(characters, whole, tenth)
+    yield Measure("fineweb_duplicate_lines", not below(characters, whole, tenth), characters, whole, tenth)
 
 
 class C4Step:
@@ -208,24 +208,42 @@ class C4Step:
 
     def judge(self, document: Document) -> Judgement:
         """See :class:`marin.collection.document.Step`."""
-        settings, lower = self._settings, document.text.lower()
+        lower = document.text.lower()
         for rule, words in (("c4_lorem_ipsum", "lorem ipsum"), ("c4_curly_bracket", "{")):
             if (place := lower.find(words)) >= 0:
                 return removed(document, "c4", rule, place=place)
+        text, gone = self._left(document.text)
+        found = self._sentences(text)
+        if found.broken:
+            return removed(document, "c4", found.rule, **found.evidence(), **gone)
+        return changed(document, text, "c4", "c4_lines", **gone)
+
+    def measured(self, document: Document) -> Mapping[str, Any]:
+        """See :class:`marin.collection.document.Step`."""
+        lower, (text, gone) = document.text.lower(), self._left(document.text)
+        return {
+            "c4_lorem_ipsum": {"value": lower.count("lorem ipsum"), "threshold": 0},
+            "c4_curly_bracket": {"value": lower.count("{"), "threshold": 0},
+            "c4_sentences": self._sentences(text).evidence(),
+            "c4_lines": {"value": sum(gone.values()), "words_per_line": self._settings.words_per_line},
+        }
+
+    def _sentences(self, text: str) -> Measure:
+        count, least = len(SENTENCE.findall(text)), self._settings.sentences
+        return Measure("c4_sentences", count < least, count, None, least)
+
+    def _left(self, whole: str) -> tuple[str, Counter[str]]:
+        """The text without the lines that go, and how many go for each reason."""
         kept: list[str] = []
         gone: Counter[str] = Counter()
-        for read in document.text.split("\n"):
-            line = CITATION.sub("", read) if settings.citations else read
+        for read in whole.split("\n"):
+            line = CITATION.sub("", read) if self._settings.citations else read
             reason = self._wrong(line.strip()) if line.strip() else ""
             if reason:
                 gone[reason] += 1
             else:
                 kept.append(line)
-        text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
-        sentences = len(SENTENCE.findall(text))
-        if sentences < settings.sentences:
-            return removed(document, "c4", "c4_sentences", **_count(sentences, settings.sentences), **gone)
-        return changed(document, text, "c4", "c4_lines", **gone)
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), gone
 
     def _wrong(self, line: str) -> str:
         lower = line.lower()

@@ -47,6 +47,7 @@ def test_documents_are_listed_and_shown(marin: Marin, built: Any, tmp_path: Path
     file.write_text(next(text for text in texts if texts.count(text) > 1))
     shown = marin("data", "show", file, "--json").json
     assert shown["also"] and {decision["reason"] for decision in shown["decisions"]} <= {
+        "contaminated",
         "exact_duplicate",
         "near_duplicate",
     }

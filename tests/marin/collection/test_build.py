@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from marin.collection.asking import documents as documents_module
 from marin.collection.asking.account import account
 from marin.collection.asking.documents import Collection, find
 from marin.collection.asking.leading import led_nowhere
@@ -162,7 +163,8 @@ def test_a_document_is_asked_by_id_and_by_text(built: tuple[Built, Collection], 
     near = next(row for row in rows(collection, "duplicates") if "shared" in row)
     (told,) = find(collection, near["id"])
     assert not told.kept and told.text in known.texts
-    (decision,) = told.decisions
+    *before, decision = told.decisions
+    assert [(one["step"], one["action"]) for one in before] == [("contamination", "keep"), ("exact", "keep")]
     assert (decision["step"], decision["action"], decision["reason"]) == ("near", "remove", "near_duplicate")
     assert decision["evidence"]["kept"] == near["kept"]
     assert decision["evidence"]["similarity"] == near["shared"] / near["united"]
@@ -171,6 +173,50 @@ def test_a_document_is_asked_by_id_and_by_text(built: tuple[Built, Collection], 
     assert "keep" in {one["action"] for one in holder.decisions}
     copied = next(text for text, label in zip(known.texts, known.labels, strict=True) if label == "copy")
     assert {one.kept for one in find(collection, "", text=copied)} == {True, False}
+
+
+def test_every_step_says_what_it_left_alone(project: Path, known: Labelled, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "".join(f"The cat{n} of the house{n} and the dog that we have seen were well in{n}. " for n in range(12))
+    texts = [
+        *(f"{long} {number}. It ended so. We left {number}." for number in (1, 22)),
+        "the short one of it.",
+        f"{long} {{",
+    ]
+    (project / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    (project / "test.jsonl").write_text(json.dumps(known.records[0]) + "\n")
+    steps = ["language", "gopher_quality", "c4", "fineweb", "pii"]
+    settings = {"steps": [{"kind": kind} for kind in steps], "paragraphs": {}, "sampling": {}}
+    own = Asked((f"{project}/a.jsonl",), settings_of(settings, where="test"), (f"{project}/test.jsonl",))
+    root = root_of(project)
+    collection = Collection(root.store(), build(root, own).artifact)
+
+    def told(text: str) -> dict[str, dict[str, object]]:
+        (one,) = find(collection, "", text=text)
+        return {str(decision["step"]): dict(decision) for decision in one.decisions}
+
+    first, second = (told(text) for text in texts[:2])
+    after = ["contamination", "exact", "near"]
+    assert [*first] in ([*steps, *after, "sampling", "paragraphs"], [*steps, *after])
+    whole, gone = (first, second) if len(first) > len(second) else (second, first)
+    assert {one["action"] for one in whole.values()} == {"keep"} and gone["near"]["action"] == "remove"
+    assert all(
+        gone[step] | {"evidence": 0} == whole[step] | {"evidence": 0} for step in (*steps, "contamination", "exact")
+    )
+    text = texts[0] if whole is first else texts[1]
+    counted = whole["gopher_quality"]["evidence"]
+    assert counted["gopher_too_few_words"] == {"value": len(text.split()), "threshold": 50}  # type: ignore[index]
+    assert counted["gopher_hashes"] == {"part": 0, "whole": len(text.split()), "threshold": "1/10"}  # type: ignore[index]
+    assert whole["language"]["evidence"] == {"language": "en", "keep": "en"}
+    assert whole["contamination"]["evidence"] == {"evaluations": "test.jsonl", "hits": 0, "words": 13, "shortest": 8}
+    assert whole["near"]["evidence"]["threshold"] == 0.8  # type: ignore[index]
+    assert whole["c4"]["evidence"]["c4_sentences"] == {"value": text.count(". ") + 1, "threshold": 3}  # type: ignore[index]
+    assert [(*row,) for row in ((one["step"], one["action"]) for one in told(texts[2]).values())] == [
+        ("language", "keep"),
+        ("gopher_quality", "remove"),
+    ]
+    assert [one["action"] for one in told(texts[3]).values()] == ["keep", "keep", "remove"]
+    monkeypatch.setattr(documents_module, "text_before", lambda *where: None)  # not in the store any more
+    assert told(text)["c4"]["evidence"] == {} and [*told(text)] == [*whole]
 
 
 def test_texts_without_words_and_short_texts_are_never_near(project: Path) -> None:

@@ -4,7 +4,8 @@
     results/model/REVISION/zero_shot/causal/TASK/DATA/predictions.json
     results/model/main/zero_shot/causal/AoA_word/surprisal.json
     results/model/all_full_preds_and_fast_scores_causal.json    all of it, as the pipeline collates it
-    checkpoints.json                  which recorded state each revision is: train step, words, digest, numbers, their events
+    checkpoints.json                  which recorded state each revision is: train step, words, digest, numbers, their events;
+                                      the run, and the digest of the revision's folder
 
 A checkpoint is the first recorded state by which so many million words were seen: with ``trainer.states_at_words`` that of the
 very train step. Words are those of the train split between white space; a train step has seen as many as its share of the
@@ -25,7 +26,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ledger import Draft, Store
+import msgspec
+
+from ledger import Draft, Store, describe_tree
 from marin.data.documents import read_texts, train_files
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.babylm.asking import ASKER, evaluated
@@ -113,17 +116,21 @@ def checkpoints(run: Run, each: Fraction, track: str) -> dict[str, tuple[int, in
     return found
 
 
-def write_submission(run: Run, root: Root, data: Path | None, dest: Path, track: str, devices: int = 1) -> list[str]:
-    """Fill ``dest``, which must not exist; the revisions that are there now. The arithmetic contract is in force.
+def write_submission(
+    run: Run, root: Root, data: Path | None, dest: Path, track: str, devices: int = 1, *, again: bool = False
+) -> dict[str, Path]:
+    """Fill ``dest``; the revisions that are there now, with their folders. The arithmetic contract is in force.
 
     Args:
         data: the pipeline's ``evaluation_data`` with ``full_eval`` and ``fast_eval``; None: models without predictions.
+        again: a ``dest`` that is there is left as it is, if it has this run's revisions as they were written.
 
     Raises:
-        UsageError: ``dest`` exists, or the run is not of the track. DataMissing: there is no data. MissingEvidence: a checkpoint
-            is not stored.
+        UsageError: ``dest`` exists, or is not what was written; the run is not of the track. DataMissing: there is no data.
+            MissingEvidence: a checkpoint is not stored.
     """
-    if dest.exists():
+    written = again and dest.exists()
+    if dest.exists() and not again:
         raise UsageError("the folder is there already", where="--babylm", expected="a new one", found=str(dest))
     if track not in TRACKS:
         raise UsageError("no such track", where="--track", expected=" or ".join(TRACKS), found=track)
@@ -133,13 +140,17 @@ def write_submission(run: Run, root: Root, data: Path | None, dest: Path, track:
         words = words_of(run, store, Path(base) / "corpus")
     check_track(chain(root.history(), run), words, track)
     each = Fraction(words, tokens_of(run))
+    reached = checkpoints(run, each, track)
+    wanted: dict[str, int | None] = {"main": None, **{name: step for name, (step, _) in reached.items()}}
+    folders = {name: dest / MODEL / name for name in wanted}
+    if written:
+        _check_written(run, dest, folders, wanted, predicted=data is not None)
+        return folders
     if (seen := words_seen(run.recipe, run.recipe.last_step - 1, each)) > 10 * words:
         log.warning("the track allows ten epochs, %d words; the run has seen %d", 10 * words, seen)
     dest.mkdir(parents=True)
     tokenizer = dest / "tokenizer"
     outputs.checkout(store, run.output("tokenizer"), tokenizer, kind=outputs.KINDS["tokenizer"], how="copy")
-    reached = checkpoints(run, each, track)
-    wanted: dict[str, int | None] = {"main": None, **{name: step for name, (step, _) in reached.items()}}
     if lacking := [name for name in (f"chck_{millions}M" for millions in TRACKS[track]) if name not in reached]:
         log.warning("the run never had so many words: %s", ", ".join(lacking))
     answers = _Answers(run, root)
@@ -148,8 +159,9 @@ def write_submission(run: Run, root: Root, data: Path | None, dest: Path, track:
         for done, (name, step) in enumerate(wanted.items(), start=1):
             _present(run, store, step)
             subject = open_subject(run, store, step)
-            _write_folder(dest / MODEL / name, tokenizer, subject)
-            told: dict[str, Any] = {"step": subject.step, "state": subject.state}
+            _write_folder(folders[name], tokenizer, subject)
+            told: dict[str, Any] = {"run": run.run, "step": subject.step, "state": subject.state}
+            told["folder"] = describe_tree(folders[name]).digest
             told |= {"words": reached[name][1]} if name in reached else {}
             if asked is not None:
                 told |= submission.add(name, [answers.of(subject, task, devices) for task in asked.of(name)])
@@ -157,7 +169,44 @@ def write_submission(run: Run, root: Root, data: Path | None, dest: Path, track:
             progress(done, name)
     shutil.rmtree(tokenizer)
     submission.finish()
-    return list(wanted)
+    return folders
+
+
+def _check_written(
+    run: Run, dest: Path, folders: Mapping[str, Path], wanted: Mapping[str, int | None], *, predicted: bool
+) -> None:
+    """Raises UsageError where ``dest`` is not a whole submission of ``run`` with these revisions, as it was written."""
+
+    def refuse(where: Path, expected: str, found: str) -> UsageError:
+        return UsageError("the folder is there already, and is not this submission", where=str(where), expected=expected,
+                          found=found, cure="remove it, or name a new one")  # fmt: skip
+
+    file = dest / "checkpoints.json"
+    try:
+        told = msgspec.json.decode(file.read_bytes(), type=dict[str, _Written])
+    except (OSError, msgspec.DecodeError) as error:
+        raise refuse(file, "what a whole submission ends with", str(error)[:200]) from None
+    if told.keys() != wanted.keys():
+        raise refuse(file, f"revisions {', '.join(wanted)}", ", ".join(told)[:300])
+    for name, one in told.items():
+        step = wanted[name]
+        if one.run != run.run or step not in (None, one.step):
+            expected = f"{name} of run {run.run}" + ("" if step is None else f", train step {step}")
+            raise refuse(file, expected, f"run {one.run[:100]}, train step {one.step}")
+        found = describe_tree(folders[name]).digest if folders[name].is_dir() else "none"
+        if found != one.folder:
+            raise refuse(folders[name], one.folder[:100], found)
+    if predicted and told["main"].numbers is None:
+        raise refuse(dest / "results", "predictions on --babylm-data", "none")
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """What is read of a revision in ``checkpoints.json``."""
+
+    run: str
+    step: int
+    folder: str
+    numbers: dict[str, Any] | None = None
 
 
 def _present(run: Run, store: Store, step: int | None) -> None:

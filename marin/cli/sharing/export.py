@@ -29,8 +29,10 @@ File = click.Path(dir_okay=False, path_type=Path)
 @click.option("--hf", type=Folder, metavar="DEST", help="The model as a Hugging Face folder.")
 @click.option("--card", is_flag=True, help="With --hf: a model card and the chat template beside the export.")
 @click.option("--license", metavar="ID", help="For --card: as the Hub names licences, such as apache-2.0.")
-@click.option("--hub", metavar="OWNER/NAME", help="With --hf: push the folder to the Hub (HF_TOKEN, HF_ENDPOINT).")
-@click.option("--hub-branch", metavar="NAME", help="For --hub: the branch, made if it is not there.  [default: main]")
+@click.option("--hub", metavar="OWNER/NAME", help="With --hf or --babylm: push it to the Hub (HF_TOKEN, HF_ENDPOINT).")
+@click.option(
+    "--hub-branch", metavar="NAME", help="For --hf --hub: the branch, made if it is not there.  [default: main]"
+)
 @click.option("--dvc", type=Folder, metavar="DEST", help="All outputs: a DVC remote in DEST/remote, and .dvc files.")
 @click.option("--oci", type=Folder, metavar="DEST", help="The model as an OCI image layout.")
 @click.option(
@@ -75,7 +77,8 @@ File = click.Path(dir_okay=False, path_type=Path)
     "--babylm",
     type=Folder,
     metavar="DEST",
-    help="A submission to the BabyLM challenge: the checkpoints that it asks for, and predictions on --babylm-data.",
+    help="A submission to the BabyLM challenge: the checkpoints that it asks for, and predictions on --babylm-data. "
+    "With --hub: the model to main, each checkpoint to a branch of its name.",
 )
 @click.option(
     "--babylm-data",
@@ -157,6 +160,7 @@ def export(
       marin export latest --unlearning unlearned.intoto.jsonl
       marin export latest --hf model/ --eval-bundle bundle/
       marin export latest --babylm submission/ --babylm-data evaluation_data/
+      marin export latest --babylm submission/ --hub OWNER/NAME
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
       marin export latest --blank-card model-card.yaml
       marin export latest --dossier dossier/ --stated model-card.yaml
@@ -171,8 +175,17 @@ def export(
             expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --unlearning, --eval-bundle, --babylm, "
             "--mlperf, --blank-card or --dossier",
         )
-    if (card or hub) and hf is None:
-        raise UsageError("a card and a push are of a folder", where="--card, --hub", expected="--hf DEST", found="none")
+    if card and hf is None:
+        raise UsageError("a card is of a folder", where="--card", expected="--hf DEST", found="none")
+    if hub and (hf is None) == (babylm is None):
+        found = "none" if hf is None else "both"
+        cure = "" if hf is None else "push first one, then the other"
+        raise UsageError("a push is of one thing", where="--hub", expected="--hf or --babylm", found=found, cure=cure)
+    if hub_branch is not None and (hub is None or hf is None):
+        raise UsageError(
+            "a branch is named for a folder that is pushed", where="--hub-branch", expected="--hf DEST --hub OWNER/NAME",
+            found="none", cure="leave it out: a submission's branches have the names of its checkpoints",
+        )  # fmt: skip
     if stated is not None and told is None:
         raise UsageError("a card is quoted by a dossier", where="--stated", expected="--dossier DIR", found="none")
     if signature is not None and signing_key is None:
@@ -222,7 +235,7 @@ def export(
     if bundled is not None:
         _export_bundle(root, view, bundled, as_json)
     if babylm is not None:
-        _export_babylm(root, view, babylm, babylm_data, track, as_json)
+        _export_babylm(root, view, babylm, babylm_data, track, hub, as_json)
     if blank is not None:
         from marin.dossier.evidence import gather
         from marin.dossier.facts import derived
@@ -264,17 +277,30 @@ def _export_bundle(root: Root, view: Run, dest: Path, as_json: bool) -> None:
         say(f"left out: events {events}, evaluations of other states than the exported one", err=True)
 
 
-def _export_babylm(root: Root, view: Run, dest: Path, data: Path | None, track: str, as_json: bool) -> None:
+def _export_babylm(
+    root: Root, view: Run, dest: Path, data: Path | None, track: str, hub: str | None, as_json: bool
+) -> None:
     from marin.process.arithmetic import apply
     from marin.recipe.schema import Execution
 
     apply(view.recipe.arithmetic, Execution(devices=1))
     from marin.export.babylm import write_submission  # jax, after the contract is in force
 
-    revisions = write_submission(view, root, data, dest, track)
+    # With --hub a submission that is there is the one that was written before the push broke off.
+    revisions = write_submission(view, root, data, dest, track, again=hub is not None)
     _say("babylm", dest, describe_tree(dest).digest, as_json)
     if not as_json:
         say(f"revisions: {', '.join(revisions)}", err=True)
+    if hub is None:
+        return
+    from marin.export.hub import push_revisions
+
+    for name, commit in push_revisions(revisions, hub, message=f"run {view.run}"):
+        pushed, digest = f"hf:{hub}@{commit}", describe_tree(revisions[name]).digest
+        if as_json:
+            print_json({"export": "hub", "path": pushed, "digest": digest, "revision": name})
+        else:
+            say(f"{pushed}  {digest}  {name}")
 
 
 def _export_beside(

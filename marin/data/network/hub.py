@@ -85,6 +85,17 @@ def files(repository: Repository) -> dict[str, Pinned]:
     return found
 
 
+def branches(repository: str) -> dict[str, str]:
+    """The commit that each branch of a model's repository is at.
+
+    Raises:
+        UsageError: the Hub refuses.
+        MissingEvidence: it cannot be reached.
+    """
+    listed = asked(lambda: api().list_repo_refs(repository).branches, repository)
+    return {branch.name: branch.target_commit for branch in listed}
+
+
 def api() -> Any:
     """The library's client."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hub import hub_on_loopback
 
-from tests.e2e.conftest import Project
+from ledger import describe_tree
+from tests.e2e.conftest import MARIN, Project
 
 PAIR = """
 task: pairs
@@ -22,6 +24,19 @@ doc_to_target: 0
 doc_to_choice: "{{[good, bad]}}"
 metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
 """
+
+
+OF_FEW_WORDS = """
+from marin.history.runs import load, resolve
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Execution
+from marin.record.root import open_root
+history = open_root().history()
+apply(load(history, resolve(history, "latest")).recipe.arithmetic, Execution())
+import marin.export.babylm
+marin.export.babylm.MILLION = 100  # words
+"""
+"""Before a command: a checkpoint of BabyLM is one after so many hundred words."""
 
 
 @pytest.fixture
@@ -122,3 +137,46 @@ def test_babylms_tasks_are_recorded_once_and_their_submission_is_made_of_them(pr
     )
     done = project.marin("eval", "latest", "--babylm", "evaluation_data/full_eval", "--tasks", "supplement")
     assert (done.returncode, "supplement_filtered" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
+def test_a_submissions_checkpoints_are_branches_of_a_repository(trained: Project, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = ("export", "latest", "--babylm", str(out), "--hub", "owner/model", "--json")
+
+    def export(*arguments: str) -> tuple[int, list[Any], str]:
+        # A process of its own: the Hub's library reads its variables once.
+        done = trained.python(OF_FEW_WORDS + MARIN, *arguments, check=False)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+    with hub_on_loopback() as hub, pytest.MonkeyPatch.context() as patch:
+        for name, value in {"HF_ENDPOINT": hub.address, "HF_TOKEN": "wrong", "HF_HUB_DISABLE_XET": "1"}.items():
+            patch.setenv(name, value)
+        status, lines, why = export(*asked)
+        assert (status, [line["export"] for line in lines]) == (2, ["babylm"]) and "the Hub refuses" in why, why
+        patch.setenv("HF_TOKEN", hub.token)
+        status, (_, *pushed), why = export(*asked)  # the folder is there, and the same call goes on
+        names = [line["revision"] for line in pushed]
+        assert status == 0 and names[:2] == ["chck_1M", "chck_2M"] and names[-1] == "main", why
+        written = [*json.loads((out / "checkpoints.json").read_text())]
+        assert names == [*written[1:], written[0]]
+        for line in pushed:
+            commit = hub.refs["owner/model", line["revision"]]
+            assert line["path"] == f"hf:owner/model@{commit}"
+            assert hub.commits["owner/model", commit] == {
+                path.name: path.read_bytes() for path in (out / "model" / line["revision"]).iterdir()
+            }
+        before = dict(hub.refs)
+        (out / "model" / "chck_1M" / "config.json").write_text("{}")
+        status, _, why = export(*asked)
+        assert (status, hub.refs) == (2, before) and "is not this submission" in why, why
+    exported = tmp_path / "hf"
+    assert trained.marin("export", "latest", "--hf", str(exported)).returncode == 0
+    assert describe_tree(exported).digest == describe_tree(out / "model" / "main").digest
+    for arguments, said in (
+        (("--hf", "a", "--babylm", "b", "--hub", "owner/model"), "a push is of one thing"),
+        (("--dvc", "a", "--hub", "owner/model"), "expected --hf or --babylm"),
+        (("--babylm", "b", "--hub", "owner/model", "--hub-branch", "x"), "names of its checkpoints"),
+    ):
+        done = trained.marin("export", "latest", *arguments)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr

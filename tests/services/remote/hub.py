@@ -85,6 +85,8 @@ class Handler(BaseHTTPRequestHandler):
         match self._path():
             case ["api", "models" | "datasets", owner, name, *rest]:
                 repository = f"{owner}/{name}"
+                if rest == ["refs"]:
+                    return self._send(200, {"branches": self._branches(repository), "converts": [], "tags": []})
                 revision = rest[1] if len(rest) > 1 else "main"
                 found = self.hub.files(repository, revision)
                 if found is None:
@@ -104,6 +106,13 @@ class Handler(BaseHTTPRequestHandler):
                 etag = hashlib.sha256(content).hexdigest()
                 return self._send(200, content, ETag=f'"{etag}"', X_Repo_Commit=found[0], Content_Type="text/plain")
         return self._missing("RepoNotFound")
+
+    def _branches(self, repository: str) -> list[dict[str, str]]:
+        return [
+            {"name": branch, "ref": f"refs/heads/{branch}", "targetCommit": commit}
+            for (of, branch), commit in self.hub.refs.items()
+            if of == repository
+        ]
 
     def _entry(self, path: str, content: bytes) -> dict[str, Any]:
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -22,7 +22,7 @@ from ledger import LedgerError, Store, describe_tree
 from marin.collection.asking.documents import Collection
 from marin.collection.asking.leading import led_nowhere
 from marin.collection.build import Asked, Prepared, prepare, source_of
-from marin.collection.making.description import content
+from marin.collection.making.description import DESCRIPTION, content
 from marin.collection.making.execute import executing
 from marin.collection.making.make import make
 from marin.collection.making.shelf import Made, Shard
@@ -31,7 +31,7 @@ from marin.collection.sources.finding import Found
 from marin.collection.tasks.columns import DECISIONS, ArrowRows
 from marin.collection.tasks.task import DECIDED, PROBLEMS, READ_FILE, Answer
 from marin.data.reach import EVERYTHING, Reach, reaching
-from marin.errors import MissingEvidence
+from marin.errors import DataError, MissingEvidence
 from marin.history.runs import History
 from marin.recipe.schema import unplain
 from marin.record import events
@@ -89,6 +89,7 @@ def replay(
         DataMissing: its sources are not here, or may not be reached.
     """
     completed, started = _recorded(history, artifact)
+    settings = list(_other_settings(Collection(store, artifact), started))
     with reaching(reach):
         here = prepare(_asked(started), missing=_missing(store.read(started.sources)))
         wrong = _other_sources(store, started, here)
@@ -99,11 +100,11 @@ def replay(
             line = (
                 f"collection.started: expected identity {recorded.identity} by what it says, found {completed.identity}"
             )
-            return Replayed((line,), 0, 0, True)
+            return Replayed((line, *settings), 0, 0, True)
         shelf = _Comparing(store, history, draw, completed.identity)
         with executing(workers) as execute:
             made = make(recorded.setup(folder), recorded.shard_code, execute, shelf)
-    wrong = [*shelf.wrong, *_other_counts(completed, made), *_other_files(store, artifact, made.folder)]
+    wrong = [*settings, *shelf.wrong, *_other_counts(completed, made), *_other_files(store, artifact, made.folder)]
     if not wrong:
         wrong += led_nowhere(Collection(store, artifact))
     same = (here.code, here.lock) == (started.code, started.lock)
@@ -136,6 +137,28 @@ def _asked(started: CollectionStarted) -> Asked:
         tuple(started.evaluation_fields),
         started.strict,
     )
+
+
+def _other_settings(collection: Collection, started: CollectionStarted) -> Iterator[str]:
+    """Settings in which what was started and what the collection says of itself differ, by their names."""
+    try:
+        said = collection.description().get("settings")
+    except DataError:
+        return  # its files are compared, and say it
+    recorded, found = dict(_flat(unplain(started.settings))), dict(_flat(unplain(said)))
+    for name in sorted(recorded.keys() | found.keys()):
+        if (ours := recorded.get(name)) != (theirs := found.get(name)):
+            yield f"collection.started: setting {name}: recorded {ours}, {DESCRIPTION} has {theirs}"
+
+
+def _flat(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """Each value of a tree by its path, as ``near.threshold`` or ``steps.0.kind``."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if inner is None:
+        yield name, value
+        return
+    for key, item in inner:
+        yield from _flat(item, f"{name}.{key}" if name else str(key))
 
 
 def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> list[str]:

@@ -310,6 +310,7 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
                 "wrong": list(found.wrong),
                 "executed": found.executed,
                 "taken": found.taken,
+                "bound": describe_bound(sample) if sample is not None and found.taken else None,
                 "same_code": found.same_code,
                 "missing": list(found.missing),
             }

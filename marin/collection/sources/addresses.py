@@ -32,6 +32,8 @@ from marin.process.progress import bar
 
 PINNED, BUCKETS = "pinned:", ("gs://", "s3://")
 BLOCK = 1 << 20
+CARD = "README.md"
+"""Where the Hub has what a repository says of itself."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,31 @@ def _no_line(where: str, found: str) -> DataError:
 def _of_hub(pattern: str, cache: Path) -> Iterator[Remote]:
     repository, wanted = hub.parse(pattern)
     matches = re.compile(_expression(wanted or "**"))
-    for path, pinned in sorted(hub.files(repository).items()):
+    files = hub.files(repository)
+
+    def lies(path: str) -> Path:
+        return cache / hashlib.sha256(f"{repository.address}/{path}".encode()).hexdigest() / _base(path)
+
+    licence = _card_licence(files.get(CARD), lies(CARD))
+    for path, pinned in sorted(files.items()):
         if matches.fullmatch(path):
-            folder = cache / hashlib.sha256(f"{repository.address}/{path}".encode()).hexdigest()
-            yield Remote(path, f"{repository.address}/{path}", folder / _base(path), "", pinned)
+            yield Remote(path, f"{repository.address}/{path}", lies(path), licence, pinned)
+
+
+def _card_licence(card: Pinned | None, path: Path) -> str:
+    """The licence that a data set's card states in its front matter; empty where it states none, or none can be had."""
+    if card is None or card.size > BLOCK or fetch_all([(card, path)]):
+        return ""
+    import yaml
+
+    before, _, behind = path.read_text("utf-8", "replace").partition("---\n")
+    try:
+        said = None if before.strip() else yaml.safe_load(behind.partition("\n---")[0])
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return ""
+    said = said.get("license") if isinstance(said, dict) else None
+    named = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+    return ", ".join(map(str, named))[:200]
 
 
 def _of_bucket(pattern: str, cache: Path) -> Iterator[Remote]:

@@ -88,7 +88,15 @@ def test_a_report_accounts_for_every_document(marin: Marin, built: Any, tmp_path
 
 def test_a_collection_is_made_again(marin: Marin, built: Any, tmp_path: Path) -> None:
     told = marin("data", "verify", built["artifact"], "--json").json
-    assert told["same"] and told["executed"] >= 2
+    assert told["same"] and told["executed"] >= 2 and told["bound"] is None
+    labelled(6, size=4).write(tmp_path / "more", files=2)
+    more = marin("data", "build", "--source", tmp_path / "more/*.jsonl", "--json").json["artifact"]
+    some = marin("data", "verify", more, "--sample", "1", "--json").json
+    assert (
+        some["same"]
+        and some["taken"]
+        and some["bound"].startswith("a wrong fraction f of them is met with probability")
+    )
     path = tmp_path / "raw/part-0.jsonl"
     path.write_text(path.read_text() + json.dumps({"text": "one more"}) + "\n")
     again = marin("data", "verify", built["artifact"])

@@ -1,5 +1,5 @@
-"""A set of documents of which it is known what each is: copies, near copies by edits, templates, quotations, embedded and
-rephrased questions. What tests hold decisions against is computed here by brute force, by no code of the product."""
+"""A set of documents of which it is known what each is: copies, near copies by edits, templates, boilerplate, quotations,
+embedded and rephrased questions. What tests hold decisions against is computed here by brute force, by no code of the product."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ def labelled(seed: int, size: int = 60) -> Labelled:
         add(edited, f"edited {rate}")
         if number % 4 == 0:  # equal to one that may itself be a near copy
             add(edited, "copy")
+    footer = words(25, 25)  # what pages of one site end with, more of a page than of others
+    for _ in range(size):
+        add(words(12, 60) + footer, "boilerplate")
     form = words(30, 30)
     for _ in range(size):
         add(form + words(60, 120), "template")

@@ -86,6 +86,7 @@ def test_every_decision_stands_before_brute_force(built: tuple[Built, Collection
     assert chained > 3, "copies of what was removed as similar to a third one"
     for found in (one for examples in account(collection).examples.values() for one in examples):
         assert found.evidence.get("kept") in {None, *kept}
+    assert all(name in kept for name, label in labels.items() if label in ("boilerplate", "template", "quotation"))
     sets = {name: shingles(text) for name, text in kept.items()}
     missed = {b for a, b in combinations(sets, 2) if 5 * len(sets[a] & sets[b]) >= 4 * len(sets[a] | sets[b])}
     assert len(near) / (len(near) + len(missed)) >= 0.97

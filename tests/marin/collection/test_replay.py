@@ -86,14 +86,29 @@ def alter(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         (alter, "was altered: text"),
         (lambda rows: [*rows[:3], *rows[4:]], "was dropped"),
         (lambda rows: [*rows[:3], rows[3] | {"id": "0" * 32}, *rows[3:]], "was added"),
-        (lambda rows: [*rows[:3], rows[4] | {"text": rows[3]["text"]}, *rows[5:]], "was altered"),
+        (lambda rows: [*rows[:3], rows[4], rows[3], *rows[5:]], "equal documents in another order"),
     ],
-    ids=["altered", "dropped", "added", "swapped"],
+    ids=["altered", "dropped", "added", "reordered"],
 )
 def test_another_document_is_named(project: Path, built: Built, change: Any, says: str) -> None:
     artifact = forge(project, built, lambda folder: rewrite(folder / "documents/00000.parquet", change))
     found = again(project, artifact)
     assert any(line.startswith("write: shard 00000") and says in line for line in found.wrong), found.wrong
+
+
+def test_two_documents_that_were_swapped_are_both_named(project: Path, built: Built) -> None:
+    names: list[str] = []
+
+    def swap(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        one, other = rows[3], rows[7]
+        names[:] = one["id"], other["id"]
+        one["text"], other["text"] = other["text"], one["text"]
+        return rows
+
+    found = again(project, forge(project, built, lambda folder: rewrite(folder / "documents/00000.parquet", swap)))
+    assert len(found.wrong) == 2, found.wrong
+    for name, line in zip(names, found.wrong, strict=True):
+        assert line.startswith("write: shard 00000") and f"document {name} was altered: text" in line
 
 
 def test_another_cluster_is_named(project: Path, built: Built) -> None:
@@ -128,8 +143,18 @@ def test_another_threshold_is_named(project: Path, built: Built) -> None:
     identity = "sha256:" + "1" * 64
     body = {**event.body, "settings": settings, "identity": identity}
     root.append([Draft(COLLECTION_STARTED, "collection/forged", body)])
-    artifact = forge(project, built, lambda folder: (folder / "collection.json").write_text("{}"), identity=identity)
-    assert any("expected identity" in line for line in again(project, artifact).wrong)
+    first, second = again(project, forge(project, built, lambda folder: None, identity=identity)).wrong
+    assert "expected identity" in first
+    assert second == "collection.started: setting near.threshold: recorded 0.5, collection.json has 0.8"
+
+
+def test_another_threshold_in_the_description_is_named(project: Path, built: Built) -> None:
+    def change(folder: Path) -> None:
+        path = folder / "collection.json"
+        path.write_text(path.read_text().replace((0.8).hex(), (0.7).hex()))
+
+    wrong = again(project, forge(project, built, change)).wrong
+    assert "collection.started: setting near.threshold: recorded 0.8, collection.json has 0.7" in wrong
 
 
 def test_other_sources_are_named_and_missing_ones_said(project: Path, built: Built) -> None:

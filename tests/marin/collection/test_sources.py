@@ -203,9 +203,11 @@ def test_a_data_set_of_the_hub_at_a_commit_is_a_source(project: Path, hub: Hub) 
         "data/large.jsonl": large,
         "data/rows.parquet": sink.getvalue().to_pybytes(),
     }
-    commit = hub.commit("lab/texts", "main", files | {"README.md": b"# texts"})
+    commit = hub.commit("lab/texts", "main", files | {"README.md": b"---\nlicense: cc-by-4.0\n---\n# texts"})
     made = build(root_of(project), Asked((f"hf:datasets/lab/texts@{commit}/data/*",)))
     assert made.read == 303 and [source.name for source in made.sources] == sorted(files)
+    licences = [event.body["licence"] for _, event in root_of(project).history().events(type=COLLECTION_SOURCE)]
+    assert licences == ["cc-by-4.0"] * 3
     before = len(hub.asked)
     assert build(root_of(project), Asked((f"hf:datasets/lab/texts@{commit}/data/*",))).again
     assert [asked for asked in hub.asked[before:] if "resolve" in asked] == []
@@ -213,6 +215,12 @@ def test_a_data_set_of_the_hub_at_a_commit_is_a_source(project: Path, hub: Hub) 
         finding.find(["hf:datasets/lab/texts@main/data/*"])
     with pytest.raises((UsageError, MissingEvidence)):
         finding.find([f"hf:datasets/lab/texts@{'0' * 40}/data/*"])
+    for number, (card, said) in enumerate(
+        ((b"# no front matter", ""), (b"---\n[\n---\n", ""), (b"---\nlicense: [mit, gpl-3.0]\n---\n", "mit, gpl-3.0"))
+    ):
+        commit = hub.commit(f"lab/more{number}", "main", {"a.jsonl": lines("a text"), "README.md": card})
+        (found,) = finding.find([f"hf:datasets/lab/more{number}@{commit}/*.jsonl"])
+        assert found.licence == said
 
 
 def test_a_list_that_is_none_is_named_by_its_line(project: Path) -> None:

@@ -31,6 +31,8 @@ from marin.record import events
 from marin.record.events import ExperimentRegistered
 
 Text = Annotated[str, Meta(min_length=1, max_length=4000)]
+INDEX = "index"
+"""The page of all tracks is called so; a track has a page by its own name beside it."""
 MetricName = Annotated[str, Meta(pattern=r"^[a-z][a-z_0-9-]*\.[A-Za-z0-9_.-]+$")]
 
 
@@ -144,6 +146,14 @@ def checked(registration: Registration, *, where: str) -> Registration:
             expected=", ".join(found.arms) or "arms",
             found=found.baseline,
             cure=f"did you mean {near[0]}?" if near else "name one of the arms",
+        )
+    if found.track is not None and found.name == INDEX:
+        raise UsageError(
+            "a track by the name of the page of all tracks",
+            where=where,
+            expected="another name",
+            found=found.name,
+            cure="call the experiment otherwise",
         )
     if len(found.arms) < 2 and found.track is None:
         raise UsageError(

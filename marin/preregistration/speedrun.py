@@ -21,7 +21,7 @@ from ledger import Draft, LogReader, Store, VerifierKey
 from marin.errors import MissingEvidence, UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
-from marin.preregistration.registration import Track, arm_of, find, registrations
+from marin.preregistration.registration import INDEX, Track, arm_of, find, registrations
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import (
     ArtifactDataset,
@@ -88,8 +88,8 @@ class Reproducer:
 
 
 def tracks(history: History, store: Store) -> Iterator[Rules]:
-    """Every registered track, as it was registered last."""
-    newest = {fact.body.experiment: fact for fact in registrations(history)}
+    """Every registered track, as it was registered last; none that would take the place of the page of all tracks."""
+    newest = {fact.body.experiment: fact for fact in registrations(history) if fact.body.experiment != INDEX}
     for fact in newest.values():
         if (rules := _rules(fact, store)) is not None:
             yield rules

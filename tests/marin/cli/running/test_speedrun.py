@@ -348,3 +348,9 @@ def test_an_experiment_that_is_no_track_is_refused(marin: Marin, own: Root) -> N
     refused = marin("speedrun", "submit", "x", "--track", "exp9_plain")
     assert refused.status == 2 and "is no track" in refused.err
     assert "exp9_plain" not in marin("speedrun", "list").out
+
+
+def test_a_track_by_the_name_of_the_page_of_all_tracks_is_refused(marin: Marin, own: Root) -> None:
+    Path("index.py").write_text(FILE.replace("exp9_lowest", "index"))
+    refused = marin("experiment", "register", "index.py")
+    assert refused.status == 2 and "the page of all tracks" in refused.err, refused.err

@@ -33,9 +33,8 @@ from marin.errors import DataError, DataMissing, MissingEvidence
 from marin.evaluation.harness.tasks import SPLITS
 
 Documents = Iterable[Mapping[str, Any]]
-DROPPED = ("dataset_name", "dataset_path", "dataset_kwargs", "process_docs", "should_decontaminate",
-           "doc_to_decontamination_query", "tag", "include", "group")  # fmt: skip
-"""Of a task file of the harness: where its data lies on the hub, what cleans it there, and what is not evaluated."""
+DROPPED = ("dataset_name", "dataset_path", "dataset_kwargs", "process_docs", "tag", "include", "group")
+"""Of a task file of the harness: where its data lies on the hub, what cleans it there, and what it is called with others."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def eval(
     from marin.record.root import open_root
 
     tasks = read_tasks(names, task_path) if babylm is None else read(babylm, names)
-    grouped = read_groups(names, task_path) if babylm is None else {}
+    groups = read_groups(names, task_path) if babylm is None else []
     root = view = None
     run = local(run)
     if is_folder(run):
@@ -140,7 +140,7 @@ def eval(
     else:
         from marin.evaluation.babylm.asking import evaluated
     from marin.evaluation.recorded.evaluated import numbers
-    from marin.evaluation.recorded.records import Settings, group_of, write_tree  # jax, after the contract is in force
+    from marin.evaluation.recorded.records import Settings, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_folder, open_subject
     from marin.serving.chat import template_of_folder
@@ -151,13 +151,12 @@ def eval(
         subject, brought = open_folder(Path(run), recipe), template_of_folder(Path(run))
         subject = replace(subject, template=brought.render if brought is not None else None)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
-    groups = [group_of(name, said["tasks"], said["metrics"]) for name, said in grouped.items()]
     settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=groups, chat=chat)
     with bar("requests", 0) as progress:
         found = evaluated(subject, scorer, tasks, settings, progress=lambda done: progress(done, ""))
     with TemporaryDirectory(prefix="marin-eval-") as base:
         folder = Path(base)
-        write_tree(folder, tasks, found.samples, numbers(found.results))
+        write_tree(folder, tasks, found.samples, numbers(found.results), groups)
         recorded_in = None if no_record else root
         artifact = (recorded_in.store().put_tree(folder) if recorded_in is not None else describe_tree(folder)).digest
         body, event = found.body(subject, artifact), None

@@ -11,7 +11,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import version
 from typing import Any
@@ -66,9 +66,15 @@ def evaluate(
     try:
         with redirect_stdout(quiet), redirect_stderr(quiet):
             built = {task.name: _built(task, settings) for task in tasks}
+            groups = _groups(settings.groups, built)
+            declared = {
+                name: {f"{metric},{chain.name}" for metric in task._metric_fn_list for chain in task._filters}
+                for name, task in built.items()
+            }
+            _of_whole_groups(settings.groups, groups, declared)
             found = evaluator.evaluate(
                 lm,
-                {"tasks": built, "groups": {group.name: _group(group, built) for group in settings.groups}},
+                {"tasks": built, "groups": groups},
                 limit=settings.limit,
                 bootstrap_iters=settings.bootstrap,
                 apply_chat_template=settings.chat,
@@ -85,10 +91,10 @@ def evaluate(
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
             cure="correct the task file, or --num-fewshot and --limit",
         ) from error
+    _of_whole_groups(settings.groups, groups, {name: set(found["results"][name]) for name in built})
     shown = {**found["results"], **found.get("groups", {})}
-    results = {
-        name: dict(shown[name]) for name in (*built, *(group.name for group in settings.groups)) if name in shown
-    }
+    named = (*built, *(group.name for group in settings.groups if group.metrics))
+    results = {name: dict(shown[name]) for name in named if name in shown}
     return results, {name: _samples(name, found["samples"][name], lm.asked) for name in built}, found
 
 
@@ -103,15 +109,47 @@ def _built(task: EvaluationTask, settings: Settings) -> ConfigurableTask:
     return built
 
 
-def _group(group: TaskGroup, built: Mapping[str, ConfigurableTask]) -> Group:
-    metrics = [
-        {"metric": one.metric, "aggregation": "mean", "weight_by_size": one.weight_by_size, "filter_list": one.filters}
-        for one in group.metrics
-    ]
-    made = Group.from_config({"group": group.name, "task": group.tasks, "aggregate_metric_list": metrics})
-    for name in group.tasks:
-        made.add(built[name])
+def _groups(groups: Sequence[TaskGroup], built: Mapping[str, ConfigurableTask]) -> dict[str, Group]:
+    """The harness's groups, one in another as they are."""
+    made: dict[str, Group] = {}
+    for group in groups:
+        metrics = [
+            {
+                "metric": one.metric,
+                "aggregation": "mean",
+                "weight_by_size": one.weight_by_size,
+                "filter_list": one.filters,
+            }
+            for one in group.metrics
+        ]
+        new = Group.from_config({"group": group.name, "task": group.tasks, "aggregate_metric_list": metrics})
+        for name in group.tasks:
+            new.add(built[name] if name in built else made[name])
+        made[group.name] = new
     return made
+
+
+def _of_whole_groups(
+    groups: Sequence[TaskGroup], made: Mapping[str, Group], numbers: Mapping[str, Collection[str]]
+) -> None:
+    """Whether every task of a group has the ``numbers`` (``metric,filter``, by task) that the group takes the mean of: the
+    harness leaves out those that have not, and prints the mean of the others."""
+    for group in groups:
+        names = [task.task_name for task in made[group.name].get_all_tasks()]
+        for one in group.metrics:
+            parts = {key.partition(",")[::2] for name in names for key in numbers[name]}
+            filters = (
+                one.filters if one.filters is not None else [under for metric, under in parts if metric == one.metric]
+            )
+            without = [name for name in names if not {f"{one.metric},{under}" for under in filters} <= {*numbers[name]}]
+            if without or not filters:
+                raise UsageError(
+                    "the number of a group would be of a part of its tasks",
+                    where=f"group {group.name}, {one.metric}",
+                    expected=f"{one.metric} of each of its tasks, under the same filters",
+                    found=f"none of {', '.join((without or names)[:5])}",
+                    cure="name filter_list, or a metric that all have, or take the others out of the group",
+                )
 
 
 def _be_safe() -> None:

@@ -7,7 +7,6 @@ somebody who believes nothing of it: :func:`checked` passes nothing that would b
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,17 @@ import yaml
 from marin.data.network.hub import PREFIX
 from marin.errors import DataMissing, UsageError
 from marin.evaluation.harness.fetched import lines_of
+from marin.evaluation.harness.members import Index, Members
+from marin.evaluation.recorded.records import TaskGroup, wrong_groups
 from marin.evaluation.recorded.task import NAME, EvaluationTask
 
 SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
 TEXTS = ("description", "target_delimiter", "fewshot_delimiter", "gen_prefix", "task_alias", *SPLITS)
 TEMPLATES = ("doc_to_text", "doc_to_target", "doc_to_choice")
 STRUCTURE = ("tag", "group", "task_list", "include", "dataset_path", "dataset_name", "dataset_kwargs")
+WITHOUT_EFFECT = ("should_decontaminate", "doc_to_decontamination_query")
+"""Keys for the harness's search for a task's documents in a training set, which is never asked for here: no prompt and no
+number depends on them."""
 OUTPUTS = ("loglikelihood", "loglikelihood_rolling", "generate_until", "multiple_choice")
 METRICS: Mapping[str, str] = {
     **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"), "mean"),
@@ -60,33 +64,26 @@ def read_tasks(names: Sequence[str], folder: Path) -> list[EvaluationTask]:
         DataMissing: a file of its data is not there.
         DataError: its data is no JSON.
     """
-    files, broken = _files(folder)
-    chosen: dict[str, Path] = {}
+    return [_task(name, config, path, folder) for name, (path, config) in _members(names, folder).tasks.items()]
+
+
+def read_groups(names: Sequence[str], folder: Path) -> list[TaskGroup]:
+    """The groups among ``names`` and all groups in them, each after its members; :func:`read_tasks` of the same names reads
+    their tasks.
+
+    Raises:
+        UsageError: there is nothing of a name, or a group that can not be evaluated as it is written.
+    """
+    return list(_members(names, folder).groups.values())
+
+
+def _members(names: Sequence[str], folder: Path) -> Members:
+    members = Members(Index(folder, *_files(folder)))
     for name in names:
-        found = _expanded(name, files)
-        if not found:
-            if name in broken:
-                raise broken[name]
-            raise _unknown(name, files, folder)
-        chosen.update(found)
-    return [_task(name, files[path], path, folder) for name, path in chosen.items()]
-
-
-def read_groups(names: Sequence[str], folder: Path) -> dict[str, Mapping[str, Any]]:
-    """What the task files say of those ``names`` that are groups with numbers of their own: tasks and metrics."""
-    files, _ = _files(folder)
-    found: dict[str, Mapping[str, Any]] = {}
-    for config in files.values():
-        name, metrics = config.get("group"), config.get("aggregate_metric_list")
-        if name not in names or not metrics or not isinstance(config.get("task"), list):
-            continue
-        listed = metrics if isinstance(metrics, list) else [metrics]
-        means = [{key: value for key, value in one.items() if key != "aggregation"}
-                 for one in listed if isinstance(one, dict) and one.get("aggregation", "mean") == "mean"]  # fmt: skip
-        if not NAME.fullmatch(str(name)) or len(means) != len(listed) or not _metrics(means):
-            raise _refused(str(name), "aggregate_metric_list", f"means of {', '.join(METRICS)}", repr(metrics)[:80])
-        found[str(name)] = {"tasks": list(_expanded(str(name), files)), "metrics": listed}
-    return found
+        members.add(name)
+    if wrong := wrong_groups(list(members.groups.values()), members.tasks):
+        raise UsageError("no groups of tasks", where=f"--task-path {folder}", expected="names and members", found=wrong)
+    return members
 
 
 def _files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, UsageError]]:
@@ -95,7 +92,9 @@ def _files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, UsageErr
         raise UsageError("no such folder", where="--task-path", expected="a folder with task files", found=str(folder))
     read: dict[Path, dict[str, Any]] = {}
     broken: dict[str, UsageError] = {}
-    for path in sorted(folder.rglob("*.yaml")):
+    for path in sorted(folder.rglob("*.yaml"), key=Path.as_posix):
+        if ".ipynb_checkpoints" in path.parts:  # copies
+            continue
         try:
             read[path] = _merged(path, folder)
         except UsageError as error:
@@ -126,40 +125,6 @@ def _merged(path: Path, folder: Path, seen: tuple[Path, ...] = ()) -> dict[str, 
     return merged | found
 
 
-def _expanded(name: str, files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Path]:
-    """Tasks by name with their files: of one task, of all that have a tag, or of those that a group names."""
-    tasks = {config["task"]: path for path, config in files.items() if isinstance(config.get("task"), str)}
-    if name in tasks:
-        return {name: tasks[name]}
-    groups = {str(config["group"]): config["task"] for config in files.values()
-              if "group" in config and isinstance(config.get("task"), list)}  # fmt: skip
-    if name in groups:
-        members = [part for part in groups[name] if isinstance(part, str)]
-        return {task: tasks[task] for task in members if task in tasks}
-    return {task: path for task, path in sorted(tasks.items()) if name in _tags(files[path])}
-
-
-def _tags(config: Mapping[str, Any]) -> list[Any]:
-    tags = config.get("tag", [])
-    return tags if isinstance(tags, list) else [tags]
-
-
-def _unknown(name: str, files: Mapping[Path, Mapping[str, Any]], folder: Path) -> UsageError:
-    known: set[str] = set()
-    for config in files.values():
-        known |= {
-            str(part) for part in (config.get("task"), config.get("group"), *_tags(config)) if isinstance(part, str)
-        }
-    near = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.4) or sorted(known)[:8]
-    return UsageError(
-        "no such task",
-        where=f"--task-path {folder}",
-        expected=", ".join(near) or "a folder with task files of lm-evaluation-harness",
-        found=name,
-        cure="tasks are read from files here: name one of these, or the folder that holds it",
-    )
-
-
 def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> EvaluationTask:
     if config.get("dataset_path") not in ("json", None) or config.get("dataset_name") is not None:
         raise UsageError(
@@ -173,7 +138,9 @@ def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> Eva
     kwargs = config.get("dataset_kwargs")
     named = kwargs.get("data_files") if isinstance(kwargs, dict) else None
     splits = named if isinstance(named, dict) else {"train": named}
-    plain = {key: value for key, value in config.items() if key not in STRUCTURE and value is not None}
+    plain = {
+        key: value for key, value in config.items() if key not in (*STRUCTURE, *WITHOUT_EFFECT) and value is not None
+    }
     used = [str(split) for split in splits if split in used_splits(plain)]
     data = {split: b"".join(_lines(splits[split], path, folder)) for split in used}
     return checked(EvaluationTask(name, plain, data), str(path))

@@ -189,16 +189,15 @@ class Measuring:
         from marin.evaluation.harness.recording import evaluated
         from marin.evaluation.harness.tasks import read_groups
         from marin.evaluation.recorded.evaluated import numbers
-        from marin.evaluation.recorded.records import Settings, group_of, write_tree
+        from marin.evaluation.recorded.records import Settings, write_tree
 
         asked = self.recipe.evaluation.tasks
         assert asked is not None, "tasks are evaluated where the recipe has some"
-        grouped = read_groups(asked.names, Path(asked.path))
-        groups = [group_of(name, said["tasks"], said["metrics"]) for name, said in grouped.items()]
+        groups = read_groups(asked.names, Path(asked.path))
         settings = Settings(num_fewshot=asked.num_fewshot, limit=asked.limit, seed=1234, groups=groups)
         found = evaluated(subject, scorer, self.tasks, settings)
         with TemporaryDirectory(prefix="marin-eval-") as base:
-            write_tree(Path(base), self.tasks, found.samples, numbers(found.results))
+            write_tree(Path(base), self.tasks, found.samples, numbers(found.results), groups)
             artifact = self.root.store().put_tree(Path(base)).digest
         self.journal.record(EVALUATION_RECORDED, found.body(subject, artifact))
 

@@ -1,6 +1,7 @@
 """An evaluation as it is stored: one tree with the tasks, their data, and what was asked and answered.
 
-``tasks/NAME.json`` is a task's configuration, ``data/NAME/SPLIT.jsonl`` its data as it was given, ``samples/NAME.jsonl`` one
+``tasks/NAME.json`` is a task's configuration, ``groups.json`` the groups with their members (none in trees without groups, and
+in those of an older release), ``data/NAME/SPLIT.jsonl`` its data as it was given, ``samples/NAME.jsonl`` one
 line for each document: its requests with their tokens and log-likelihoods (hex floats), and what the harness made of
 them. ``results.json`` are the harness's results. What is read back is data, checked like a task file.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,13 @@ from msgspec import Struct
 
 from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import DataError
-from marin.evaluation.recorded.task import EvaluationTask
+from marin.evaluation.recorded.task import NAME, EvaluationTask
 from marin.record.events import EvaluatedTask, EvaluationRecorded
 
+GROUPS = "groups.json"
+GROUP = re.compile(rf"{NAME.pattern}(::{NAME.pattern})*")
+"""The name of a group; of one that is written within another, after that one's."""
+MOST_MEMBERS = 100_000
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """What bytes that are no such JSON make of its decoder: ValueError where a key is no UTF-8."""
 
@@ -88,7 +94,7 @@ class GroupMetric(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskGroup(Struct, frozen=True, forbid_unknown_fields=True):
-    """A group of tasks with numbers of its own."""
+    """A group: its members, which are ``tasks`` or groups that stand before it, and the means that it has of all tasks in it."""
 
     name: str
     tasks: list[str]
@@ -108,16 +114,21 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     chat: bool = False
 
 
-def group_of(name: str, tasks: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> TaskGroup:
-    """A group as a task file says it."""
-    filters = [one.get("filter_list") for one in metrics]
-    means = [
-        GroupMetric(
-            str(one["metric"]), bool(one.get("weight_by_size", True)), [chosen] if isinstance(chosen, str) else chosen
-        )
-        for one, chosen in zip(metrics, filters, strict=True)
-    ]
-    return TaskGroup(name, list(tasks), means)
+def wrong_groups(groups: Sequence[TaskGroup], tasks: Collection[str]) -> str | None:
+    """What is no group among ``groups`` of ``tasks``; None where all are. A member stands before its group, so none is in
+    itself; the tasks of a group are counted as often as they are in it."""
+    counts = dict.fromkeys(tasks, 1)
+    for group in groups:
+        if not GROUP.fullmatch(group.name) or group.name in counts:
+            return f"the name of a group: expected letters, digits, _ . -, of no other task or group; found {group.name[:80]!r}"
+        if unknown := [name for name in group.tasks if name not in counts]:
+            return f"group {group.name}: its member {unknown[0][:80]!r} is neither a task nor a group before it"
+        if not group.tasks or len(set(group.tasks)) != len(group.tasks):
+            return f"group {group.name}: expected members, each once"
+        counts[group.name] = sum(counts[name] for name in group.tasks)
+        if counts[group.name] > MOST_MEMBERS:
+            return f"group {group.name}: more than {MOST_MEMBERS} tasks"
+    return None
 
 
 def requests_of(samples: Mapping[str, Sequence[Sample]]) -> dict[Key, Request]:
@@ -177,15 +188,19 @@ def write_tree(
     tasks: Sequence[EvaluationTask],
     samples: Mapping[str, Sequence[Sample]],
     results: Mapping[str, Mapping[str, str]],
+    groups: Sequence[TaskGroup] = (),
 ) -> None:
     """Fill an empty ``folder``; the same evaluation gives the same bytes."""
-    for name, content in files_of(tasks, samples, results):
+    for name, content in files_of(tasks, samples, results, groups):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
 
 
 def files_of(
-    tasks: Sequence[EvaluationTask], samples: Mapping[str, Sequence[Sample]], results: Mapping[str, Mapping[str, str]]
+    tasks: Sequence[EvaluationTask],
+    samples: Mapping[str, Sequence[Sample]],
+    results: Mapping[str, Mapping[str, str]],
+    groups: Sequence[TaskGroup] = (),
 ) -> Iterator[tuple[str, bytes]]:
     """Every file of the stored tree, by its path below the tree's folder."""
     for task in tasks:
@@ -193,6 +208,8 @@ def files_of(
         yield from ((f"data/{task.name}/{split}.jsonl", content) for split, content in task.data.items())
         lines = [msgspec.json.encode(sample) + b"\n" for sample in samples[task.name]]
         yield f"samples/{task.name}.jsonl", b"".join(lines)
+    if groups:
+        yield GROUPS, _json(msgspec.to_builtins(groups))
     yield "results.json", _json(results)
 
 
@@ -209,6 +226,15 @@ def read_task(folder: Path, name: str, splits: Sequence[str]) -> EvaluationTask:
     config = _decoded(folder / "tasks" / f"{name}.json", dict[str, Any])
     data = {split: _bytes(folder / "data" / name / f"{split}.jsonl") for split in splits}
     return EvaluationTask(name, config, data)
+
+
+def read_groups(folder: Path) -> list[TaskGroup] | None:
+    """The stored groups; None where none are stored.
+
+    Raises:
+        DataError: the file is no list of groups.
+    """
+    return _decoded(folder / GROUPS, list[TaskGroup]) if (folder / GROUPS).is_file() else None
 
 
 def read_samples(folder: Path, name: str) -> Iterator[Sample]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from marin.evaluation.babylm import tasks as babylm
 from marin.evaluation.harness import tasks as harness
 from marin.evaluation.recorded import records
 from marin.evaluation.recorded.comparison import first_difference
-from marin.evaluation.recorded.records import Key, Sample, Settings
+from marin.evaluation.recorded.records import Key, Sample, Settings, TaskGroup, wrong_groups
 from marin.evaluation.recorded.task import NAME, EvaluationTask
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
@@ -143,7 +144,8 @@ def judge_tree(
         again = {keys[place] for place in draw(len(keys), sample, drawn)}
     found = _again(evaluated, subject(), body, replace(stored, tasks=tasks), execution, again)
     answered = len(keys) if again is None else len(again)
-    said = f"{where}: {_named(body.tasks)}: {answered} of {len(keys)} requests answered again by state {body.state}"
+    groups = "".join(f"; group {group.name} of {_named(group.tasks)}" for group in stored.settings.groups)
+    said = f"{where}: {_named(body.tasks)}{groups}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
         if other := _other_software(body, found.asker.code):
@@ -182,6 +184,16 @@ def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
     named = [*body.tasks, *(split for told in body.tasks.values() for split in told.data)]
     if odd := [name for name in named if not NAME.fullmatch(name)]:  # they become names of files
         return f"a name of a task or split: expected letters, digits, _ . -, found {odd[0][:80]}"
+    try:
+        settings = msgspec.convert(body.settings, Settings)
+    except msgspec.ValidationError as error:
+        return f"its settings are none: {error}"
+    if wrong := wrong_groups(settings.groups, body.tasks):
+        return wrong
+    kept = records.read_groups(folder)  # an older release stored none
+    parted = None if kept is None else wrong_groups(kept, body.tasks) or _other_groups(settings.groups, kept)
+    if parted:
+        return f"the stored groups are not those of the event: {parted}"
     tasks, samples = [], {}
     for name, told in body.tasks.items():
         task = records.read_task(folder, name, sorted(told.data))
@@ -195,7 +207,7 @@ def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
             return f"task {name}: what was asked is not what the event says: expected {told.documents} documents, {told.prompts}"
         tasks.append(task)
         samples[name] = found
-    written = dict(records.files_of(tasks, samples, body.results))
+    written = dict(records.files_of(tasks, samples, body.results, kept or ()))
     if stray := {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} ^ written.keys():
         return f"the stored tree has, or lacks, {', '.join(sorted(stray))[:200]}"
     if (folder / "results.json").read_bytes() != written["results.json"]:
@@ -206,11 +218,19 @@ def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
     counted = (len(asked), sum(request.truncated > 0 for request in asked))
     if counted != (body.requests, body.truncated):
         return f"requests and those truncated: expected {(body.requests, body.truncated)}, found {counted}"
-    try:
-        settings = msgspec.convert(body.settings, Settings)
-    except msgspec.ValidationError as error:
-        return f"its settings are none: {error}"
     return Stored(tuple(tasks), settings, samples)
+
+
+def _other_groups(told: Sequence[TaskGroup], stored: Sequence[TaskGroup]) -> str | None:
+    """Where the groups of the event are not the stored ones."""
+    for group, kept in zip_longest(told, stored):
+        if group is None or kept is None or group.name != kept.name:
+            return f"expected the group {kept.name if kept else 'none'}, found {group.name if group else 'none'}"
+        if group.tasks != kept.tasks:
+            return f"group {group.name}: expected {_named(kept.tasks)}, found {_named(group.tasks)}"
+        if group.metrics != kept.metrics:
+            return f"group {group.name}: other means"
+    return None
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)")
+
+import lm_eval
 
 from experiments.benchmarks.prepare import BENCHMARKS, prepare
 from experiments.benchmarks.table import table
 from marin.errors import DataError, DataMissing
 from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.tasks import read_groups, read_tasks
-from marin.evaluation.recorded.records import Settings, group_of
+from marin.evaluation.harness.tasks import SPLITS, read_groups, read_tasks
+from marin.evaluation.recorded.records import Settings
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 
@@ -48,9 +51,7 @@ def test_files_of_the_published_shape_are_evaluated(
     names = prepare(sources, tmp_path / "tasks", pinned=False)
     assert names == ["blimp", "gsm8k", "hellaswag", "truthfulqa_mc1"]
     tasks = read_tasks(names, tmp_path / "tasks")
-    groups = [
-        group_of(name, said["tasks"], said["metrics"]) for name, said in read_groups(names, tmp_path / "tasks").items()
-    ]
+    groups = read_groups(names, tmp_path / "tasks")
     found = evaluated(subject, scorer, tasks, Settings(limit=1, groups=groups))
     assert {
         name: {m for m in metrics if "," in m and "stderr" not in m} for name, metrics in found.results.items()
@@ -70,6 +71,28 @@ def test_files_of_the_published_shape_are_evaluated(
     assert asked["truthfulqa_mc1"][0][0].endswith("Q: Is it, so?\nA:")
     shown = table([{"results": found.results, "requests": 13, "truncated": 3}] * 3)
     assert "gsm8k" in shown and "blimp_one" not in shown and "13/3" in shown
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "arc/arc_easy",
+        "piqa/piqa",
+        "openbookqa/openbookqa",
+        "lambada/lambada_openai",
+        "sciq/sciq",
+        "super_glue/boolq/default",
+    ],
+)
+def test_task_files_of_the_harness_are_data(file: str, tmp_path: Path) -> None:
+    own = Path(lm_eval.__file__).parent / "tasks" / f"{file}.yaml"
+    config = {key: value for key, value in yaml.safe_load(own.read_bytes()).items() if key != "dataset_name"}
+    splits = {config[key]: "rows.jsonl" for key in SPLITS if config.get(key)}
+    config |= {"dataset_path": "json", "dataset_kwargs": {"data_files": splits}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"question": "Why?"}\n', "utf-8")
+    (task,) = read_tasks([config["task"]], tmp_path)
+    assert config["should_decontaminate"] is True and not [key for key in task.config if "decontam" in key]
 
 
 def test_files_that_are_not_the_pinned_ones_are_refused(sources: Path, tmp_path: Path) -> None:

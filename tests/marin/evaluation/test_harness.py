@@ -20,7 +20,7 @@ from marin.evaluation.harness.model import Harness, generation
 from marin.evaluation.harness.recording import evaluated
 from marin.evaluation.harness.tasks import read_groups, read_tasks
 from marin.evaluation.recorded.evaluated import numbers
-from marin.evaluation.recorded.records import Settings, group_of, write_tree
+from marin.evaluation.recorded.records import Settings, write_tree
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject, chat_prompt
 from marin.serving.chat import TEMPLATE
@@ -59,8 +59,8 @@ def test_a_group_has_the_mean_of_its_tasks_by_their_size(folder: Path, subject: 
     (folder / "other.jsonl").write_text(json.dumps(PAIRS[0]) + "\n", encoding="utf-8")
     metric = "aggregate_metric_list: [{metric: acc, aggregation: mean, weight_by_size: true}]"
     (folder / "both.yaml").write_text(f"group: both\ntask: [pairs, other]\n{metric}\n", encoding="utf-8")
-    ((name, said),) = read_groups(["both", "text"], folder).items()
-    settings = Settings(groups=[group_of(name, said["tasks"], said["metrics"])])
+    settings = Settings(groups=read_groups(["both", "text"], folder))
+    assert [group.name for group in settings.groups] == ["both"]
     results = evaluated(subject, scorer, read_tasks(["both"], folder), settings).results
     expected = (3 * results["pairs"]["acc,none"] + results["other"]["acc,none"]) / 4
     assert results["both"]["acc,none"] == pytest.approx(expected, rel=1e-12)

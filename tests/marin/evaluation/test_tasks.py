@@ -14,7 +14,8 @@ import pytest
 from hub import Hub, hub_on_loopback
 
 from marin.errors import DataError, DataMissing, UsageError
-from marin.evaluation.harness.tasks import read_tasks
+from marin.evaluation.harness.tasks import read_groups, read_tasks
+from marin.evaluation.recorded.records import GroupMetric, TaskGroup
 from marin.evaluation.recorded.task import EvaluationTask
 
 
@@ -25,6 +26,84 @@ def test_tasks_are_found_by_name_tag_and_group(folder: Path) -> None:
     (text, pairs) = read_tasks(["all"], folder)
     assert (text.name, len(text.rows("test")), pairs.rows("test")[0]["good"]) == ("text", 4, "the dog runs")
     assert "dataset_kwargs" not in pairs.config and "tag" not in pairs.config
+
+
+def grouped(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(f"group: {name}\n{text}\n", encoding="utf-8")
+    return folder
+
+
+def test_a_group_is_all_that_it_nests(folder: Path) -> None:
+    inline = (
+        "{group: inner, task: [said], aggregate_metric_list: {metric: acc, filter_list: none, weight_by_size: false}}"
+    )
+    place = grouped(folder, sub="task: [small]", top=f"task: [sub, {inline}, {{task: text, task_alias: t}}]")
+    assert [task.name for task in read_tasks(["top"], place)] == ["pairs", "said", "text"]
+    assert read_tasks(["top"], place)[2].config["task_alias"] == "t", "what is derived is what is recorded"
+    assert read_groups(["top", "pairs"], place) == [
+        TaskGroup("sub", ["pairs", "said"], []),
+        TaskGroup("top::inner", ["said"], [GroupMetric("acc", weight_by_size=False, filters=["none"])]),
+        TaskGroup("top", ["sub", "top::inner", "text"], []),
+    ]
+    place = grouped(folder, top="task: [{group: sub, num_fewshot: 3}, text]\nrepeats: 2")
+    configs = {task.name: task.config for task in read_tasks(["top"], place)}
+    assert [(configs[name].get("num_fewshot"), configs[name]["repeats"]) for name in ("pairs", "text")] == [
+        (3, 2),
+        (None, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"top": "task: [pairs, pair]"}, "group top: expected pairs, said, found pair;"),
+        ({"top": "task: [sub]", "sub": "task: [top, subs]"}, "found top > sub > top"),
+        ({"top": "task: [pairs, top_]"}, "group top: expected top, found top_;"),
+        ({"top": "task: [{task: pair, doc_to_text: x}]"}, "group top: expected pairs, said, found pair;"),
+        (
+            {"top": "task: [sub, pairs]", "sub": "task: [other]", "other": "task: [sub]"},
+            "found top > sub > other > sub",
+        ),
+        ({"top": "task: [&g {group: x, task: [*g]}]"}, "found .*::x"),
+        ({"top": "task: [sub, text]", "sub": ""}, "the members of the group sub, found None"),
+        ({"top": "task: []"}, "the members of the group top"),
+        ({"top": "task: [7]"}, "group top: expected a name"),
+        ({"top": "task: [[pairs]]"}, "group top: expected a name"),
+        ({"top": "task: [{group: small, num_fewshot: 2}]"}, "group top: expected a name"),
+        ({"top": "task: [{task: small, num_fewshot: 2}]"}, "group top: expected a name"),
+        ({"top": "task: [{task: sub}]", "sub": "task: [pairs]"}, "group top: expected a name"),
+        ({"top": "task: [{group: sub, task: [text]}]", "sub": "task: [pairs]"}, "group top: expected a name"),
+        ({"top": "task: [pairs, {task: pairs, doc_to_target: 1}]"}, "found two of pairs"),
+        ({"top": "task: [{group: x, task: [pairs]}, {group: x, task: [text]}]"}, "found two of top::x"),
+        ({"top": "task: [{task: pairs, process_results: x}]"}, "process_results"),
+        ({"top": "task: [{group: sub, group_alias: x}]", "sub": "task: [pairs]"}, "group_alias"),
+        ({"top": "task: [pairs]\naggregate_metric_list: [{metric: acc, aggregation: sum}]"}, "expected means"),
+        ({"top": "task: [pairs]\naggregate_metric_list: [{metric: acc, weigh_by_size: true}]"}, "expected means"),
+        ({"top": "task: [pairs]\naggregate_metric_list: [acc]"}, "expected means"),
+        ({"top": "task: [small]", "broken": "task: [["}, "not a task file"),
+    ],
+)
+def test_a_member_that_can_not_be_taken_is_named(folder: Path, files: dict[str, str], said: str) -> None:
+    place = grouped(folder, **files)
+    with pytest.raises(UsageError, match=said):
+        read_tasks(["top"], place)
+
+
+def test_groups_that_grow_without_end_are_refused(folder: Path) -> None:
+    files = {f"g{n}": f"task: [g{n - 1}, {{group: x, task: [g{n - 1}]}}]" for n in range(1, 15)}
+    place = grouped(
+        folder, g0="task: [pairs]", **{name: text.replace("g0,", "text, g0,") for name, text in files.items()}
+    )
+    assert len(read_groups(["g4"], place)) == 9
+    with pytest.raises(UsageError, match="at most 16 in each other"):
+        read_groups(["g14"], place)
+
+
+def test_keys_for_decontamination_change_nothing(folder: Path, with_task: Callable[..., Path]) -> None:
+    (plain,) = read_tasks(["odd"], with_task())
+    found = with_task(should_decontaminate=True, doc_to_decontamination_query="{{good}}")
+    assert read_tasks(["odd"], found) == [plain]
 
 
 def test_a_file_that_is_included_is_read_and_its_keys_give_way(folder: Path) -> None:

@@ -66,7 +66,7 @@ class Court:
         self.count += 1
         place = self.folder / f"tree{self.count}"
         place.mkdir()
-        records.write_tree(place, claim.tasks, claim.samples, claim.results)
+        records.write_tree(place, claim.tasks, claim.samples, claim.results, claim.settings.groups)
         whole = Evaluated(claim.asker, claim.tasks, claim.settings, {}, claim.samples, lambda body: {})
         body = whole.body(self.subject, self.store.put_tree(place).digest)
         body = msgspec.structs.replace(body, results=claim.results, **event)

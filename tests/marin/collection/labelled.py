@@ -51,7 +51,7 @@ def labelled(seed: int, size: int = 60) -> Labelled:
         rate = RATES[number % len(RATES)]
         edited = [draw.choice(lexicon) if draw.random() < rate else word for word in original]
         add(edited, f"edited {rate}")
-        if number % 4 == 0:  # equal to one that may itself be a near copy
+        if number % 3 == 0:  # equal to one that may itself be a near copy
             add(edited, "copy")
     footer = words(25, 25)  # what pages of one site end with, more of a page than of others
     for _ in range(size):

@@ -31,6 +31,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "presence_penalty": (None, 0),
     "frequency_penalty": (None, 0),
     "repetition_penalty": (None, 1),
+    "num_beams": (None, 1),
     "logit_bias": (None, {}),
     "suffix": (None, ""),
     "tools": (None, []),
@@ -40,6 +41,10 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "modalities": (None, ["text"]),
 }
 """Settings that are not there, with the values that change nothing."""
+
+OTHER_NAMES = ("max_new_tokens", "max_gen_toks")
+"""What other programs call the most new tokens. Never taken for it: their clients send ``max_tokens`` beside it, with a
+number that nobody chose."""
 
 UNUSED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier", "prompt_cache_key")
 """What decides nothing about an answer here."""
@@ -152,6 +157,9 @@ def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
                 param=name,
                 code="unsupported_parameter",
             )
+    for name in sorted(said.keys() - {field.name for field in msgspec.structs.fields(kind)}):
+        cure = "max_tokens is its name here" if name in OTHER_NAMES else "leave it out"
+        raise Refused(f"{name[:100]} is not supported: {cure}", param=name[:100], code="unsupported_parameter")
     try:
         return msgspec.convert(said, kind)
     except (msgspec.ValidationError, RecursionError) as error:

@@ -2,7 +2,7 @@
 
 python -m bench.data html                        pages of data/pages.warc.gz: the step beside the extractor alone
 python -m bench.data rules --peers PYTHON        reading and rules beside datatrove's reader and filters
-python -m bench.data exact                       exact duplicates by columns
+python -m bench.data exact                       exact duplicates by columns, beside Arrow's grouping
 python -m bench.data near --peers PYTHON         near-duplicates, verified, beside datasketch, rensa and datatrove, and what
                                                  each removes wrongly and misses, by brute force over all pairs that can count
 """
@@ -135,8 +135,12 @@ def reading_and_judging(path: Path, folder: Path, steps: list[dict[str, Any]]) -
 
 
 def exact(count: int) -> Iterator[dict[str, Any]]:
-    """Of digests, a fifth of them copies."""
+    """Of digests, a fifth of them copies; beside them Arrow's grouping of the same columns on one thread, which gives the least
+    id of each digest and not yet who goes."""
+    import pyarrow as pa
+
     from marin.collection.making.exact import copies
+    from marin.collection.making.rows import as_bytes
 
     draw = np.random.default_rng(1)
     digests = draw.integers(0, 1 << 63, (count, 4), np.uint64)
@@ -145,11 +149,20 @@ def exact(count: int) -> Iterator[dict[str, Any]]:
     begun = time.process_time()
     removed, _ = copies(digests, ids)
     seconds = time.process_time() - begun
+    columns = {"digest": digests, "id": ids}
+    table = pa.table({name: pa.array(map(bytes, as_bytes(column)), pa.binary()) for name, column in columns.items()})
+    begun = time.process_time()
+    groups = table.group_by("digest", use_threads=False).aggregate([("id", "min")])
+    theirs = time.process_time() - begun
+    if count - len(groups) != len(removed):
+        raise SystemExit(f"Arrow finds {count - len(groups)} copies, ours {len(removed)}")
     yield {
         "what": "exact duplicates by columns",
         "documents": count,
         "removed": len(removed),
         "documents_per_cpu_second": round(count / seconds),
+        "arrow_documents_per_cpu_second": round(count / theirs),
+        "ours_over_arrow": round(theirs / seconds, 2),
     }
 
 

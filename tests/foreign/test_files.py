@@ -1,0 +1,134 @@
+"""AlpacaEval and HELM read the files that `marin generate` writes for them, by their own code; neither asks an API.
+
+AlpacaEval's whole way from a file of outputs to its leaderboard runs, with its own annotator that always says the same. HELM's
+classes write the scenario state that is answered, and read the answer with names and types checked (by dacite, which HELM uses).
+"""
+
+import json
+import os
+import sys
+
+import judges
+import pytest
+from programs import ask
+
+pytest.importorskip("datasets", reason="AlpacaEval imports it from our environment")
+
+from marin.serving import files
+from tests.marin.serving.conftest import scorer, subject
+
+__all__ = ["scorer", "subject"]
+
+ALPACA_EVAL = """
+import json, sys
+from pathlib import Path
+from alpaca_eval import evaluate
+outputs, reference, said, folder = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])
+folder.mkdir(exist_ok=True)
+(folder / "prompt.txt").write_text("<|im_start|>user\\n{instruction}\\n(a) {output_1}\\n(b) {output_2}\\n<|im_end|>")
+(folder / "configs.yaml").write_text(f'''
+judge:
+  prompt_template: {folder / "prompt.txt"}
+  fn_completions: test_completions
+  completions_kwargs: {{model_name: none, value: Output ({said})}}
+  completion_parser_kwargs: {{outputs_to_match: {{1: 'Output .a.', 2: 'Output .b.'}}}}
+  is_randomize_output_order: false
+  batch_size: 1
+''')
+board, annotations = evaluate(
+    model_outputs=outputs, reference_outputs=reference, annotators_config=folder, precomputed_leaderboard=None,
+    output_path=None, is_return_instead_of_print=True, fn_metric="get_winrate", sort_by="win_rate", caching_path=None)
+print("board " + json.dumps([board.to_dict("index"), [[one["instruction"], one["output_2"]] for one in annotations]]))
+"""
+HELM = """
+import json, sys
+import dacite
+from helm.benchmark.adaptation.adapter_spec import AdapterSpec
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, Reference
+from helm.common.general import asdict_without_nones
+from helm.common.request import Request
+if sys.argv[1] == "ask":
+    states = []
+    for number, text in enumerate(("the dog", "we")):
+        instance = Instance(Input(text), [Reference(Output("runs"), [CORRECT_TAG])], split="test", id=f"id{number}")
+        request = Request(model_deployment="marin/m", model="marin/m", prompt=text, temperature=0.8, num_completions=2,
+                          max_tokens=5, stop_sequences=["\\n"])
+        states.append(RequestState(instance, None, "original", 0, None, request, None, 0, False))
+    print(json.dumps(asdict_without_nones(ScenarioState(AdapterSpec(method="generation"), states)), indent=2))
+else:
+    state = dacite.from_dict(ScenarioState, json.load(sys.stdin), dacite.Config(strict=True, cast=[float]))
+    for instance in state.instances:
+        (one,) = state.get_request_states(0, instance, None)
+        said = [[done.text, done.logprob, [token.text for token in done.tokens]] for done in one.result.completions]
+        print(json.dumps([instance.id, one.result.success, said, len(one.render_lines())]))
+"""
+
+
+def test_alpaca_eval_ranks_our_outputs(judge, subject, scorer, tmp_path):
+    (room,) = judges.room("alpaca_eval").glob("lib/python*/site-packages")
+    environment = {"PYTHONPATH": os.pathsep.join([str(room), *filter(None, sys.path)]), "HF_HUB_OFFLINE": "1"}
+    (tmp_path / "set.json").write_text(
+        json.dumps([{"instruction": one, "dataset": "x"} for one in ("why", "how", "who")])
+    )
+    rows = files.read_instructions(tmp_path / "set.json")
+    wanted = files.numbered([files.Wanted(row["instruction"], 6, 0.9) for row in rows])
+    said = files.say_all(subject, scorer, wanted, 3, lambda count: None)
+    ours, reference, other = (tmp_path / name for name in ("ours.json", "reference.json", "other.json"))
+    ours.write_text(files.alpaca_eval(rows, said, "ours"), encoding="utf-8")
+    texts = ["one", "two", said[2].text]  # the last one is a draw
+    reference.write_text(
+        json.dumps([{**row, "output": text, "generator": "them"} for row, text in zip(rows, texts, strict=True)])
+    )
+
+    def ranked(outputs, preferred):
+        arguments = [outputs, reference, preferred, tmp_path / f"judge-{preferred}"]
+        return ask(sys.executable, "-c", ALPACA_EVAL, *arguments, env=environment, seconds=300)
+
+    judged = judge("AlpacaEval", judges.version("alpaca_eval", "alpaca_eval"))
+    for preferred, won in (("b", 2), ("a", 0)):
+        status, printed = ranked(ours, preferred)
+        assert status == 0, printed[-3000:]
+        (line,) = [line for line in printed.splitlines() if line.startswith("board ")]
+        board, read = json.loads(line.removeprefix("board "))
+        assert list(board) == ["ours"] and (board["ours"]["n_wins"], board["ours"]["n_draws"]) == (won, 1)
+        assert read == [[row["instruction"], one.text] for row, one in zip(rows, said, strict=True)]
+    judged.accepts("outputs of `marin generate --alpaca-eval`, to its leaderboard")
+    other.write_text(ours.read_text(encoding="utf-8").replace('"output"', '"text"'), encoding="utf-8")
+    status, printed = ranked(other, "b")
+    assert status != 0 and "output" in printed
+    judged.refuses("outputs under another name")
+
+
+def test_helm_reads_our_results(judge, subject, scorer, tmp_path):
+    python = judges.room("helm") / "bin/python"
+    status, asked = ask(python, "-c", HELM, "ask", env={"PYTHONPATH": ""})
+    assert status == 0, asked
+    (tmp_path / "scenario_state.json").write_text(asked)
+    state, wanted = files.read_scenario(tmp_path / "scenario_state.json")
+    said = files.say_all(subject, scorer, wanted, 1, lambda count: None)
+    answered = files.helm(subject, state, said)
+
+    def read(text):
+        return ask(python, "-c", HELM, "read", stdin=text.encode(), env={"PYTHONPATH": "", "PYTHONIOENCODING": "utf-8"})
+
+    judged = judge("HELM", judges.version("helm", "crfm-helm"))
+    status, printed = read(answered)
+    assert status == 0, printed
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert [(one[0], one[1]) for one in found] == [("id0", True), ("id1", True)]
+    results = [done for one in found for done in one[2]]
+    assert [(text, logprob) for text, logprob, _ in results] == [
+        (one.text, pytest.approx(sum(one.logprobs))) for one in said
+    ]
+    judged.accepts("results of `marin generate --helm`, in its classes")
+    for before, after in (
+        ('"logprob"', '"log_prob"'),
+        ('"cached": false', '"cached": "no"'),
+        ('"completions"', '"answers"'),
+    ):
+        assert before in answered
+        status, printed = read(answered.replace(before, after))
+        assert status != 0 and "dacite" in printed, printed
+    judged.refuses("another name, another type, a result without completions")

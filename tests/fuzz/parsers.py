@@ -79,7 +79,7 @@ from marin.evaluation.babylm.tasks import read as read_babylm
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
 from marin.evaluation.recorded.bundle import PREDICATE
-from marin.evaluation.recorded.records import read_samples, read_task
+from marin.evaluation.recorded.records import read_groups, read_samples, read_task, wrong_groups
 from marin.execution.pointer import read_pointer
 from marin.history.metric_query import parse as parse_metric
 from marin.provenance.environment import parse_cpuinfo
@@ -425,6 +425,9 @@ def parsers() -> list[Parser]:
         P("stored task", on_file(lambda folder: read_task(folder, "t", ()), "tasks/t.json"),
           given(b'{"task":"t","output_type":"multiple_choice","doc_to_text":"{{q}}","doc_to_target":0,"doc_to_choice":["a"]}'),
           ("marin.evaluation.recorded.records.read_task",)),
+        P("stored groups", on_file(lambda folder: wrong_groups(read_groups(folder) or [], ["t"]), "./groups.json"),
+          given(b'[{"name":"g","tasks":["t"],"metrics":[{"metric":"acc","weight_by_size":true,"filters":["none"]}]}]'),
+          ("marin.evaluation.recorded.records.read_groups",)),
         P("a card of a model", on_file(read_card), given(b"model:\n  name: a\ndata.language: [en]\ndate: 2026-11-23\n"),
           ("marin.dossier.stated.read_card",), 2000, 500),
         P("attestation of a bundle", lambda data: attested(data, [SIGNER.verifier], PREDICATE), _attestation,

@@ -68,7 +68,7 @@ def evaluate(
             built = {task.name: _built(task, settings) for task in tasks}
             groups = _groups(settings.groups, built)
             declared = {
-                name: {f"{metric},{chain.name}" for metric in task._metric_fn_list for chain in task._filters}
+                name: {f"{metric},{chain.name}" for metric in task.aggregation() for chain in task._filters}
                 for name, task in built.items()
             }
             _of_whole_groups(settings.groups, groups, declared)

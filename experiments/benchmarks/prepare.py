@@ -10,8 +10,8 @@ SOURCES holds what public repositories publish, unchanged; each file has to have
     truthfulqa/TruthfulQA.csv         github.com/sylinrl/TruthfulQA                 (Apache-2.0)
 
 The task files are those of the installed lm-evaluation-harness: prompts, metrics, filters and stop strings as they are, the
-data set of the hub replaced by the file. What needs Python code there is left out (`truthfulqa_mc2`, `truthfulqa_gen`), or
-is done to the documents here (HellaSwag's clean-up, which the published text file already has).
+data set of the hub replaced by the file. Left out are `truthfulqa_mc2` and `truthfulqa_gen` (docs/evaluation.md), and HellaSwag's
+clean-up, which the published text file already has.
 """
 
 from __future__ import annotations

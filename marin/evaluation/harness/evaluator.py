@@ -1,12 +1,11 @@
 """lm-evaluation-harness over a recorded state: requests, filters, metrics and errors are its own, log-likelihoods ours.
 
-It runs in this process, with no network and nothing of the task executed: templates are rendered in jinja2's sandbox, and
-data comes from the task's own bytes. What it prints goes nowhere.
+It runs in this process, with no network and nothing of the task executed: templates are rendered in jinja2's sandbox,
+functions are the installed harness's own, and data comes from the task's own bytes. What it prints goes nowhere.
 """
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import logging
@@ -27,6 +26,7 @@ from lm_eval.api.task import ConfigurableTask
 from ledger import LedgerError
 from marin.errors import UsageError
 from marin.evaluation.harness.model import Harness
+from marin.evaluation.harness.tasks import functions_of, with_functions
 from marin.evaluation.recorded.records import Key, Outcome, Request, Sample, Settings, TaskGroup
 from marin.evaluation.recorded.task import EvaluationTask
 
@@ -46,7 +46,13 @@ class _FileTask(ConfigurableTask):
 
     def __init__(self, task: EvaluationTask) -> None:
         self.given = task
-        super().__init__(config=copy.deepcopy({**task.config, "task": task.name, "dataset_path": "json"}))
+        super().__init__(config={**with_functions(task), "task": task.name, "dataset_path": "json"})
+
+    def dump_config(self) -> dict[str, Any]:
+        """As the harness has it; functions by their names and digests."""
+        dumped: dict[str, Any] = super().dump_config()
+        given = self.given.config
+        return {**dumped, **{key: given[key] for key in given if any(True for _ in functions_of({key: given[key]}))}}
 
     def download(self, dataset_kwargs: Any = None, **kwargs: Any) -> None:
         self.dataset = {split: datasets.Dataset.from_list(self.given.rows(split)) for split in sorted(self.given.data)}

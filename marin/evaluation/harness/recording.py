@@ -18,6 +18,7 @@ ASKER = Asker(
     harness_version(),
     (
         "marin/evaluation/harness/evaluator.py",
+        "marin/evaluation/harness/functions.py",
         "marin/evaluation/harness/members.py",
         "marin/evaluation/harness/model.py",
         "marin/evaluation/harness/recording.py",

@@ -1,14 +1,15 @@
 """Tasks as values: what lm-evaluation-harness reads from a task file, and the bytes of its data.
 
 A task file of the harness may name Python code, a data set of a hub or a metric that is fetched. Here a task is data:
-templates, names of things the harness has, and lines of JSON that lie beside it. So it can be recorded, and evaluated again by
-somebody who believes nothing of it: :func:`checked` passes nothing that would be executed, fetched or unbounded.
+templates, names of things the harness has (its own functions among them, :mod:`marin.evaluation.harness.functions`), and lines
+of JSON that lie beside it. So it can be recorded, and evaluated again by somebody who believes nothing of it: :func:`checked`
+passes nothing of its own that would be executed, and nothing that is fetched or unbounded.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 
 from marin.data.network.hub import PREFIX
 from marin.errors import DataMissing, UsageError
+from marin.evaluation.harness import functions
 from marin.evaluation.harness.fetched import lines_of
 from marin.evaluation.harness.members import Index, Members
 from marin.evaluation.recorded.records import TaskGroup, wrong_groups
@@ -24,6 +26,10 @@ from marin.evaluation.recorded.task import NAME, EvaluationTask
 SPLITS = ("training_split", "validation_split", "test_split", "fewshot_split")
 TEXTS = ("description", "target_delimiter", "fewshot_delimiter", "gen_prefix", "task_alias", *SPLITS)
 TEMPLATES = ("doc_to_text", "doc_to_target", "doc_to_choice")
+CODE = ("process_docs", "process_results", *TEMPLATES)
+"""What may be a function of the harness."""
+EXAMPLES = ("process_docs", "samples", *TEMPLATES)
+"""The same of ``fewshot_config``."""
 STRUCTURE = ("tag", "group", "task_list", "include", "dataset_path", "dataset_name", "dataset_kwargs")
 WITHOUT_EFFECT = ("should_decontaminate", "doc_to_decontamination_query")
 """Keys for the harness's search for a task's documents in a training set, which is never asked for here: no prompt and no
@@ -34,26 +40,17 @@ METRICS: Mapping[str, str] = {
     "perplexity": "perplexity",
     **dict.fromkeys(("word_perplexity", "byte_perplexity"), "weighted_perplexity"),
     "bits_per_byte": "bits_per_byte",
+    **{name: name for name in ("f1", "bleu", "chrf", "ter")},
+    "mcc": "matthews_corrcoef",
 }
-"""Of the harness's own those whose values are made of Python's floats alone (no library rounds them by the processor), each
-with the aggregation that it has in the harness: an accuracy by another one would have the name of an accuracy, and be none."""
+"""Of the harness's own those whose values no library rounds by the processor (Python's floats; sums and quotients of counts),
+each with the aggregation that it has in the harness: an accuracy by another one would have the name of an accuracy, and be
+none."""
 FILTERS = (
     "take_first", "take_first_k", "majority_vote", "regex", "regex_pos", "multi_choice_regex", "remove_whitespace",
     "lowercase", "uppercase", "map",
 )  # fmt: skip
 MOST_REPEATS = 64
-
-
-class _Plain(yaml.SafeLoader):
-    """YAML's plain values; the harness's ``!function`` is read as a mark, and refused where its task is asked for."""
-
-
-@dataclass(frozen=True)
-class _Code:
-    name: str
-
-
-_Plain.add_constructor("!function", lambda loader, node: _Code(str(node.value)))
 
 
 def read_tasks(names: Sequence[str], folder: Path) -> list[EvaluationTask]:
@@ -78,7 +75,7 @@ def read_groups(names: Sequence[str], folder: Path) -> list[TaskGroup]:
 
 
 def _members(names: Sequence[str], folder: Path) -> Members:
-    members = Members(Index(folder, *_files(folder)))
+    members = Members(Index(folder, *task_files(folder)))
     for name in names:
         members.add(name)
     if wrong := wrong_groups(list(members.groups.values()), members.tasks):
@@ -86,8 +83,12 @@ def _members(names: Sequence[str], folder: Path) -> Members:
     return members
 
 
-def _files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, UsageError]]:
-    """The task files that can be read, and by file name those that can not."""
+def task_files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, UsageError]]:
+    """The task files below ``folder`` that can be read, with what they include, and by file name those that can not.
+
+    Raises:
+        UsageError: it is no folder.
+    """
     if not folder.is_dir():
         raise UsageError("no such folder", where="--task-path", expected="a folder with task files", found=str(folder))
     read: dict[Path, dict[str, Any]] = {}
@@ -107,7 +108,8 @@ def _merged(path: Path, folder: Path, seen: tuple[Path, ...] = ()) -> dict[str, 
     try:
         if path in seen or not path.resolve().is_relative_to(folder.resolve()):
             raise ValueError("a file that includes itself, or one outside of the folder")
-        found = yaml.load(path.read_bytes(), Loader=_Plain)  # noqa: S506  a SafeLoader
+        with path.open("rb") as file:
+            found = yaml.load(file, Loader=functions.Marks)  # noqa: S506  a SafeLoader
         if not isinstance(found, dict):
             raise ValueError("no mapping")
     except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
@@ -138,12 +140,23 @@ def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> Eva
     kwargs = config.get("dataset_kwargs")
     named = kwargs.get("data_files") if isinstance(kwargs, dict) else None
     splits = named if isinstance(named, dict) else {"train": named}
-    plain = {
-        key: value for key, value in config.items() if key not in (*STRUCTURE, *WITHOUT_EFFECT) and value is not None
-    }
+    plain = asked_by(config)
     used = [str(split) for split in splits if split in used_splits(plain)]
     data = {split: b"".join(_lines(splits[split], path, folder)) for split in used}
     return checked(EvaluationTask(name, plain, data), str(path))
+
+
+def asked_by(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a task file asks for, without where its data lies and what it is called with others.
+
+    Raises:
+        UsageError: it names code that is not the installed harness's, or does more than compute.
+    """
+    return {
+        key: functions.resolved(value)
+        for key, value in config.items()
+        if key not in (*STRUCTURE, *WITHOUT_EFFECT) and value is not None
+    }
 
 
 def _lines(named: Any, path: Path, folder: Path) -> Iterator[bytes]:
@@ -193,7 +206,35 @@ def checked(task: EvaluationTask, where: str) -> EvaluationTask:
             )
         if not check(value):
             raise _refused(where, key, _EXPECTED.get(key, "plain values; no Python code"), repr(value)[:80])
+    for key, value in functions_of(task.config):
+        functions.check(value, f"{where}, {key}")
+    own = functions.is_function(task.config.get("process_results"))
+    for one in task.config.get("metric_list") or ():
+        if not own and one["metric"] not in METRICS:
+            raise _refused(where, "metric_list", _EXPECTED["metric_list"], repr(one)[:80])
     return task
+
+
+def functions_of(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Where a configuration names functions of the harness."""
+    fewshot = config.get("fewshot_config")
+    metrics = config.get("metric_list")
+    named = [(key, config.get(key)) for key in CODE]
+    named += [(f"fewshot_config.{key}", fewshot.get(key)) for key in EXAMPLES] if isinstance(fewshot, dict) else []
+    named += [("metric_list", one.get("aggregation")) for one in metrics] if isinstance(metrics, list) else []
+    return ((key, value) for key, value in named if functions.is_function(value))
+
+
+def with_functions(task: EvaluationTask) -> dict[str, Any]:
+    """The configuration of a task that is :func:`checked`, its functions in place of their names."""
+    made = copy.deepcopy(dict(task.config))
+    where = f"the task {task.name}"
+    made |= {key: functions.called(made[key], where) for key in CODE if key in made}
+    if isinstance(fewshot := made.get("fewshot_config"), dict):
+        fewshot |= {key: functions.called(fewshot[key], where) for key in EXAMPLES if key in fewshot}
+    for one in made.get("metric_list") or ():
+        one |= {key: functions.called(one[key], where) for key in ("aggregation",) if key in one}
+    return made
 
 
 def used_splits(config: Mapping[str, Any]) -> set[str]:
@@ -232,15 +273,21 @@ def _template(value: Any) -> bool:
 
 
 def _metrics(value: Any) -> bool:
+    """Each of the harness's own by its own aggregation, one that a function of the harness finds by the mean; or either by a
+    function of the harness."""
     return isinstance(value, list) and all(
         isinstance(item, dict)
         and isinstance(item.get("metric"), str)
-        and item["metric"] in METRICS
-        and item.get("aggregation", METRICS[item["metric"]]) == METRICS[item["metric"]]
+        and NAME.fullmatch(item["metric"]) is not None
+        and _aggregated(item["metric"], item.get("aggregation"))
         and not item.get("hf_evaluate")
         and _plain(item)
         for item in value
     )
+
+
+def _aggregated(metric: str, by: Any) -> bool:
+    return functions.is_function(by) or by == METRICS.get(metric, "mean") or (by is None and metric in METRICS)
 
 
 def _filters(value: Any) -> bool:
@@ -256,6 +303,7 @@ def _filters(value: Any) -> bool:
 
 def _fewshot(value: Any) -> bool:
     known = {
+        "process_docs",
         "sampler",
         "split",
         "fewshot_indices",
@@ -281,6 +329,8 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "task": _text,
     **dict.fromkeys(TEXTS, _text),
     **dict.fromkeys(TEMPLATES, _template),
+    "process_docs": functions.is_function,
+    "process_results": functions.is_function,
     "output_type": lambda value: value in OUTPUTS,
     "num_fewshot": _number_up_to(1000),
     "repeats": lambda value: type(value) is int and 1 <= value <= MOST_REPEATS,

@@ -3,7 +3,7 @@
 What is recorded is taken apart without believing it: the event and the stored tree have to agree; the requests are made
 again from the stored tasks and their data; every request (or a sample that nobody could choose) is answered again by the
 state whose bytes are proven; metrics and errors are computed again from all answers. A stored task is data: nothing of it
-is executed or fetched (:mod:`marin.evaluation.harness.tasks`).
+is executed or fetched (:mod:`marin.evaluation.harness.tasks`); it may name functions that the judge's own harness has.
 """
 
 from __future__ import annotations
@@ -145,7 +145,10 @@ def judge_tree(
     found = _again(evaluated, subject(), body, replace(stored, tasks=tasks), execution, again)
     answered = len(keys) if again is None else len(again)
     groups = "".join(f"; group {group.name} of {_named(group.tasks)}" for group in stored.settings.groups)
-    said = f"{where}: {_named(body.tasks)}{groups}: {answered} of {len(keys)} requests answered again by state {body.state}"
+    code = sorted({value["function"] for task in tasks for _, value in harness.functions_of(task.config)})
+    calls = f"; by {_named(code, 'functions')} of lm_eval/tasks" if code else ""
+    asked_of = f"{_named(body.tasks)}{groups}{calls}"
+    said = f"{where}: {asked_of}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
         if other := _other_software(body, found.asker.code):
@@ -156,10 +159,10 @@ def judge_tree(
     return Verdict("PARTIAL", (said, describe_bound(len(again)))), answered, found
 
 
-def _named(tasks: Collection[str]) -> str:
-    """Tasks in words, of many the first."""
+def _named(tasks: Collection[str], what: str = "tasks") -> str:
+    """Names in words, of many the first."""
     names = list(tasks)
-    return ", ".join(names) if len(names) < 9 else f"{', '.join(names[:6])} and {len(names) - 6} more tasks"
+    return ", ".join(names) if len(names) < 9 else f"{', '.join(names[:6])} and {len(names) - 6} more {what}"
 
 
 def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:

@@ -196,7 +196,7 @@ def test_code_in_a_task_file_is_neither_loaded_nor_missed(folder: Path) -> None:
     (folder / "code.py").write_text("raise SystemExit('executed')\n", encoding="utf-8")
     text = (folder / "pairs.yaml").read_text().replace("task: pairs", "task: odd")
     (folder / "odd.yaml").write_text(f"{text}process_docs: !function code.run\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="!function code.run"):
+    with pytest.raises(UsageError, match=r"!function code\.run"):
         read_tasks(["odd"], folder)
 
 

@@ -24,6 +24,9 @@ def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return steps.near(int(given.documents or 50_000), given.peers)
     if given.what == "tokens":
         return tokens.tokens(int(given.documents or 3000), given.rounds)
+    numbers = [int(one) for one in given.workers.split(",")]
+    if given.what == "workers":
+        return tokens.workers(int(given.documents or 3000), numbers)
     if given.what == "plan":
         if given.figures is None:
             raise SystemExit("--figures names a file with what the other benchmarks printed")
@@ -36,14 +39,15 @@ def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     counts = [int(one) for one in (given.documents or "100000").split(",")]
     if given.what == "curve":
         return scale.curve(counts, given.folder)
-    workers = [int(one) for one in given.workers.split(",")]
-    return scale.digest(counts[0], workers, given.kills, given.pause, given.folder)
+    return scale.digest(counts[0], numbers, given.kills, given.pause, given.folder)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.data", description=__doc__)
-    parser.add_argument("what", choices=("html", "rules", "exact", "near", "tokens", "curve", "digest", "plan"))
+    parser.add_argument(
+        "what", choices=("html", "rules", "exact", "near", "tokens", "workers", "curve", "digest", "plan")
+    )
     parser.add_argument("--documents", help="how many; of curve several with commas between")
     parser.add_argument(
         "--peers", default="", metavar="PYTHON", help="of an environment with the peers (bench/data/peers.py)"

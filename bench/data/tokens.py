@@ -1,6 +1,7 @@
 """Tokenizing beside the library's own batch encoding: the same texts, the same tokenizer, all cores for both, in turns.
 
 python -m bench.data tokens      texts of the shipped pages; ours reads documents, encodes them and writes Levanter's cache
+python -m bench.data workers     the same in shards on so many workers of a Ray (``--workers 1,2``), without its start
 """
 
 from __future__ import annotations
@@ -12,27 +13,69 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bench.data.steps import texts_of_pages
+from marin.data.documents import stretches
+
+
+def workers(count: int, numbers: list[int]) -> Iterator[dict[str, Any]]:
+    """Bytes of text a second between the first shard that comes back and the last, by workers of a core each."""
+    from marin.runners.ray.pool import RayRunner
+    from marin.training.tokens.encoding import SHARD_BYTES, Setup, start, unpacked
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = _documents(folder, count)
+        setup = msgspec.json.encode(Setup(_tokenizer(folder).read_text("utf-8"), [0], False, path.name))
+        tasks = [path.read_bytes()[at:end] for at, end in stretches(path, SHARD_BYTES // 4)]
+        rates: dict[int, float] = {}
+        for number in numbers:
+            runner = RayRunner(number, variables={"TOKENIZERS_PARALLELISM": "false"})
+            with runner.run(start, setup, tasks) as results:
+                for _ in range(number):  # one of each worker: all are there
+                    next(results)
+                begun, found = time.perf_counter(), 0
+                for result in results:
+                    found += sum(len(ids) for ids, _ in unpacked(result))
+                seconds = time.perf_counter() - begun
+            rates[number] = sum(map(len, tasks[number:])) / seconds
+            share = rates[number] / rates[numbers[0]] * numbers[0] / number
+            yield {"what": "workers", "workers": number, "bytes_per_second": round(rates[number]), "tokens": found,
+                   "of_so_many_alone": round(share, 3)}  # fmt: skip
+
+
+def _documents(folder: Path, count: int) -> Path:
+    found = texts_of_pages()
+    path = folder / "train.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            text = found[number % len(found)]
+            file.write(json.dumps({"text": text, "source": "pages", "metadata": {}}, ensure_ascii=False) + "\n")
+    return path
+
+
+def _tokenizer(folder: Path) -> Path:
+    """Trained on these documents."""
+    from marin.pipeline.tokenizer import trained
+    from marin.recipe.schema import Recipe, Tokenizer
+
+    path = folder / "tokenizer.json"
+    path.write_bytes(trained(folder, Recipe(tokenizer=Tokenizer(vocab_size=8192))))
+    return path
 
 
 def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
     """Bytes of text a second of wall time, the faster of several rounds."""
     from marin.data.documents import read_documents
-    from marin.recipe.schema import Recipe, Tokenizer
     from marin.training.tokens.cache import write_cache
     from marin.training.tokens.encoding import encoded, encoded_split, load_tokenizer
 
-    found = texts_of_pages()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        texts = [found[number % len(found)] for number in range(count)]
-        path = folder / "train.jsonl"
-        with path.open("w", encoding="utf-8") as file:
-            for text in texts:
-                file.write(json.dumps({"text": text, "source": "pages", "metadata": {}}, ensure_ascii=False) + "\n")
-        from marin.pipeline.tokenizer import trained
-
-        (folder / "tokenizer.json").write_bytes(trained(folder, Recipe(tokenizer=Tokenizer(vocab_size=8192))))
+        path = _documents(folder, count)
+        texts = [document.text for document in read_documents(path)]
+        _tokenizer(folder)
         library, places = load_tokenizer(folder), iter(range(10_000))
 
         def alone() -> None:

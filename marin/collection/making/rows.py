@@ -6,8 +6,9 @@ not grow with the collection; what is held for each document is a bit or a numbe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from marin.collection.tasks.task import JUDGED_FILE, READ_FILE
 
 PIECE = 1 << 19
 """Documents that are looked at together, about."""
+WAITING = 64 << 20
+"""Bytes of rows on their way to the files of their pieces."""
 OF_READING = ("id", "position")
 
 
@@ -79,20 +82,26 @@ class Rows:
         """Numbers, keys and more columns of the documents ``which``, cut by the first bits of the key: pieces in the order of
         keys, inside of a piece by number. A column of bytes is uint64[documents, width / 8], as big-endian numbers."""
         bits = max(0, (int(which.sum()) - 1) // PIECE).bit_length()
-        for piece in range(1 << bits):
-            numbers: list[NDArray[np.int64]] = []
-            parts: list[list[NDArray[Any]]] = []
-            for here, values in self.each(key, *columns):
-                chosen = which[here]
-                if bits:
-                    first = values[0] if values[0].ndim == 1 else values[0][:, 0]
-                    chosen = chosen & (first >> np.uint64(64 - bits) == piece)
-                some = np.flatnonzero(chosen)
-                if len(some):
-                    numbers.append(some + here.start)
-                    parts.append([column[some] for column in values])
-            if numbers:
-                yield np.concatenate(numbers), [np.concatenate(column) for column in zip(*parts, strict=True)]
+        parts = self._chosen(which, key, *columns)
+        if not bits:
+            found = list(parts)
+            if found:
+                numbers, values = zip(*found, strict=True)
+                yield np.concatenate(numbers), [np.concatenate(column) for column in zip(*values, strict=True)]
+            return
+        with TemporaryDirectory(prefix="pieces-", dir=self._folder) as folder:
+            names = [f"column_{number}" for number in range(len(columns) + 1)]
+            for piece in _spread(parts, names, bits, Path(folder)):
+                yield piece["number"].copy(), [piece[name].copy() for name in names]
+
+    def _chosen(
+        self, which: NDArray[np.bool_], *columns: str
+    ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
+        """The same, shard after shard as they are."""
+        for here, values in self.each(*columns):
+            some = np.flatnonzero(which[here])
+            if len(some):
+                yield some + here.start, [column[some] for column in values]
 
     def _column(self, shard: str, column: str) -> NDArray[Any]:
         read = column in OF_READING
@@ -102,6 +111,45 @@ class Rows:
             return fixed(found, found.type.byte_width).view(">u8").astype(np.uint64)
         values: NDArray[Any] = found.to_numpy()
         return values
+
+
+def _spread(
+    parts: Iterable[tuple[NDArray[np.int64], list[NDArray[Any]]]], names: Sequence[str], bits: int, folder: Path
+) -> Iterator[NDArray[np.void]]:
+    """Rows of ``number`` and ``names``, a file for each value of the first bits of the first of these; then file after file.
+    All is read once and written once, however many pieces there are."""
+    waiting: list[NDArray[np.void]] = []
+    size, form = 0, np.dtype([])
+    for numbers, values in parts:
+        own = [(name, column.dtype, column.shape[1:]) for name, column in zip(names, values, strict=True)]
+        form = np.dtype([("number", np.int64), *own])
+        rows = np.empty(len(numbers), form)
+        for name, column in zip(("number", *names), (numbers, *values), strict=True):
+            rows[name] = column
+        waiting.append(rows)
+        size += rows.nbytes
+        if size >= WAITING:
+            _append(waiting, names[0], bits, folder)
+            size = 0
+    if waiting:
+        _append(waiting, names[0], bits, folder)
+    for place in range(1 << bits):
+        if (path := folder / str(place)).exists():
+            yield np.fromfile(path, form)
+            path.unlink()
+
+
+def _append(waiting: list[NDArray[np.void]], key: str, bits: int, folder: Path) -> None:
+    """Each row to the file of its piece, in the order in which they came."""
+    rows = np.concatenate(waiting)
+    waiting.clear()
+    keys = rows[key] if rows[key].ndim == 1 else rows[key][:, 0]
+    places = keys >> np.uint64(64 - bits)
+    order = np.argsort(places, kind="stable")
+    found, firsts = np.unique(places[order], return_index=True)
+    for place, piece in zip(found.tolist(), np.split(rows[order], firsts[1:]), strict=True):
+        with (folder / str(place)).open("ab") as file:
+            piece.tofile(file)
 
 
 def as_bytes(numbers: NDArray[np.uint64]) -> NDArray[np.uint8]:

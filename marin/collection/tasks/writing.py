@@ -7,8 +7,9 @@ from pathlib import Path
 from marin.collection.tasks.columns import DOCUMENTS, ParquetWriter
 from marin.collection.tasks.task import WRITTEN, Answer, Opened, Setup, Task, blocks, given, judged_kind
 
-ROWS = 1024
-"""Texts that are in memory at a time, besides a row group."""
+ROWS = 1 << 15
+"""Texts that are in memory at a time, besides a row group; never more than those of a shard. Rows in the order of their ids are
+scattered over all that was read, so few of them at a time would open a batch for each."""
 
 
 def write_documents(setup: Setup, task: Task, out: Path) -> Answer:

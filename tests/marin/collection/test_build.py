@@ -133,6 +133,7 @@ def test_one_digest_in_any_order_and_after_any_kill(
     for seed in range(3):
         by(shuffled(seed), monkeypatch)
         monkeypatch.setattr(rows_module, "PIECE", 10 << (3 * seed))  # what is looked at together decides nothing
+        monkeypatch.setattr(rows_module, "WAITING", 1 << (5 * seed))
         assert build(root_of(fresh(project, f"shuffled{seed}")), asked(project)).artifact == wanted.artifact
     again = fresh(project, "killed")
     deaths = 0

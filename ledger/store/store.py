@@ -253,7 +253,19 @@ class Store:
         return StoredFolder.of(self.manifest(tree), self._open_entry)
 
     def _open_entry(self, entry: ManifestEntry) -> BinaryIO:
-        return self.blobs.open(entry.digest, entry.parts)
+        stream = self.blobs.open(entry.digest, entry.parts)
+        size = stream.seek(0, os.SEEK_END)
+        if size != entry.size:  # whoever reads from the end would read elsewhere
+            stream.close()
+            raise Tampered(
+                "a file of a tree is not as long as its manifest says",
+                where=f"{entry.path} ({entry.digest})",
+                expected=f"{entry.size} bytes",
+                found=str(size),
+                cure="put the tree again or pull it from a remote",
+            )
+        stream.seek(0)
+        return stream
 
     @collector_paused()
     def checkout(

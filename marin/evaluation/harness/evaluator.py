@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 import datasets
+import jax
 import jinja2
 import jinja2.sandbox
 import numpy as np
@@ -71,25 +72,10 @@ def evaluate(
     quiet = io.StringIO()
     try:
         with redirect_stdout(quiet), redirect_stderr(quiet):
-            built = {task.name: _built(task, settings) for task in tasks}
-            groups = _groups(settings.groups, built)
-            declared = {
-                name: {f"{metric},{chain.name}" for metric in task.aggregation() for chain in task._filters}
-                for name, task in built.items()
-            }
-            _of_whole_groups(settings.groups, groups, declared)
-            found = evaluator.evaluate(
-                lm,
-                {"tasks": built, "groups": groups},
-                limit=settings.limit,
-                bootstrap_iters=settings.bootstrap,
-                apply_chat_template=settings.chat,
-                log_samples=True,
-            )
-    except LedgerError:
+            return _evaluated(tasks, settings, lm)
+    except (LedgerError, jax.errors.JaxRuntimeError):
         raise
-    except (jinja2.TemplateError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError,
-            SyntaxError, RecursionError, NotImplementedError, datasets.exceptions.DatasetsError) as error:  # fmt: skip
+    except Exception as error:  # a task can make the harness, and functions of it, raise anything
         raise UsageError(
             "lm-evaluation-harness can not evaluate these tasks",
             where=", ".join(task.name for task in tasks)[:200],
@@ -97,6 +83,26 @@ def evaluate(
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
             cure="correct the task file, or --num-fewshot and --limit",
         ) from error
+
+
+def _evaluated(
+    tasks: Sequence[EvaluationTask], settings: Settings, lm: Harness
+) -> tuple[dict[str, dict[str, Any]], dict[str, list[Sample]], Mapping[str, Any]]:
+    built = {task.name: _built(task, settings) for task in tasks}
+    groups = _groups(settings.groups, built)
+    declared = {
+        name: {f"{metric},{chain.name}" for metric in task.aggregation() for chain in task._filters}
+        for name, task in built.items()
+    }
+    _of_whole_groups(settings.groups, groups, declared)
+    found = evaluator.evaluate(
+        lm,
+        {"tasks": built, "groups": groups},
+        limit=settings.limit,
+        bootstrap_iters=settings.bootstrap,
+        apply_chat_template=settings.chat,
+        log_samples=True,
+    )
     _of_whole_groups(settings.groups, groups, {name: set(found["results"][name]) for name in built})
     shown = {**found["results"], **found.get("groups", {})}
     named = (*built, *(group.name for group in settings.groups if group.metrics))

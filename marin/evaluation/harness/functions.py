@@ -17,8 +17,10 @@ import builtins
 import functools
 import importlib
 import inspect
+import io
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path, PurePosixPath
@@ -55,15 +57,19 @@ MODULES: Mapping[str, frozenset[str]] = {
 """What code may take from which module. Of numpy nothing whose last bit is the processor's (exp, log, power)."""
 LOADED: Mapping[str, frozenset[str]] = {
     **{module: names - {"random"} for module, names in MODULES.items() if module != "random"},
-    **dict.fromkeys(("json", "os", "os.path", "pathlib"), ALL),
+    **dict.fromkeys(("json", "pathlib"), ALL),
+    "os": frozenset({"path"}),
+    "os.path": frozenset({"abspath", "basename", "dirname", "join"}),
 }
 """The same for what runs when a file of the harness is loaded, before anything of a task is seen: it may read its own files,
-but begin no stream of random numbers, since what comes of that would depend on how often it was called before."""
+but not the environment, and begin no stream of random numbers: what comes of these would be another number elsewhere, or at
+the next call."""
 BUILTINS = frozenset({*dir(builtins), "__name__"}) - {
-    "__build_class__", "__import__", "__loader__", "__spec__", "breakpoint", "compile", "copyright", "credits", "delattr",
-    "eval", "exec", "exit", "getattr", "globals", "help", "input", "license", "locals", "memoryview", "open", "quit", "setattr",
-    "vars",
+    "KeyboardInterrupt", "SystemExit", "__build_class__", "__import__", "__loader__", "__spec__", "breakpoint", "compile",
+    "copyright", "credits", "delattr", "eval", "exec", "exit", "getattr", "globals", "hash", "help", "id", "input", "license",
+    "locals", "memoryview", "open", "quit", "setattr", "vars",
 }  # fmt: skip
+"""``hash`` and ``id`` are another number in each process."""
 METHODS = frozenset({
     "dump", "from_csv", "from_file", "from_json", "from_parquet", "from_sql", "from_text", "load_from_disk", "push_to_hub",
     "save_to_disk", "to_csv", "to_json", "to_parquet", "to_sql", "tofile",
@@ -202,13 +208,14 @@ def _found(said: str, digest: str, where: str) -> _Known:
 def _module(path: str) -> Any:
     """A file of the harness's tasks as a module, by its package's name where that is one."""
     dotted = f"{PACKAGE}.{path.removesuffix('.py').replace('/', '.')}"
-    if all(part.isidentifier() for part in dotted.split(".")) and not path.endswith("__init__.py"):
-        return importlib.import_module(dotted)
-    spec = spec_from_file_location(dotted.replace(".", "_"), _folder() / path)
-    if spec is None or spec.loader is None:
-        raise ImportError(path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # some print what they miss
+        if all(part.isidentifier() for part in dotted.split(".")) and not path.endswith("__init__.py"):
+            return importlib.import_module(dotted)
+        spec = spec_from_file_location(dotted.replace(".", "_"), _folder() / path)
+        if spec is None or spec.loader is None:
+            raise ImportError(path)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
     return module
 
 
@@ -261,8 +268,7 @@ def _judged(path: str, name: str) -> _Known | UsageError:
         reach.name(own, code.co_name)
     except UsageError as error:
         return error
-    except (ArithmeticError, AssertionError, ImportError, AttributeError, ValueError, TypeError, LookupError, OSError,
-            RuntimeError) as error:  # fmt: skip
+    except Exception as error:  # files of the harness raise whatever they like where a package is missing
         return _refused(
             where, "a function that can be loaded", f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
         )
@@ -295,7 +301,7 @@ class _Module:
             match one:
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.bound.setdefault(name, []).append(one)
-                    self.run += [ast.Expr(part) for part in one.decorator_list]
+                    self.run.append(_made(one))
                 case ast.Import() | ast.ImportFrom():
                     for known, origin, _ in _imports(one, self.path):
                         self.bound.setdefault(known, []).append(one)
@@ -432,6 +438,18 @@ def _is_data(value: Any) -> bool:
     if isinstance(value, list | tuple | set | frozenset):
         return all(_is_data(item) for item in value)
     return isinstance(value, str | bytes | int | float)
+
+
+def _made(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
+    """What runs when a function or a class is made: decorators, defaults, and what a class holds beside its methods."""
+    run: list[ast.expr] = list(one.decorator_list)
+    held: list[ast.stmt] = []
+    if isinstance(one, ast.ClassDef):
+        defs = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        held = [_made(part) if isinstance(part, defs) else part for part in one.body]
+    else:
+        run += [*one.args.defaults, *filter(None, one.args.kw_defaults)]
+    return ast.If(ast.Constant(True), [*map(ast.Expr, run), *held, ast.Pass()], [])
 
 
 def _bound_in(statement: ast.stmt) -> Iterator[str]:

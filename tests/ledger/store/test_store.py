@@ -290,6 +290,24 @@ def test_sizes_and_parts_that_a_manifest_claims_are_checked(store: Store, big: b
     assert found == ["size of a file", "root of a file's parts"]
 
 
+@pytest.mark.parametrize("length", [100, BIG])
+@pytest.mark.parametrize("off", [-16, 16])
+def test_a_file_that_is_not_as_long_as_its_manifest_says_is_not_read(store: Store, length: int, off: int) -> None:
+    content = bytes(index % 251 for index in range(length))
+    blob = store.put_bytes(content)
+    parts = hash_bytes(content).parts
+    root = None if parts is None else parts.root
+    for size in (length, length + off):
+        tree = store.put_manifest(Manifest.of([ManifestEntry("a", size, blob.digest, parts=root)]))
+        if size == length:
+            assert store.folder(tree.digest).read("a", size - 16) == content[-16:]
+            continue
+        with pytest.raises(Tampered, match=f"expected {size} bytes, found {length}"):
+            store.folder(tree.digest).read("a", size - 16)
+        with pytest.raises(Tampered, match=f"expected {size} bytes, found {length}"):
+            store.open_file(tree.digest, "a")
+
+
 def test_a_file_with_the_bytes_of_a_manifest_stays_a_file(store: Store, folder: Path) -> None:
     listing = store.put_bytes(Manifest.of([]).encode())
     assert store.kind(listing.digest) == "blob"

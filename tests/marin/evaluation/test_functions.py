@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,6 +147,8 @@ def test_what_draws_draws_the_same_each_time(folder: Path, subject: Subject, sco
         ("lm_eval.tasks.truthfulqa.utils.process_results_mc2", "numpy.exp"),
         ("lm_eval.tasks.minerva_math.utils.process_results", "importlib.metadata|ImportError"),
         ("lm_eval.tasks._yaml_loader.load_yaml", "getattr"),
+        ("lm_eval.tasks.arab_culture.utils_mcq.doc_to_choice", "os"),
+        ("lm_eval.tasks.translation.utils.code_to_language", "pycountry"),
         ("lm_eval.tasks.hellaswag.utils.datasets", ""),
         ("lm_eval.tasks.hellaswag.utils.absent", "absent"),
         ("lm_eval.tasks.hellaswag.utils.__builtins__", ""),
@@ -193,6 +197,94 @@ def test_what_is_recorded_is_only_a_name(folder: Path) -> None:
     for key in ("generation_kwargs", "metadata", "doc_to_choice"):  # a mapping of that form elsewhere is only a mapping
         kept = with_functions(EvaluationTask(task.name, {**task.config, key: {"a": said}}, task.data))
         assert kept[key] == {"a": said}
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, str]]]:
+    """The installed harness has one file with this code: a function of it, as it is recorded."""
+    own = tmp_path / "harness" / "own-tasks"
+    own.mkdir(parents=True)
+    (own / "side.json").write_text("[1]")
+    caches = (functions._files_by_name, functions._module, functions._judged)
+    monkeypatch.setattr(functions, "_folder", lambda: own.parent)
+
+    def write(code: str, name: str = "f") -> dict[str, str]:
+        for cache in caches:
+            cache.cache_clear()
+        (own / "utils.py").write_text(code, "utf-8")
+        return functions._named(f"utils.{name}", own / "task.yaml").said()
+
+    yield write
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import os\nA = os.getenv('A')\ndef f(doc): return A", "os.getenv"),
+        ("from os import environ\nA = environ['A']\ndef f(doc): return A", "os.environ"),
+        ("import os\nclass C:\n    a = os.getpid()\ndef f(doc): return doc", "os.getpid"),
+        ("import os\nclass C:\n    def g(self, a=os.getpid()): pass\ndef f(doc): return doc", "os.getpid"),
+        ("import os\ndef g(*, a=os.getpid()): pass\ndef f(doc): return doc", "os.getpid"),
+        ("def f(doc): return hash(doc['q'])", "hash"),
+        ("def f(doc): return id(doc)", "id"),
+        ("def f(doc): raise SystemExit", "SystemExit"),
+        ("raise Exception('a package is missing')", "Exception: a package is missing"),
+        ("print('said')\n1 / 0\ndef f(doc): return doc", "ZeroDivisionError"),
+    ],
+)
+def test_code_that_would_find_something_else_elsewhere_is_refused(
+    harness: Callable[..., dict[str, str]], capsys: pytest.CaptureFixture[str], code: str, found: str
+) -> None:
+    with pytest.raises(UsageError, match=f"a task that names code.*found {found}"):
+        harness(code)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_file_may_read_its_own_folder_when_it_is_loaded(
+    harness: Callable[..., dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = """
+import json, os
+print("a package would be better")
+HERE = os.path.dirname(os.path.abspath(__file__))
+with open(os.path.join(HERE, "side.json")) as file:
+    SIDE = json.load(file)
+class Kept:
+    most = 3
+    half = most // 2
+    def twice(self, number=most): return 2 * number
+def f(doc, most=Kept.most): return SIDE + [most]
+"""
+    assert functions.called(harness(code), "here")({}) == [1, 3]
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise Exception('odd')",
+        "raise StopIteration",
+        "raise RuntimeError('odd')",
+        "raise OSError('odd')",
+        "import re; return re.compile('(')",
+        "return f(*given)",
+        "return object()",
+        "return {'acc': [], 'doc_id': {}}",
+        "return {'doc_id': [0]}",
+        "return {'metrics': 0, 'filter': {}}",
+    ],
+)
+@pytest.mark.parametrize("key", ["process_docs", "doc_to_text", "doc_to_choice", "process_results", "aggregation"])
+def test_whatever_a_function_raises_or_gives_is_an_answer(
+    folder: Path, subject: Subject, scorer: Scorer, harness: Callable[..., dict[str, str]], key: str, body: str
+) -> None:
+    (task,) = read_tasks(["pairs"], folder)
+    said = harness(f"def f(*given): {body}")
+    changed = {key: said} if key != "aggregation" else {"metric_list": [{"metric": "acc", key: said}]}
+    with suppress(UsageError):  # some make an evaluation
+        evaluated(subject, scorer, [checked(replace(task, config={**task.config, **changed}), "stored")], Settings())
 
 
 def replace_docs(task: EvaluationTask, value: Any) -> EvaluationTask:

@@ -141,7 +141,10 @@ def test_generation_is_what_the_options_say() -> None:
         {"doc_to_text": "{{ ''.__class__.__mro__[1].__subclasses__() }}"},
         {"doc_to_text": "{{ absent }}"},
         {"doc_to_text": "{% for x in range(10 ** 9) %}{{ x }}{% endfor %}"},
+        {"doc_to_text": "{{ 'a' * 10 ** 12 }}"},
+        {"doc_to_text": "{{ good | regex_replace('(', 'x') }}"},
         {"doc_to_choice": "{{ good }}"},
+        {"filter_list": [{"name": "f", "filter": [{"function": "regex", "regex_pattern": "("}]}]},
         {"fewshot_split": "test", "num_fewshot": 50},
     ],
 )

@@ -26,7 +26,7 @@ def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return tokens.tokens(int(given.documents or 3000), given.rounds)
     numbers = [int(one) for one in given.workers.split(",")]
     if given.what == "workers":
-        return tokens.workers(int(given.documents or 3000), numbers)
+        return tokens.workers(int(given.documents or 3000), numbers, given.rounds)
     if given.what == "plan":
         if given.figures is None:
             raise SystemExit("--figures names a file with what the other benchmarks printed")

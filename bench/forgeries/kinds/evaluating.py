@@ -12,6 +12,7 @@ import msgspec
 
 from bench.forgeries.registry import kind
 from bench.forgeries.workshop import OTHER, Entry, Forgery, Shop
+from marin.evaluation.harness import functions
 from marin.evaluation.recorded import records
 from marin.evaluation.recorded.task import EvaluationTask
 from marin.history.runs import evaluation_stream
@@ -151,6 +152,40 @@ def code(files: Files) -> None:
     files["tasks/pairs.json"]["process_results"] = "helper.sh"
 
 
+def _documents() -> dict[str, str]:
+    """A function of the harness that adds fields to documents of whatever form."""
+    written = functions.Mark("lm_eval.tasks.cnn_dailymail.utils.process_docs", Path("task.yaml"))
+    said: dict[str, str] = functions.resolved(written)
+    return said
+
+
+def _named(function: str, digest: str) -> dict[str, str]:
+    return {"function": function, "digest": digest}
+
+
+@_kind("a function of the harness that executes", "not executed", outcome="UNAVAILABLE")
+def executing(files: Files) -> None:
+    files["tasks/pairs.json"]["process_results"] = _named("humaneval/utils.py:pass_at_k", OTHER)
+
+
+@_kind("a function of the harness with another digest", "not executed", outcome="UNAVAILABLE")
+def digest(files: Files) -> None:
+    files["tasks/pairs.json"]["metric_list"][0]["aggregation"] = _named(
+        "ruler/common_utils.py:aggregate_metrics", OTHER
+    )
+
+
+@_kind("another function of the harness under a digest", "not executed", outcome="UNAVAILABLE")
+def function(files: Files) -> None:
+    said = _documents()
+    files["tasks/pairs.json"]["process_docs"] = {**said, "function": "winogrande/preprocess_winogrande.py:doc_to_text"}
+
+
+@_kind("a function of the harness that gives other documents", "task pairs, sample 0")
+def documents(files: Files) -> None:
+    files["tasks/pairs.json"]["process_docs"] = _documents()
+
+
 @_kind("a template that reaches out of its sandbox", "not executed", outcome="UNAVAILABLE")
 def template(files: Files) -> None:
     files["tasks/pairs.json"]["doc_to_text"] = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
@@ -173,6 +208,19 @@ def earlier(shop: Shop) -> None:
 
     def change(files: Files) -> None:
         files["body"] |= {"state": saved["state"], "step": saved["step"]}
+
+    _forged(shop, change)
+
+
+@kind(16, "the last state told as that of an earlier train step", of="second", verdict="evaluation", outcomes=("FAIL",),
+      says="the state of a number is not the one")  # fmt: skip
+def dated(shop: Shop) -> None:
+    first, *_, last = shop.all(CHECKPOINT_SAVED, run=shop.base.run)
+    shop.remove(last)
+
+    def change(files: Files) -> None:
+        first.body["state"] = files["body"]["state"]
+        files["body"]["step"] = first.body["step"]
 
     _forged(shop, change)
 

@@ -33,7 +33,7 @@ from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.events import EvaluationRecorded
 from marin.verify.case import Case
-from marin.verify.judges.heldout import judge_measured
+from marin.verify.judges.heldout import judge_measured, opened
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst
 
@@ -101,14 +101,15 @@ def _judged(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, draw
     folder.parent.mkdir(parents=True, exist_ok=True)
     case.store.checkout(body.samples, folder)
 
-    def subject() -> Subject:
-        from marin.evaluation.subject import open_subject
-
-        last = case.run.output("train").digest == body.state
-        return open_subject(case.run, case.store, None if last else body.step)
-
     verdict, answered, _ = judge_tree(
-        body, where, folder, subject, case.run.recipe.arithmetic, case.execution, sample, drawn
+        body,
+        where,
+        folder,
+        lambda: opened(case, body.state, body.step),
+        case.run.recipe.arithmetic,
+        case.execution,
+        sample,
+        drawn,
     )
     return verdict, answered
 

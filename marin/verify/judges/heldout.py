@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger import LedgerError, digest_bytes
+from ledger import LedgerError, Tampered, digest_bytes
 from marin.evaluation.heldout.during import due
 from marin.evaluation.heldout.sets import CODE
 from marin.history.run import Fact
@@ -28,6 +28,27 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from marin.evaluation.scoring import Scorer
+    from marin.evaluation.subject import Subject
+
+
+def opened(case: Case, state: str, step: int) -> Subject:
+    """The state of the run that a number is of, its bytes proven. The arithmetic contract is in force when this is called.
+
+    Raises:
+        Tampered: the run has another one before that train step. Others as ``open_subject``.
+    """
+    from marin.evaluation.subject import open_subject
+
+    last = "train" in case.run.steps and case.run.output("train").digest == state
+    subject = open_subject(case.run, case.store, None if last else step)
+    if (subject.state, subject.step) != (state, step):
+        raise Tampered(
+            "the state of a number is not the one that the run has",
+            where=f"run {case.run.run}",
+            expected=f"state {state} before train step {step}",
+            found=f"{subject.state} before train step {subject.step}",
+        )
+    return subject
 
 
 def recorded_states(case: Case) -> dict[str, int]:
@@ -105,10 +126,8 @@ class _Judging:
         apply(case.run.recipe.arithmetic, case.execution)
         from marin.evaluation.heldout.measuring import plain_tokenizer
         from marin.evaluation.scoring import Scorer
-        from marin.evaluation.subject import open_subject
 
-        last = "train" in case.run.steps and case.run.output("train").digest == body.state
-        subject = open_subject(case.run, case.store, None if last else body.step)
+        subject = opened(case, body.state, body.step)
         if self.scorer is None:
             self.scorer = Scorer(subject.model, subject.recipe, devices=case.execution.devices)
         self.scorer = self.scorer.holding(subject.model)

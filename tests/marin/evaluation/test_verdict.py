@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,17 +72,23 @@ class Court:
         body = msgspec.structs.replace(body, results=claim.results, **event)
         return msgspec.structs.replace(body, identity=event.get("identity") or records.identity_of(body))
 
-    def judge(self, *bodies: EvaluationRecorded, sample: int | None = None) -> tuple[Verdict, EvaluationSummary]:
+    def judge(
+        self, *bodies: EvaluationRecorded, sample: int | None = None, saved: Mapping[str, int] | None = None
+    ) -> tuple[Verdict, EvaluationSummary]:
+        """``saved``: states of training checkpoints, with their train steps."""
         self.count += 1
         subject = self.subject
         outputs = {"train": subject.state, "tokenizer": subject.tokenizer_digest}
         run = SimpleNamespace(
+            run="aaaa",
             output=lambda name: SimpleNamespace(digest=outputs[name]),
-            checkpoints=(),
+            checkpoints=[
+                SimpleNamespace(body=SimpleNamespace(state=state, step=step)) for state, step in (saved or {}).items()
+            ],
             begun=Beginning(0, BEGUN, True),
             segments=(SimpleNamespace(body=SimpleNamespace(end=subject.step)),),
             recipe=subject.recipe,
-            steps={"evaluate": None},
+            steps={"train": None, "evaluate": None},
         )
         facts = tuple(Fact(index, "", body) for index, body in enumerate(bodies, start=7))
         case = SimpleNamespace(
@@ -118,6 +124,19 @@ def test_an_honest_record_passes_whole_and_is_partial_by_a_sample(court: Court, 
     verdict, summary = court.judge(body, sample=4)
     assert (verdict.outcome, summary) == ("PARTIAL", EvaluationSummary(1, 18, 4)), verdict
     assert court.judge(body, sample=100)[0].outcome == "PASS", "a sample of all is all"
+
+
+@pytest.mark.parametrize(
+    ("step", "of"),
+    [(0, f"sha256:{'8' * 64}"), (3, f"sha256:{'8' * 64}"), (3, f"sha256:{'5' * 64}")],
+    ids=["that it began with", "of a train step", "that it ended with"],
+)
+def test_numbers_of_one_state_are_not_told_of_another(court: Court, honest: Claimed, step: int, of: str) -> None:
+    """A checkpoint that was never saved is recorded of a train step of which another state is there."""
+    body = court.recorded(honest, state=of, step=step)
+    verdict, summary = court.judge(body, saved={of: step})
+    assert verdict.outcome == "FAIL" and summary.first_difference is not None, verdict
+    assert f"expected state {of} before train step {step}, found {court.subject.state} before" in verdict.lines[0]
 
 
 def test_where_nothing_is_recorded_the_pipelines_own_decides(court: Court) -> None:

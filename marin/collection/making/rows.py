@@ -22,7 +22,7 @@ from marin.collection.tasks.task import JUDGED_FILE, READ_FILE
 
 PIECE = 1 << 19
 """Documents that are looked at together, about."""
-WAITING = 64 << 20
+WAITING = 16 << 20
 """Bytes of rows on their way to the files of their pieces."""
 OF_READING = ("id", "position")
 

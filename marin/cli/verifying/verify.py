@@ -56,7 +56,12 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
 )
 @accelerator_type
 @topology
-@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Replay N segments, drawn by the log's root.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Replay N segments, N shards of each phase of a collection, N requests of each evaluation, drawn by the log's root.",
+)
 @click.option("--steps", metavar="A:B", help="Replay the segments that hold train steps A to B-1.")
 @click.option(
     "--since",

@@ -11,7 +11,7 @@ from marin.recipe.schema import DocumentsDataset, Recipe, parts
 from marin.record.root import Root
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
-from marin.verify.verdict import Verdict, judged
+from marin.verify.verdict import Outcome, Verdict, judged, worst
 
 if TYPE_CHECKING:
     from marin.collection.replay import Draw, Replayed
@@ -28,12 +28,10 @@ def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes)
     if not found or made.outcome == "FAIL":
         return made
     verdicts = [judged(lambda artifact=artifact: _judge(case, artifact, sample, root)) for artifact in found]  # type: ignore[misc]
-    worst = next(
-        (one for word in ("FAIL", "UNSUPPORTED", "UNAVAILABLE") for one in verdicts if one.outcome == word), None
-    )
-    outcome = worst.outcome if worst is not None else made.outcome
+    outcome: Outcome = worst([made.outcome, *(verdict.outcome for verdict in verdicts)])
     lines = (*made.lines, *(line for verdict in verdicts for line in verdict.lines))
-    return Verdict(outcome, lines, made.executed or (worst is not None and worst.executed))
+    executed = any(verdict.executed for verdict in (made, *verdicts) if verdict.outcome == outcome)
+    return Verdict(outcome, lines, executed)
 
 
 def collections(recipe: Recipe) -> list[str]:
@@ -70,7 +68,7 @@ def _judge(case: Case, artifact: str, sample: int | None, root: bytes) -> Verdic
         lines.append(
             f"{len(found.missing)} of its sources could not be had when it was made and are no part of it: {named}"
         )
-    return Verdict("PASS", tuple(lines))
+    return Verdict("PARTIAL" if found.taken else "PASS", tuple(lines))
 
 
 def judge_collection(root: Root, artifact: str, folder: Path, *, sample: int | None, workers: int) -> Replayed:

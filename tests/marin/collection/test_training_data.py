@@ -28,7 +28,7 @@ from tests.marin.collection.making import root_of, rows
 
 @pytest.fixture
 def recipe(project: Path) -> Recipe:
-    labelled(9, size=12).write(project / "raw")
+    labelled(9, size=12).write(project / "raw", files=3)
     dataset = WebDataset(
         sources=(f"{project}/raw/*.jsonl",), collection="default", evaluations=(f"{project}/test.jsonl",)
     )
@@ -80,7 +80,8 @@ def test_the_verdict_on_data_makes_the_collection_again(project: Path, recipe: R
     passed = with_collections(case, Verdict("PASS", ("corpus",)), None, b"root")
     assert passed.outcome == "PASS" and "made again from its sources" in passed.lines[1]
     sampled = with_collections(case, Verdict("PASS"), 1, b"root")
-    assert sampled.outcome == "PASS"
+    assert sampled.outcome == "PARTIAL" and "taken as recorded" in " ".join(sampled.lines)
+    assert with_collections(case, Verdict("PASS"), 100, b"root").outcome == "PASS", "a sample of all is all"
     case.reach = Reach(folders=(), hosts=())
     assert with_collections(case, Verdict("PASS"), None, b"root").outcome == "UNAVAILABLE"
     case.reach = Reach()

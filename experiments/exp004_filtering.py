@@ -12,7 +12,7 @@ tokenizer for both, trained on all; the held-out documents are the same for both
 Metrics. Held-out loss (nats a token), lower is better.
 
 Definition of done. Both arms are evaluated with every seed on the same held-out documents, one table, one plot; every run passes
-`marin verify RUN --experiment experiments/exp004_filtering.py` with five PASS. Minutes on two cores. Before the first run:
+`marin verify RUN --experiment experiments/exp004_filtering.py` with six PASS. Minutes on two cores. Before the first run:
 
     python data/make_books.py crawl/books.parquet && cp data/pages.warc.gz crawl/
     marin data build --source 'crawl/*' --config exp004-all

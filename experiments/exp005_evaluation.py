@@ -4,7 +4,7 @@ Question. A small Llama learns text from a grammar. Does a benchmark's number mo
 state, and has the exported folder, read back, the last state's numbers to the bit?
 
 Hypothesis. Loss on held-out text of the grammar is lower after 120 train steps than after 40. BLiMP, HellaSwag, GSM8K and
-TruthfulQA stay near chance: the model has seen no English but the grammar's. The folder's numbers are those of the state.
+TruthfulQA (mc1) stay near chance: the model has seen no English but the grammar's. The folder's numbers are those of the state.
 
 Regime. A Llama of 0.2 million numbers, 40 and 120 train steps, one seed, text from a grammar.
 

@@ -97,12 +97,12 @@ def measure(size: str, count: int, *, digest: bool) -> None:
         same = sum(a == b for a, b in zip(values, theirs_first, strict=True))
         row("levanter", batch, False, 1, same / count, busy / count, count / seconds)
 
-    alone = [Scorer(model, recipe).generate([prompt], 7)[0] for prompt in prompts[:4]]
+    alone = [Scorer(model, recipe).generate([prompt], 7)[0] for prompt in prompts]
     for devices in DEVICES:
         ours = Scorer(model, recipe, devices=devices)
         ours.generate(prompts[:1], 7)
         seconds, busy, news = timed(lambda ours=ours: ours.generate(prompts[::-1], 7))
-        same = sum(a == b for a, b in zip(alone, news[::-1], strict=False))
+        same = sum(a == b for a, b in zip(alone, news[::-1], strict=True))
         row(
             "generated",
             len(prompts),

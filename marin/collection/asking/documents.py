@@ -34,6 +34,9 @@ from marin.recipe.schema import DocumentsDataset, parts
 from marin.record.bodies.collections import COLLECTION_COMPLETED
 from marin.record.root import Root
 
+MEMBERS = 20
+"""Ids of a cluster that are told, at most; how many there are is always told."""
+
 
 @dataclass(frozen=True)
 class Collection:
@@ -281,7 +284,8 @@ def _compared(
             yield {"step": step, "action": "remove", "reason": reason, "evidence": {**evidence, **led}}
             return
         if len(mine := table.filter(pc.equal(table["kept"], document))):
-            found = {"removed": len(mine), "first_removed": mine["id"][0].as_py()}
+            some = mine["id"].to_pylist()[:MEMBERS]
+            found = {"removed": len(mine), "members": [*some, *(["..."] if len(mine) > len(some) else [])]}
     yield {"step": step, "action": "keep", "reason": reason, "evidence": {**evidence, **found}}
 
 

@@ -11,6 +11,7 @@ the next build, and a verification, find it there. Its bytes are hashed again wh
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -191,7 +192,7 @@ def _of_bucket(pattern: str, cache: Path) -> Iterator[Remote]:
 
 def _copied(remote: Remote) -> LedgerError | None:
     assert remote.storage is not None
-    part = remote.path.with_name(f".tmp-{remote.path.name}")
+    part = remote.path.with_name(f".tmp-{os.getpid()}-{remote.path.name}")
     try:
         remote.path.parent.mkdir(parents=True, exist_ok=True)
         with remote.storage.open(remote.key) as source, part.open("wb") as target:
@@ -199,8 +200,9 @@ def _copied(remote: Remote) -> LedgerError | None:
                 target.write(block)
         part.replace(remote.path)
     except LedgerError as error:
-        part.unlink(missing_ok=True)
         return error
+    finally:
+        part.unlink(missing_ok=True)
     return None
 
 
@@ -209,7 +211,14 @@ def _base(name: str) -> str:
 
 
 def _expression(glob: str) -> str:
-    """A glob as a regular expression: ``*`` stays inside of a folder, ``**/`` reaches into any."""
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
+    """A glob as a regular expression: ``*`` stays inside of a folder, ``**/`` reaches into any, ``[ab]`` and ``[!a-c]`` are one
+    character."""
     meant: Mapping[str, str] = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(meant.get(part) or re.escape(part) for part in parts)
+    found = ""
+    for part in re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]!/][^\]/]*\])", glob):
+        if len(part) > 2 and part.startswith("["):
+            inner = part[1:-1].removeprefix("!").replace("\\", "\\\\").replace("^", "\\^").replace("[", "\\[")
+            found += f"(?!/)[{'^' if part[1] == '!' else ''}{inner}]"
+        else:
+            found += meant.get(part) or re.escape(part)
+    return found

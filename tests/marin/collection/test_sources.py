@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from ledger import open_storage
 from marin.collection.asking.documents import Collection
 from marin.collection.build import Asked, build
 from marin.collection.replay import Replayed, replay
-from marin.collection.sources import finding
+from marin.collection.sources import addresses, finding
 from marin.data.network import fetching
 from marin.data.reach import Reach
 from marin.errors import DataError, DataMissing, MissingEvidence, UsageError
@@ -168,6 +169,28 @@ def test_a_verifier_asks_nobody_that_was_not_allowed(
         again()
     assert not service.requests
     assert again("127.0.0.1").wrong == () and service.requests
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "fits"),
+    [
+        ("a/*.jsonl", "a/b.jsonl", True),
+        ("a/*.jsonl", "a/b/c.jsonl", False),
+        ("a/**/*.jsonl", "a/b/c.jsonl", True),
+        ("part-[01].jsonl", "part-1.jsonl", True),
+        ("part-[01].jsonl", "part-2.jsonl", False),
+        ("part-[!0-4].jsonl", "part-7.jsonl", True),
+        ("part-[!0-4].jsonl", "part-3.jsonl", False),
+        ("a[!b]c", "a/c", False),
+        ("a[^b]c", "a^c", True),
+        ("a[^b]c", "adc", False),
+        ("a[b", "a[b", True),
+        ("a[].jsonl", "a[].jsonl", True),
+        ("a?c", "abc", True),
+    ],
+)
+def test_a_glob_of_objects_means_what_it_means_of_files(glob: str, path: str, fits: bool) -> None:
+    assert (re.fullmatch(addresses._expression(glob), path) is not None) == fits
 
 
 def test_objects_of_a_bucket_are_sources(project: Path, bucket: Bucket) -> None:

@@ -11,12 +11,13 @@ WIDEST = 100
 """Per cent of the longest bar."""
 
 
-def page(found: Account) -> bytes:
-    """The page, which loads nothing."""
+def page(found: Account, *, others: Sequence[str] = ()) -> bytes:
+    """The page, which loads nothing. ``others``: digests of more collections that the same run was made from."""
     counted = any(source.tokens is not None for source in found.sources)
     return render(
         "collection.html.j2",
         artifact=found.artifact,
+        others=others,
         numbers=[
             ("documents read", f"{found.read:,}"),
             ("kept", f"{found.kept:,}"),

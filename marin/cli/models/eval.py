@@ -84,10 +84,10 @@ def eval(
 ) -> None:
     """Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.
 
-    RUN is an id, a unique beginning of one, or latest; of a Hugging Face FOLDER the numbers are printed, and nothing is
-    recorded. Every log-likelihood has the same bits for every batch size and number of devices. What is recorded names
-    the state, the tasks with their data, every prompt and every token's log-likelihood; `marin verify RUN --only
-    evaluation` computes all of it again. Needs the extra `evaluation`.
+    RUN is an id, a unique beginning of one, or latest; of a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT of the Hub, the
+    numbers are printed, and nothing is recorded. Every log-likelihood has the same bits for every batch size and number
+    of devices. What is recorded names the state, the tasks with their data, every prompt and every token's
+    log-likelihood; `marin verify RUN --only evaluation` computes all of it again. Needs the extra `evaluation`.
 
     \b
     Examples:

@@ -142,24 +142,42 @@ def named(root: Root, name: str) -> Collection:
     """The collection that a digest names, or that a run was made from.
 
     Raises:
-        UsageError: no such run, or one that was not made from a collection.
+        UsageError: no such run, or one that was not made from a collection, or one that was made from several.
     """
-    store = root.store()
     if name.startswith("sha256:"):
         parse_digest(name)
-        return Collection(store, name)
+        return Collection(root.store(), name)
+    found = of_run(root, name)
+    if len(found) > 1:
+        raise UsageError(
+            "the run was made from several collections",
+            where=name,
+            expected="one of them, by its digest",
+            found=", ".join(one.artifact for one in found),
+            cure="name one of these",
+        )
+    return found[0]
+
+
+def of_run(root: Root, name: str) -> list[Collection]:
+    """The collections that a run was made from, in the order of its recipe.
+
+    Raises:
+        UsageError: no such run, or one that was not made from a collection.
+    """
     history = root.history()
     run = load(history, resolve(history, name))
-    artifacts = [part.artifact for part in parts(run.recipe.dataset).values() if isinstance(part, DocumentsDataset)]
-    if not artifacts or artifacts[0] is None:
-        raise UsageError(
-            "the run was not made from a collection",
-            where=name,
-            expected="dataset=documents or dataset=web",
-            found=f"dataset {run.recipe.dataset.name}",
-            cure="name a collection by its digest",
-        )
-    return Collection(store, artifacts[0])
+    found = [part.artifact for part in parts(run.recipe.dataset).values() if isinstance(part, DocumentsDataset)]
+    store = root.store()
+    if made := [Collection(store, artifact) for artifact in dict.fromkeys(found) if artifact is not None]:
+        return made
+    raise UsageError(
+        "the run was not made from a collection",
+        where=name,
+        expected="dataset=documents or dataset=web",
+        found=f"dataset {run.recipe.dataset.name}",
+        cure="name a collection by its digest",
+    )
 
 
 def collections(root: Root) -> list[Collection]:

@@ -36,11 +36,13 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
         case "collection.html":
             # Here: a collection's columns, and the tokens that came of it.
             from marin.collection.asking.account import account
-            from marin.collection.asking.documents import named
+            from marin.collection.asking.documents import of_run
             from marin.collection.asking.tokens import tokens_by_source
             from marin.reporting.collection import page
 
-            return page(account(named(root, run), tokens_by_source(loaded, root.store_to_read())))
+            first, *others = of_run(root, run)
+            tokens = tokens_by_source(loaded, root.store_to_read())
+            return page(account(first, tokens), others=[other.artifact for other in others])
         case "data_order.html":
             from marin.reporting.runs.order import order_page
 

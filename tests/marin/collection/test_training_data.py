@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from marin.collection.asking import documents
 from marin.collection.asking.documents import Collection
 from marin.collection.gathering import gathered
 from marin.data.documents import TRAIN, VALIDATION, read_documents
@@ -17,7 +18,7 @@ from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.history.runs import load_all
 from marin.pipeline.corpus import CORPUS, config
-from marin.recipe.schema import DocumentsDataset, Execution, Recipe, WebDataset, from_plain, plain
+from marin.recipe.schema import DocumentsDataset, Execution, MixtureDataset, Recipe, WebDataset, from_plain, plain
 from marin.verify.judges.collection import with_collections
 from marin.verify.judges.experiment import judge_artifacts_taken
 from marin.verify.rehearsal import Rehearsal
@@ -97,6 +98,23 @@ def test_the_verdict_on_data_makes_the_collection_again(project: Path, recipe: R
     unknown = SimpleNamespace(**vars(case) | {"collections": []})
     unknown.run = SimpleNamespace(recipe=Recipe(dataset=DocumentsDataset(artifact="sha256:" + "0" * 64)))
     assert with_collections(unknown, Verdict("PASS"), None, b"root").outcome == "UNAVAILABLE"  # type: ignore[arg-type]
+
+
+def test_of_a_run_of_several_collections_each_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {name: DocumentsDataset(artifact=f"sha256:{sign * 64}") for name, sign in (("a", "1"), ("b", "2"))}
+    for given, found in (
+        (parts, ["sha256:" + "1" * 64, "sha256:" + "2" * 64]),
+        ({"a": parts["b"]}, ["sha256:" + "2" * 64]),
+    ):
+        mixed = SimpleNamespace(recipe=SimpleNamespace(dataset=MixtureDataset(parts=dict(given))))
+        monkeypatch.setattr(documents, "resolve", lambda history, name: name)
+        monkeypatch.setattr(documents, "load", lambda history, name, mixed=mixed: mixed)
+        assert [one.artifact for one in documents.of_run(root_of(project), "abc")] == found
+        if len(found) > 1:
+            with pytest.raises(UsageError, match=f"several collections.*{found[0]}, {found[1]}"):
+                documents.named(root_of(project), "abc")
+        else:
+            assert documents.named(root_of(project), "abc").artifact == found[0]
 
 
 FILE = """

@@ -108,7 +108,7 @@ foreign: environment
 
 evaluation: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
-	$(PYTEST) -q tests/marin/evaluation tests/e2e/models/test_evaluation.py tests/e2e/models/test_evaluation_bundle.py tests/marin/serving/test_harness_client.py
+	$(PYTEST) -q tests/marin/evaluation tests/e2e/models/test_evaluation.py tests/e2e/models/test_evaluation_bundle.py tests/e2e/models/test_tasks_during.py tests/marin/serving/test_harness_client.py
 
 faults: environment
 	$(PYTEST) -m "faults or table" --whole-tables

@@ -13,19 +13,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from marin.errors import MissingEvidence
+from msgspec.structs import replace
+
+from ledger import Store
+from marin.errors import DataError, MissingEvidence, UsageError
+from marin.evaluation.heldout.asked import first_asked, recorded_settings, settings_of, without_tasks
 from marin.evaluation.heldout.sets import read_sets
 from marin.execution.step import Journal
 from marin.history.run import Run
 from marin.history.runs import evaluation_stream, load, started_runs
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
+from marin.recipe.evaluation import TasksDuring
 from marin.recipe.schema import Execution, Recipe, digest, plain
 from marin.record.events import (
     EVALUATION_MEASURED,
@@ -44,6 +49,7 @@ from marin.record.events import (
 from marin.record.root import Root
 
 if TYPE_CHECKING:
+    from marin.evaluation.recorded.records import Settings, TaskGroup
     from marin.evaluation.recorded.task import EvaluationTask
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
@@ -120,14 +126,14 @@ class _Watched:
 
 @dataclass
 class Measuring:
-    """One run, and what its states are measured on."""
+    """One run, and what its states are measured on. ``asked``: tasks and settings, where the recipe has tasks."""
 
     journal: Journal
     root: Root
     run: str
     recipe: Recipe
     sets: dict[str, bytes]
-    tasks: list[EvaluationTask] = field(default_factory=list)
+    asked: tuple[list[EvaluationTask], Settings] | None = None
     _scorer: Scorer | None = None
 
     @classmethod
@@ -135,12 +141,14 @@ class Measuring:
         """Read everything that will be needed.
 
         Raises:
-            LedgerError: a set, a task or the harness is not there.
+            LedgerError: a set, a task or the harness is not there; or a task is not what it was.
         """
-        measured = [body for body in _recorded(root, view.run) if isinstance(body, EvaluationMeasured)]
+        recorded = _recorded(root, view.run)
+        measured = [body for body in recorded if isinstance(body, EvaluationMeasured)]
         kept = {name: one.data for name, one in measured[-1].sets.items()} if measured else {}
-        asked, tasks = view.recipe.evaluation.tasks, []
-        if asked is not None:
+        named = view.recipe.evaluation.tasks
+        asked = None
+        if named is not None:
             if find_spec("lm_eval") is None:
                 raise MissingEvidence(
                     "lm-evaluation-harness is not installed",
@@ -149,10 +157,9 @@ class Measuring:
                     found="none",
                     cure="install requirements-evaluation.lock into this environment",
                 )
-            from marin.evaluation.harness.tasks import read_tasks
-
-            tasks = read_tasks(asked.names, Path(asked.path))
-        return cls(journal, root, view.run, view.recipe, read_sets(view, root.store(), kept), tasks)
+            evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
+            asked = tasks_of(named, root.store(), first_asked(named, _due(view, view.recipe.last_step), evaluated))
+        return cls(journal, root, view.run, view.recipe, read_sets(view, root.store(), kept), asked)
 
     def catch_up(self, until: int) -> None:
         """Measure every recorded state up to the one before train step ``until`` that is due and was not measured."""
@@ -187,31 +194,93 @@ class Measuring:
 
     def _evaluate(self, subject: Subject, scorer: Scorer) -> None:
         from marin.evaluation.harness.recording import evaluated
-        from marin.evaluation.harness.tasks import read_groups
         from marin.evaluation.recorded.evaluated import numbers
-        from marin.evaluation.recorded.records import Settings, write_tree
+        from marin.evaluation.recorded.records import write_tree
 
-        asked = self.recipe.evaluation.tasks
-        assert asked is not None, "tasks are evaluated where the recipe has some"
-        groups = read_groups(asked.names, Path(asked.path))
-        settings = Settings(num_fewshot=asked.num_fewshot, limit=asked.limit, seed=1234, groups=groups)
-        found = evaluated(subject, scorer, self.tasks, settings)
+        assert self.asked is not None, "tasks are evaluated where the recipe has some"
+        tasks, settings = self.asked
+        found = evaluated(subject, scorer, tasks, settings)
         with TemporaryDirectory(prefix="marin-eval-") as base:
-            write_tree(Path(base), self.tasks, found.samples, numbers(found.results), groups)
+            write_tree(Path(base), tasks, found.samples, numbers(found.results), settings.groups)
             artifact = self.root.store().put_tree(Path(base)).digest
         self.journal.record(EVALUATION_RECORDED, found.body(subject, artifact))
 
 
+def tasks_of(
+    asked: TasksDuring, store: Store, first: EvaluationRecorded | None
+) -> tuple[list[EvaluationTask], Settings]:
+    """What a recipe asks for, with the settings: as the ``first`` evaluation of it stored it, else from the task files.
+
+    Raises:
+        DataError: the first one is not in the store any more, and the files are not what it was of. Others as ``read_tasks``.
+    """
+    from marin.evaluation.harness.tasks import checked, read_tasks
+    from marin.evaluation.recorded.records import config_digest, digests_of, read_task
+
+    folder = Path(asked.path)
+    if first is None:
+        return read_tasks(asked.names, folder), replace(settings_of(asked), groups=_groups(asked, folder))
+    if store.has(first.samples):
+        with TemporaryDirectory(prefix="marin-eval-") as base:
+            store.checkout(first.samples, tree := Path(base) / "tree")
+            found = [read_task(tree, name, sorted(told.data)) for name, told in first.tasks.items()]
+        tasks = [checked(task, f"the stored task {task.name}") for task in found]
+    else:
+        tasks = read_tasks(asked.names, folder)
+    before = {name: (told.config, told.data) for name, told in first.tasks.items()}
+    now = {task.name: (config_digest(task), digests_of(task)) for task in tasks}
+    if other := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
+        raise DataError(
+            "tasks that are not what this run's states were asked before",
+            where=f"evaluation.tasks, {folder}",
+            expected=f"the tasks and data before train step {first.step}, once stored as {first.samples}",
+            found=f"others of {', '.join(other)[:200]}",
+            cure="bring that artifact or those files back; all points of a curve are of the same documents",
+        )
+    settings = recorded_settings(first)
+    assert settings is not None, "an evaluation that is asked for has settings"
+    return tasks, settings
+
+
+def _groups(asked: TasksDuring, folder: Path) -> list[TaskGroup]:
+    """The groups among the names, and each tag as a group without means: whoever has the record alone knows what it was of.
+
+    Raises:
+        UsageError: a tag that is no name. Others as ``read_groups``.
+    """
+    from marin.evaluation.harness.members import Index
+    from marin.evaluation.harness.tasks import read_groups, task_files
+    from marin.evaluation.recorded.records import TaskGroup, wrong_groups
+
+    groups, index = read_groups(asked.names, folder), Index(folder, *task_files(folder))
+    tags = [name for name in dict.fromkeys(asked.names) if name not in index.tasks and name not in index.groups]
+    groups += [TaskGroup(tag, sorted(set(index.tags[tag])), []) for tag in tags]
+    if wrong := wrong_groups(groups, index.tasks):
+        raise UsageError(
+            "no groups of tasks", where="evaluation.tasks.names", expected="names and members", found=wrong
+        )
+    return groups
+
+
+def _due(view: Run, until: int) -> list[CheckpointSaved]:
+    """The recorded states up to the one before train step ``until`` that are to be measured."""
+    return [fact.body for fact in view.checkpoints if fact.body.step <= until and due(view.recipe, fact.body.step)]
+
+
 def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, set[str]]]:
     """Recorded states that are due, with the kinds of evaluation that none of them has."""
-    wanted = {EVALUATION_MEASURED} | ({EVALUATION_RECORDED} if view.recipe.evaluation.tasks is not None else set())
-    had: dict[tuple[int, str], set[str]] = {}
-    for body in _recorded(root, view.run):
-        kind = EVALUATION_MEASURED if isinstance(body, EvaluationMeasured) else EVALUATION_RECORDED
-        had.setdefault((body.step, body.state), set()).add(kind)
-    saved = [fact.body for fact in view.checkpoints if fact.body.step <= until and due(view.recipe, fact.body.step)]
-    lacking = [(body, wanted - had.get((body.step, body.state), set())) for body in saved]
-    return [(body, kinds) for body, kinds in lacking if kinds]
+    recorded, asked = _recorded(root, view.run), view.recipe.evaluation.tasks
+    measured = {(body.step, body.state) for body in recorded if isinstance(body, EvaluationMeasured)}
+    evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
+    # Up to any state: the first evaluation of what is asked for may be of a later one.
+    unasked = set(without_tasks(asked, _due(view, view.recipe.last_step), evaluated) if asked is not None else ())
+    found = []
+    for saved in _due(view, until):
+        kinds = set() if (saved.step, saved.state) in measured else {EVALUATION_MEASURED}
+        kinds |= {EVALUATION_RECORDED} if saved in unasked else set()
+        if kinds:
+            found.append((saved, kinds))
+    return found
 
 
 def _recorded(root: Root, run: str) -> list[EvaluationMeasured | EvaluationRecorded]:

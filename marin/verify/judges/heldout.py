@@ -8,18 +8,20 @@ document and token.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ledger import LedgerError, Tampered, digest_bytes
+from marin.evaluation.heldout.asked import without_tasks
 from marin.evaluation.heldout.during import due
 from marin.evaluation.heldout.sets import CODE
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.provenance.code import code_folder, files_digest, lock_digest
-from marin.record.events import EvaluationMeasured, MeasuredSet
+from marin.record.events import CheckpointSaved, EvaluationMeasured, MeasuredSet
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, outcome_of
@@ -60,7 +62,8 @@ def recorded_states(case: Case) -> dict[str, int]:
 
 
 def judge_measured(case: Case, sample: int | None, root: bytes) -> list[tuple[Verdict, int, int]]:
-    """For everything that was measured a verdict, how many documents it is about, and how many were scored again.
+    """For everything that was measured, and for what the recipe wants and nobody recorded: a verdict, how many documents it
+    is about, and how many were scored again.
 
     Args:
         sample: how many documents of each measurement are scored again; None: all. ``root``: the log's, which draws them.
@@ -70,12 +73,21 @@ def judge_measured(case: Case, sample: int | None, root: bytes) -> list[tuple[Ve
     had = {(fact.body.step, fact.body.state) for fact in case.record.measured}
     if case.until is None and "train" in case.run.steps:
         saved = [fact.body for fact in case.run.checkpoints if due(case.run.recipe, fact.body.step)]
-        lacking = sorted({body.step for body in saved if (body.step, body.state) not in had})
-        if lacking:
-            steps = ", ".join(str(step) for step in lacking[:8])
+        if steps := _steps(body for body in saved if (body.step, body.state) not in had):
             line = f"the recipe wants the state before train step {steps} measured, and nothing of it is recorded"
             found.append((Verdict("UNAVAILABLE", (line,)), 0, 0))
+        asked = case.run.recipe.evaluation.tasks
+        evaluated = [fact.body for fact in case.record.evaluations]
+        if asked is not None and (steps := _steps(without_tasks(asked, saved, evaluated))):
+            line = f"the recipe wants the tasks {', '.join(asked.names)[:200]} of the state before train step {steps}, and no"
+            line += " evaluation of them under its settings, of the documents of the first one, is recorded"
+            found.append((Verdict("UNAVAILABLE", (line,)), 0, 0))
     return found
+
+
+def _steps(lacking: Iterable[CheckpointSaved]) -> str:
+    """The first train steps before which something is lacking, in words; "" where nothing is."""
+    return ", ".join(str(step) for step in sorted({body.step for body in lacking})[:8])
 
 
 class _Judging:

@@ -1,4 +1,4 @@
-"""AlpacaEval and HELM read the files that `marin generate` writes for them, by their own code; neither asks an API.
+"""AlpacaEval and HELM read the files that `marin generate` writes for them, by their own code; HELM's client asks `marin serve`.
 
 AlpacaEval's whole way from a file of outputs to its leaderboard runs, with its own annotator that always says the same. HELM's
 classes write the scenario state that is answered, and read the answer with names and types checked (by dacite, which HELM uses).
@@ -15,9 +15,9 @@ from programs import ask
 pytest.importorskip("datasets", reason="AlpacaEval imports it from our environment")
 
 from marin.serving import files
-from tests.marin.serving.conftest import scorer, subject
+from tests.marin.serving.conftest import address, client, scorer, subject
 
-__all__ = ["scorer", "subject"]
+__all__ = ["address", "client", "scorer", "subject"]
 
 ALPACA_EVAL = """
 import json, sys
@@ -63,6 +63,37 @@ else:
         (one,) = state.get_request_states(0, instance, None)
         said = [[done.text, done.logprob, [token.text for token in done.tokens]] for done in one.result.completions]
         print(json.dumps([instance.id, one.result.success, said, len(one.render_lines())]))
+"""
+
+ASKING = """
+import json, sys
+from alpaca_eval.decoders.openai import openai_completions
+found = openai_completions(
+    ["<|im_start|>user\\n" + word + "\\n<|im_end|>" for word in ("why", "how")], "aaaa", max_tokens=8, num_procs=1, temperature=0,
+    price_per_token=0.0, client_config_path="none", openai_api_base=sys.argv[1], openai_api_keys=["none"])
+print("said " + json.dumps(list(found["completions"])))
+"""
+CLIENT = """
+import json, sys, types
+sys.modules["sqlitedict"] = types.SimpleNamespace(SqliteDict=dict)  # of its caches on disk, which are not used
+from helm.clients.openai_client import OpenAILegacyCompletionsClient
+from helm.clients.vllm_client import VLLMChatClient
+from helm.common.cache import BlackHoleCacheConfig
+from helm.common.request import Request
+base = sys.argv[1]
+clients = {
+    "completions": OpenAILegacyCompletionsClient(BlackHoleCacheConfig(), api_key="none", base_url=base, openai_model_name="aaaa"),
+    "chat": VLLMChatClient(BlackHoleCacheConfig(), base_url=base, vllm_model_name="aaaa"),
+}
+for line in sys.stdin:
+    kind, wanted = json.loads(line)
+    request = Request(model_deployment="marin/m", model="marin/m", prompt="the dog", **wanted)
+    try:
+        result = clients[kind].make_request(request)
+        said = [[done.text, done.logprob, [token.logprob for token in done.tokens]] for done in result.completions]
+        print("said " + json.dumps([result.success, result.error, said]))
+    except Exception as error:
+        print("said " + json.dumps([False, f"{type(error).__name__}: {error}", []]))
 """
 
 
@@ -132,3 +163,54 @@ def test_helm_reads_our_results(judge, subject, scorer, tmp_path):
         status, printed = read(answered.replace(before, after))
         assert status != 0 and "dacite" in printed, printed
     judged.refuses("another name, another type, a result without completions")
+
+
+def test_helm_asks_our_server(judge, address, client):
+    python = judges.room("helm") / "bin/python"
+    greedy = {"temperature": 0.0, "max_tokens": 8}
+    lines = [
+        ("completions", greedy),
+        ("completions", {"temperature": 0.8, "max_tokens": 5, "num_completions": 3}),
+        ("completions", {"temperature": 0.0, "max_tokens": 0, "echo_prompt": True}),
+        ("chat", greedy),
+        ("completions", {**greedy, "frequency_penalty": 1.5}),
+    ]
+    stdin = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    status, printed = ask(python, "-c", CLIENT, f"{address}/v1", stdin=stdin, env={"PYTHONPATH": ""}, seconds=300)
+    assert status == 0, printed
+    said = [json.loads(line.removeprefix("said ")) for line in printed.splitlines() if line.startswith("said ")]
+    once, drawn, echoed, chat, refused = said
+
+    def direct(**wanted: object):
+        found = client.post("/v1/completions", json={"model": "aaaa", "prompt": "the dog", "temperature": 0, **wanted})
+        return found.json()["choices"][0]
+
+    own = direct(max_tokens=8, logprobs=1)
+    assert once[:2] == [True, None] and len(once[2]) == 1
+    text, total, each = once[2][0]
+    assert (text, each) == (own["text"], own["logprobs"]["token_logprobs"]) and total == pytest.approx(sum(each))
+    assert drawn[0] and len({text for text, _, _ in drawn[2]}) == 3
+    assert all(total == pytest.approx(sum(each)) and len(each) == 5 for _, total, each in drawn[2])
+    prompt = direct(max_tokens=0, echo=True, logprobs=1)["logprobs"]["token_logprobs"]
+    assert echoed[0] and echoed[2][0][0] == "the dog" and echoed[2][0][2][1:] == prompt[1:]
+    assert chat[0] and chat[2][0][0]
+    judged = judge("HELM", judges.version("helm", "crfm-helm"))
+    judged.accepts(
+        "answers of `marin serve` to its OpenAI client: greedy, three draws, an echo with log-likelihoods, a chat"
+    )
+    assert not refused[0] and "penalty" in refused[1]
+    judged.refuses("a penalty that the server does not have")
+
+
+def test_alpaca_eval_asks_our_server(judge, address, client):
+    rooms = [next(judges.room(name).glob("lib/python*/site-packages")) for name in ("alpaca_eval", "helm")]
+    environment = {"PYTHONPATH": os.pathsep.join([*map(str, rooms), *filter(None, sys.path)]), "HF_HUB_OFFLINE": "1"}
+    status, printed = ask(sys.executable, "-c", ASKING, f"{address}/v1", env=environment, seconds=300)
+    assert status == 0, printed[-3000:]
+    (line,) = [line for line in printed.splitlines() if line.startswith("said ")]
+    wanted = []
+    for word in ("why", "how"):
+        body = {"model": "aaaa", "messages": [{"role": "user", "content": word}], "max_tokens": 8, "temperature": 0}
+        wanted.append(client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"])
+    assert json.loads(line.removeprefix("said ")) == wanted
+    judge("AlpacaEval", judges.version("alpaca_eval", "alpaca_eval")).accepts("chats with `marin serve` by its decoder")

@@ -63,6 +63,9 @@ def kept(file: str, folder: str) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
+    # The table of interned strings doubles when it is full, a megabyte at a time, wherever that happens to be: not here.
+    for number in range(100_000):
+        sys.intern(f"a string to be there before all are counted, {number}")
     Root.append = without_garbage(Root.append)  # type: ignore[method-assign]
     loop.BATCH, loop.WINDOW = 100, 200  # what is kept up to a bound is there in all of them
     sys.stdout.write(json.dumps([kept(file, folder) for file, folder in batched(sys.argv[1:], 2)]) + "\n")

@@ -229,8 +229,10 @@ def _folder() -> Path:
 
 @functools.cache
 def _files_by_name() -> Mapping[str, tuple[str, ...]]:
-    """The harness's own Python files below its tasks, by their last name."""
+    """The harness's own Python files below its tasks, by their last name; none where it is not installed."""
     found: dict[str, list[str]] = {}
+    if find_spec("lm_eval") is None:
+        return {}
     for path in sorted(_folder().rglob("*.py")):
         found.setdefault(path.name, []).append(path.relative_to(_folder()).as_posix())
     return {name: tuple(paths) for name, paths in found.items()}

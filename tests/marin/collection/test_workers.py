@@ -18,6 +18,8 @@ from marin.record.root import create_root
 from tests.marin.collection.labelled import labelled
 from tests.marin.collection.making import root_of
 
+pytestmark = pytest.mark.survival
+
 
 def descendants(parent: int) -> Iterator[int]:
     children: dict[int, list[int]] = {}
@@ -57,12 +59,9 @@ class Killer(threading.Thread):
                     self.killed += 1
 
 
-@pytest.mark.parametrize(
-    ("workers", "kills"),
-    [(2, 3), pytest.param(2, 10, marks=pytest.mark.survival), pytest.param(8, 10, marks=pytest.mark.survival)],
-)
+@pytest.mark.parametrize("workers", [2, 8])
 def test_workers_make_what_one_process_makes_while_they_are_killed(
-    project: Path, workers: int, kills: int, monkeypatch: pytest.MonkeyPatch
+    project: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making_module, "NEAR_DOCUMENTS", 50)
     known = labelled(11, size=150)
@@ -70,7 +69,7 @@ def test_workers_make_what_one_process_makes_while_they_are_killed(
     asked = Asked((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",))
     wanted = build(root_of(project), asked).artifact
     create_root(str(project / "other" / ".marin"), origin="marin.test/other")
-    killer = Killer(workers, most=kills)
+    killer = Killer(workers, most=10)
     killer.start()
     try:
         made = build(root_of(project / "other"), asked, workers=workers)

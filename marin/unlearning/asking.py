@@ -18,6 +18,7 @@ import msgspec
 
 from ledger import Draft, Store
 from marin.collection.asking.documents import Collection
+from marin.collection.named import collections_of
 from marin.data.exclusion import listed, numbers
 from marin.errors import UsageError
 from marin.execution import forks
@@ -25,7 +26,7 @@ from marin.execution.forks import Place
 from marin.history.run import Run
 from marin.history.runs import load, resolve, unlearning_stream
 from marin.process.arithmetic import apply
-from marin.recipe.schema import DocumentsDataset, Execution, Recipe, digest, from_plain, parts, plain
+from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
 from marin.record import events, outputs
 from marin.record.root import Root
 from marin.unlearning.choosing import chosen
@@ -111,9 +112,8 @@ def _read(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -
     check_uses(run.run, run.recipe, [name for name, _, _ in wanted], found, named)
     behind = {
         name: removed
-        for part in parts(run.recipe.dataset).values()
-        if isinstance(part, DocumentsDataset) and part.artifact is not None
-        for name, removed in Collection(store, part.artifact).behind(ids).items()
+        for artifact in collections_of(run.recipe)
+        for name, removed in Collection(store, artifact).behind(ids).items()
     }
     return tuple(
         Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()), behind.get(name, ()))

@@ -13,10 +13,10 @@ from typing import Any
 
 from ledger import Store
 from marin.collection.asking.documents import Collection
+from marin.collection.named import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.history.run import Run
-from marin.recipe.schema import DocumentsDataset, parts
 from marin.record import outputs
 
 MOST = 500
@@ -57,9 +57,8 @@ def _described(run: Run, store: Store) -> Iterator[tuple[str, str, Mapping[str, 
     """Id, source and metadata of every document of the training data."""
     collected = {
         row["id"]: (row["source"], json.loads(row["metadata"]))
-        for part in parts(run.recipe.dataset).values()
-        if isinstance(part, DocumentsDataset) and part.artifact is not None
-        for row in Collection(store, part.artifact).documents(("id", "source", "metadata"))
+        for artifact in collections_of(run.recipe)
+        for row in Collection(store, artifact).documents(("id", "source", "metadata"))
     }
     with TemporaryDirectory(prefix="marin-choose-") as base:
         folder = Path(base) / "corpus"

@@ -338,15 +338,15 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
 
 def _reading(root: Root, document: Told, steps: bool) -> list[dict[str, Any]]:
     """The runs whose training data has a document; with ``steps`` which train steps of each read it."""
+    from marin.collection.named import collections_of
     from marin.history.runs import load_all
-    from marin.verify.judges.collection import collections
 
     if document.split != "train":
         return []
     runs = [
         run
         for run in load_all(root.history())
-        if document.collection in collections(run.recipe) and "train" in run.steps
+        if document.collection in collections_of(run.recipe) and "train" in run.steps
     ]
     if not steps:
         return [{"run": run.run, "steps": None} for run in runs]

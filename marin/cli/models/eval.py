@@ -113,7 +113,7 @@ def eval(
     from marin.cli.models.generate import local
     from marin.evaluation.babylm.tasks import read
     from marin.evaluation.folder import folder_recipe, is_folder
-    from marin.evaluation.harness.tasks import read_groups, read_tasks
+    from marin.evaluation.harness.tasks import NamedTasks, read_named
     from marin.history.runs import evaluation_stream, load, resolve
     from marin.process.arithmetic import apply
     from marin.process.progress import bar
@@ -121,8 +121,7 @@ def eval(
     from marin.record.events import EVALUATION_RECORDED, write
     from marin.record.root import open_root
 
-    tasks = read_tasks(names, task_path) if babylm is None else read(babylm, names)
-    groups = read_groups(names, task_path) if babylm is None else []
+    asked = read_named(names, task_path) if babylm is None else NamedTasks(read(babylm, names), [], {})
     root = view = None
     run = local(run)
     if is_folder(run):
@@ -151,12 +150,12 @@ def eval(
         subject, brought = open_folder(Path(run), recipe), template_of_folder(Path(run))
         subject = replace(subject, template=brought.render if brought is not None else None)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
-    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=groups, chat=chat)
+    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=asked.groups, chat=chat)
     with bar("requests", 0) as progress:
-        found = evaluated(subject, scorer, tasks, settings, progress=lambda done: progress(done, ""))
+        found = evaluated(subject, scorer, asked.tasks, settings, progress=lambda done: progress(done, ""))
     with TemporaryDirectory(prefix="marin-eval-") as base:
         folder = Path(base)
-        write_tree(folder, tasks, found.samples, numbers(found.results), groups)
+        write_tree(folder, asked.tasks, found.samples, numbers(found.results), asked.groups)
         recorded_in = None if no_record else root
         artifact = (recorded_in.store().put_tree(folder) if recorded_in is not None else describe_tree(folder)).digest
         body, event = found.body(subject, artifact), None

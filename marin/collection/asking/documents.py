@@ -24,13 +24,13 @@ from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.description import DESCRIPTION
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.named import collections_of
 from marin.collection.tasks.cutting import REASON as CUT_REASON
 from marin.collection.tasks.cutting import STEP as CUT
 from marin.collection.tasks.task import READ_FILE
 from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
-from marin.recipe.schema import DocumentsDataset, parts
 from marin.record.bodies.collections import COLLECTION_COMPLETED
 from marin.record.root import Root
 
@@ -167,10 +167,9 @@ def of_run(root: Root, name: str) -> list[Collection]:
     """
     history = root.history()
     run = load(history, resolve(history, name))
-    found = [part.artifact for part in parts(run.recipe.dataset).values() if isinstance(part, DocumentsDataset)]
     store = root.store()
-    if made := [Collection(store, artifact) for artifact in dict.fromkeys(found) if artifact is not None]:
-        return made
+    if found := [Collection(store, artifact) for artifact in collections_of(run.recipe)]:
+        return found
     raise UsageError(
         "the run was not made from a collection",
         where=name,

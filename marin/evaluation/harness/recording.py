@@ -17,6 +17,7 @@ from marin.record.events import EvaluationRecorded
 ASKER = Asker(
     harness_version(),
     (
+        "marin/evaluation/harness/computing.py",
         "marin/evaluation/harness/evaluator.py",
         "marin/evaluation/harness/functions.py",
         "marin/evaluation/harness/members.py",

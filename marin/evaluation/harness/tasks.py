@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,34 +54,36 @@ FILTERS = (
 MOST_REPEATS = 64
 
 
-def read_tasks(names: Sequence[str], folder: Path) -> list[EvaluationTask]:
+@dataclass(frozen=True)
+class NamedTasks:
+    """What names stand for. ``groups``: those among the names and all in them, each after its members. ``tags``: those among the
+    names, each with its tasks."""
+
+    tasks: list[EvaluationTask]
+    groups: list[TaskGroup]
+    tags: dict[str, list[str]]
+
+
+def read_named(names: Sequence[str], folder: Path) -> NamedTasks:
     """The tasks of these names (of a task, a tag or a group), from the task files below ``folder``.
 
     Raises:
-        UsageError: there is no task of a name, or one that is no data.
-        DataMissing: a file of its data is not there.
+        UsageError: there is nothing of a name, a task that is no data, or a group that can not be evaluated as it is written.
+        DataMissing: a file of a task's data is not there.
         DataError: its data is no JSON.
     """
-    return [_task(name, config, path, folder) for name, (path, config) in _members(names, folder).tasks.items()]
-
-
-def read_groups(names: Sequence[str], folder: Path) -> list[TaskGroup]:
-    """The groups among ``names`` and all groups in them, each after its members; :func:`read_tasks` of the same names reads
-    their tasks.
-
-    Raises:
-        UsageError: there is nothing of a name, or a group that can not be evaluated as it is written.
-    """
-    return list(_members(names, folder).groups.values())
-
-
-def _members(names: Sequence[str], folder: Path) -> Members:
     members = Members(Index(folder, *task_files(folder)))
     for name in names:
         members.add(name)
-    if wrong := wrong_groups(list(members.groups.values()), members.tasks):
+    groups, index = list(members.groups.values()), members.index
+    if wrong := wrong_groups(groups, members.tasks):
         raise UsageError("no groups of tasks", where=f"--task-path {folder}", expected="names and members", found=wrong)
-    return members
+    tags = [name for name in dict.fromkeys(names) if name not in index.tasks and name not in index.groups]
+    return NamedTasks(
+        [_task(name, config, path, folder) for name, (path, config) in members.tasks.items()],
+        groups,
+        {tag: sorted(set(index.tags[tag])) for tag in tags},
+    )
 
 
 def task_files(folder: Path) -> tuple[dict[Path, dict[str, Any]], dict[str, UsageError]]:
@@ -255,7 +258,7 @@ def _refused(where: str, key: str, expected: str, found: str) -> UsageError:
 
 
 def _plain(value: Any, depth: int = 0) -> bool:
-    if depth > 8:
+    if depth > functions.DEEPEST:
         return False
     if isinstance(value, dict):
         return all(isinstance(key, str) and _plain(item, depth + 1) for key, item in value.items())

@@ -49,6 +49,7 @@ from marin.record.events import (
 from marin.record.root import Root
 
 if TYPE_CHECKING:
+    from marin.evaluation.harness.tasks import NamedTasks
     from marin.evaluation.recorded.records import Settings, TaskGroup
     from marin.evaluation.recorded.task import EvaluationTask
     from marin.evaluation.scoring import Scorer
@@ -212,21 +213,22 @@ def tasks_of(
     """What a recipe asks for, with the settings: as the ``first`` evaluation of it stored it, else from the task files.
 
     Raises:
-        DataError: the first one is not in the store any more, and the files are not what it was of. Others as ``read_tasks``.
+        DataError: the first one is not in the store any more, and the files are not what it was of. Others as ``read_named``.
     """
-    from marin.evaluation.harness.tasks import checked, read_tasks
+    from marin.evaluation.harness.tasks import checked, read_named
     from marin.evaluation.recorded.records import config_digest, digests_of, read_task
 
     folder = Path(asked.path)
     if first is None:
-        return read_tasks(asked.names, folder), replace(settings_of(asked), groups=_groups(asked, folder))
+        named = read_named(asked.names, folder)
+        return named.tasks, replace(settings_of(asked), groups=_groups(named))
     if store.has(first.samples):
         with TemporaryDirectory(prefix="marin-eval-") as base:
             store.checkout(first.samples, tree := Path(base) / "tree")
             found = [read_task(tree, name, sorted(told.data)) for name, told in first.tasks.items()]
         tasks = [checked(task, f"the stored task {task.name}") for task in found]
     else:
-        tasks = read_tasks(asked.names, folder)
+        tasks = read_named(asked.names, folder).tasks
     before = {name: (told.config, told.data) for name, told in first.tasks.items()}
     now = {task.name: (config_digest(task), digests_of(task)) for task in tasks}
     if other := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
@@ -242,20 +244,16 @@ def tasks_of(
     return tasks, settings
 
 
-def _groups(asked: TasksDuring, folder: Path) -> list[TaskGroup]:
+def _groups(named: NamedTasks) -> list[TaskGroup]:
     """The groups among the names, and each tag as a group without means: whoever has the record alone knows what it was of.
 
     Raises:
-        UsageError: a tag that is no name. Others as ``read_groups``.
+        UsageError: a tag that is no name.
     """
-    from marin.evaluation.harness.members import Index
-    from marin.evaluation.harness.tasks import read_groups, task_files
     from marin.evaluation.recorded.records import TaskGroup, wrong_groups
 
-    groups, index = read_groups(asked.names, folder), Index(folder, *task_files(folder))
-    tags = [name for name in dict.fromkeys(asked.names) if name not in index.tasks and name not in index.groups]
-    groups += [TaskGroup(tag, sorted(set(index.tags[tag])), []) for tag in tags]
-    if wrong := wrong_groups(groups, index.tasks):
+    groups = [*named.groups, *(TaskGroup(tag, tasks, []) for tag, tasks in named.tags.items())]
+    if wrong := wrong_groups(groups, {task.name: task for task in named.tasks}):
         raise UsageError(
             "no groups of tasks", where="evaluation.tasks.names", expected="names and members", found=wrong
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marin.recipe.schema import DocumentsDataset, Recipe, parts
+from marin.collection.named import collections_of
 from marin.record.root import Root
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
@@ -24,7 +24,7 @@ def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes)
         sample: how many shards of each phase are executed; None: all.
         root: of the log, by which they are drawn.
     """
-    found = list(dict.fromkeys([*collections(case.run.recipe), *case.collections]))
+    found = list(dict.fromkeys([*collections_of(case.run.recipe), *case.collections]))
     if not found or made.outcome == "FAIL":
         return made
     verdicts = [judged(lambda artifact=artifact: _judge(case, artifact, sample, root)) for artifact in found]  # type: ignore[misc]
@@ -32,12 +32,6 @@ def with_collections(case: Case, made: Verdict, sample: int | None, root: bytes)
     lines = (*made.lines, *(line for verdict in verdicts for line in verdict.lines))
     executed = any(verdict.executed for verdict in (made, *verdicts) if verdict.outcome == outcome)
     return Verdict(outcome, lines, executed)
-
-
-def collections(recipe: Recipe) -> list[str]:
-    """The collections of a recipe."""
-    named = [part.artifact for part in parts(recipe.dataset).values() if isinstance(part, DocumentsDataset)]
-    return [artifact for artifact in dict.fromkeys(named) if artifact is not None]
 
 
 def _judge(case: Case, artifact: str, sample: int | None, root: bytes) -> Verdict:

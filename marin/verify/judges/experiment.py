@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ledger import LedgerError, copy_artifacts, create_key
+from marin.collection.named import collections_of
 from marin.errors import UsageError
 from marin.graph.execution.loop import Outcome, execute_graph
 from marin.graph.files import load_graph
@@ -28,7 +29,6 @@ from marin.record.root import KEY_VARIABLE, create_root, open_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job
 from marin.verify.case import Case
-from marin.verify.judges.collection import collections
 from marin.verify.verdict import Verdict
 
 ORIGIN = "marin.local/verify"
@@ -153,7 +153,7 @@ def _remade(outcome: Outcome, graph: Graph, address: str) -> Remade:
 def _collections(nodes: Sequence[Node]) -> list[str]:
     """The collections of documents that steps of the pipeline begin with: by digest too, and judged beside the run's own."""
     recipes = [node.step.config for node in nodes if isinstance(node.step.config, Recipe)]
-    return list(dict.fromkeys(name for recipe in recipes for name in collections(recipe)))
+    return list(dict.fromkeys(name for recipe in recipes for name in collections_of(recipe)))
 
 
 def _adopted(nodes: Sequence[Node]) -> list[str]:

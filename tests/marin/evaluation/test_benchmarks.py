@@ -16,7 +16,7 @@ from experiments.benchmarks.prepare import BENCHMARKS, prepare
 from experiments.benchmarks.table import table
 from marin.errors import DataError, DataMissing
 from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.tasks import SPLITS, read_groups, read_tasks
+from marin.evaluation.harness.tasks import SPLITS, read_named
 from marin.evaluation.recorded.records import Settings
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
@@ -50,8 +50,8 @@ def test_files_of_the_published_shape_are_evaluated(
 ) -> None:
     names = prepare(sources, tmp_path / "tasks", pinned=False)
     assert names == ["blimp", "gsm8k", "hellaswag", "truthfulqa_mc1"]
-    tasks = read_tasks(names, tmp_path / "tasks")
-    groups = read_groups(names, tmp_path / "tasks")
+    tasks = read_named(names, tmp_path / "tasks").tasks
+    groups = read_named(names, tmp_path / "tasks").groups
     found = evaluated(subject, scorer, tasks, Settings(limit=1, groups=groups))
     assert {
         name: {m for m in metrics if "," in m and "stderr" not in m} for name, metrics in found.results.items()
@@ -91,7 +91,7 @@ def test_task_files_of_the_harness_are_data(file: str, tmp_path: Path) -> None:
     config |= {"dataset_path": "json", "dataset_kwargs": {"data_files": splits}}
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(config), "utf-8")
     (tmp_path / "rows.jsonl").write_text('{"question": "Why?"}\n', "utf-8")
-    (task,) = read_tasks([config["task"]], tmp_path)
+    (task,) = read_named([config["task"]], tmp_path).tasks
     assert config["should_decontaminate"] is True and not [key for key in task.config if "decontam" in key]
 
 

@@ -21,10 +21,10 @@ from lm_eval import evaluator
 from lm_eval.tasks import TaskManager
 
 from marin.errors import UsageError
-from marin.evaluation.harness import functions
+from marin.evaluation.harness import computing, functions
 from marin.evaluation.harness.model import Harness
 from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.tasks import checked, read_tasks, with_functions
+from marin.evaluation.harness.tasks import checked, read_named, with_functions
 from marin.evaluation.recorded.evaluated import numbers
 from marin.evaluation.recorded.records import Settings
 from marin.evaluation.recorded.task import EvaluationTask
@@ -101,7 +101,7 @@ def test_the_numbers_are_those_of_the_harness_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = take(folder, source, data)
-    (task,) = read_tasks(["own"], place)
+    (task,) = read_named(["own"], place).tasks
     json.dumps(task.config, allow_nan=False)
     settings = Settings()
     ours, again = (evaluated(subject, scorer, [task], settings) for _ in range(2))
@@ -132,7 +132,7 @@ def test_what_draws_draws_the_same_each_time(folder: Path, subject: Subject, sco
     place = take(folder, "gpqa/zeroshot/_gpqa_zeroshot_yaml", {"train": rows})
     said = yaml.safe_load((place / "own.yaml").read_text())
     (place / "own.yaml").write_text(yaml.safe_dump({**said, "training_split": None, "validation_split": "train"}))
-    (task,) = read_tasks(["own"], place)
+    (task,) = read_named(["own"], place).tasks
     process = with_functions(task)["process_docs"]
     found = [process(datasets.Dataset.from_list(rows))["answer"] for _ in range(2)]
     assert found[0] == found[1] and len(set(found[0])) > 1
@@ -164,19 +164,19 @@ def test_other_code_is_refused_by_name(folder: Path, written: str, found: str) -
     for key in ("process_docs", "process_results", "doc_to_text"):
         (folder / "odd.yaml").write_text(f"{text}{key}: !function {written}\n", "utf-8")
         with pytest.raises(UsageError, match=f"a task that names code.*found .*({found})"):
-            read_tasks(["odd"], folder)
+            read_named(["odd"], folder)
 
 
 def test_a_file_of_the_harness_with_one_byte_changed_is_a_strangers(folder: Path) -> None:
     place = take(folder, *CASES["documents"])
     (place / "utils.py").write_text((place / "utils.py").read_text() + "\n", "utf-8")
     with pytest.raises(UsageError, match="a file of the installed harness, unchanged"):
-        read_tasks(["own"], place)
+        read_named(["own"], place)
 
 
 def test_what_is_recorded_is_only_a_name(folder: Path) -> None:
     """Who wrote an event chooses none but functions that compute, and those by their digest."""
-    (task,) = read_tasks(["own"], take(folder, *CASES["documents"]))
+    (task,) = read_named(["own"], take(folder, *CASES["documents"])).tasks
     said = task.config["process_docs"]
     assert said["function"] == "hellaswag/utils.py:process_docs"
     other = {"function": "gpqa/zeroshot/utils.py:process_docs", "digest": said["digest"]}
@@ -205,14 +205,16 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     own = tmp_path / "harness" / "own-tasks"
     own.mkdir(parents=True)
     (own / "side.json").write_text("[1]")
-    caches = (functions._files_by_name, functions._module, functions._judged)
-    monkeypatch.setattr(functions, "_folder", lambda: own.parent)
+    caches = (computing.files_by_name, computing._module, computing._judged)
+    for room in (computing, functions):
+        monkeypatch.setattr(room, "installed_folder", lambda: own.parent)
 
     def write(code: str, name: str = "f") -> dict[str, str]:
         for cache in caches:
             cache.cache_clear()
         (own / "utils.py").write_text(code, "utf-8")
-        return functions._named(f"utils.{name}", own / "task.yaml").said()
+        said: dict[str, str] = functions.resolved(functions.Mark(f"utils.{name}", own / "task.yaml"))
+        return said
 
     yield write
     for cache in caches:
@@ -280,7 +282,7 @@ def f(doc, most=Kept.most): return SIDE + [most]
 def test_whatever_a_function_raises_or_gives_is_an_answer(
     folder: Path, subject: Subject, scorer: Scorer, harness: Callable[..., dict[str, str]], key: str, body: str
 ) -> None:
-    (task,) = read_tasks(["pairs"], folder)
+    (task,) = read_named(["pairs"], folder).tasks
     said = harness(f"def f(*given): {body}")
     changed = {key: said} if key != "aggregation" else {"metric_list": [{"metric": "acc", key: said}]}
     with suppress(UsageError):  # some make an evaluation
@@ -297,4 +299,4 @@ def test_a_metric_of_no_function_is_one_of_the_harness(folder: Path) -> None:
     )
     (folder / "odd.yaml").write_text(text, "utf-8")
     with pytest.raises(UsageError, match="metric_list"):
-        read_tasks(["odd"], folder)
+        read_named(["odd"], folder)

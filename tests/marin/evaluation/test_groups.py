@@ -19,7 +19,7 @@ from lm_eval.tasks import TaskManager
 from marin.errors import UsageError
 from marin.evaluation.harness.model import Harness
 from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.tasks import read_groups, read_tasks
+from marin.evaluation.harness.tasks import read_named
 from marin.evaluation.recorded.evaluated import numbers
 from marin.evaluation.recorded.records import GroupMetric, Settings, TaskGroup
 from marin.evaluation.scoring import Scorer
@@ -86,8 +86,8 @@ def test_the_numbers_of_groups_are_those_of_the_harness_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write(place, *groups)
-    settings = Settings(groups=read_groups(["top"], place))
-    ours = evaluated(subject, scorer, read_tasks(["top"], place), settings)
+    settings = Settings(groups=read_named(["top"], place).groups)
+    ours = evaluated(subject, scorer, read_named(["top"], place).tasks, settings)
     monkeypatch.chdir(place)  # the harness looks for data where it is called
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     loaded = TaskManager(include_path=place, include_defaults=False).load(["top"])
@@ -108,7 +108,7 @@ def test_the_numbers_of_groups_are_those_of_the_harness_itself(
 
 def test_a_number_of_a_part_of_a_group_is_not_given(place: Path, subject: Subject, scorer: Scorer) -> None:
     write(place, {"group": "top", "task": ["two", "text"], **BY_SIZE})
-    asked = read_tasks(["top"], place), Settings(groups=read_groups(["top"], place))
+    asked = read_named(["top"], place).tasks, Settings(groups=read_named(["top"], place).groups)
     with pytest.raises(UsageError, match=r"group top, acc: .*found none of text"):
         evaluated(subject, scorer, *asked)
     other = Settings(groups=[TaskGroup("top", ["two"], [GroupMetric("acc", filters=["strict"])])])
@@ -117,7 +117,7 @@ def test_a_number_of_a_part_of_a_group_is_not_given(place: Path, subject: Subjec
 
 
 def claimed(place: Path, subject: Subject, scorer: Scorer, settings: Settings) -> Claimed:
-    tasks = tuple(read_tasks(["top"], place))
+    tasks = tuple(read_named(["top"], place).tasks)
     found = evaluated(subject, scorer, tasks, settings)
     return Claimed(tasks, settings, {name: list(one) for name, one in found.samples.items()}, numbers(found.results))
 
@@ -126,7 +126,7 @@ def test_a_member_less_in_the_event_than_is_stored_is_found(
     place: Path, subject: Subject, scorer: Scorer, court: Court
 ) -> None:
     write(place, SUB, {"group": "top", "task": ["sub", "five"], **BY_SIZE})
-    settings = Settings(groups=read_groups(["top"], place))
+    settings = Settings(groups=read_named(["top"], place).groups)
     sub, top = settings.groups
     honest = claimed(place, subject, scorer, settings)
     verdict, _ = court.judge(court.recorded(honest))
@@ -159,7 +159,7 @@ def test_groups_that_were_recorded_before_they_were_stored_are_judged_by_the_eve
     place: Path, subject: Subject, scorer: Scorer, court: Court
 ) -> None:
     write(place, {"group": "top", "task": ["few", "five"], **BY_SIZE})
-    settings = Settings(groups=read_groups(["top"], place))
+    settings = Settings(groups=read_named(["top"], place).groups)
     honest = claimed(place, subject, scorer, settings)
     older = Claimed(honest.tasks, Settings(), honest.samples, honest.results)
     verdict, _ = court.judge(court.recorded(older, settings=msgspec.to_builtins(settings)))
@@ -170,7 +170,7 @@ def test_groups_doubled_without_end_cost_a_judge_nothing(
     place: Path, subject: Subject, scorer: Scorer, court: Court
 ) -> None:
     write(place, {"group": "top", "task": ["few", "five"], **BY_SIZE})
-    honest = claimed(place, subject, scorer, Settings(groups=read_groups(["top"], place)))
+    honest = claimed(place, subject, scorer, Settings(groups=read_named(["top"], place).groups))
     groups, before = [], ["two", "three"]
     for number in range(60):
         groups += [TaskGroup(f"{side}{number}", before, []) for side in "ab"]

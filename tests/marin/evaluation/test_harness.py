@@ -18,7 +18,7 @@ from marin.data.template import ChatTemplate
 from marin.errors import UsageError
 from marin.evaluation.harness.model import Harness, generation
 from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.tasks import read_groups, read_tasks
+from marin.evaluation.harness.tasks import read_named
 from marin.evaluation.recorded.evaluated import numbers
 from marin.evaluation.recorded.records import Settings, write_tree
 from marin.evaluation.scoring import Row, Scorer
@@ -39,7 +39,7 @@ def asked(subject: Subject, scorer: Scorer, kind: str, *requests: tuple[Any, ...
 
 
 def test_minimal_pairs_are_won_by_the_likelier_sentence(folder: Path, subject: Subject, scorer: Scorer) -> None:
-    found = evaluated(subject, scorer, read_tasks(["pairs"], folder), SETTINGS)
+    found = evaluated(subject, scorer, read_named(["pairs"], folder).tasks, SETTINGS)
 
     def total(text: str) -> float:
         tokens = (0, *subject.encode(text))  # a space parts an empty context from its answer
@@ -59,16 +59,16 @@ def test_a_group_has_the_mean_of_its_tasks_by_their_size(folder: Path, subject: 
     (folder / "other.jsonl").write_text(json.dumps(PAIRS[0]) + "\n", encoding="utf-8")
     metric = "aggregate_metric_list: [{metric: acc, aggregation: mean, weight_by_size: true}]"
     (folder / "both.yaml").write_text(f"group: both\ntask: [pairs, other]\n{metric}\n", encoding="utf-8")
-    settings = Settings(groups=read_groups(["both", "text"], folder))
+    settings = Settings(groups=read_named(["both", "text"], folder).groups)
     assert [group.name for group in settings.groups] == ["both"]
-    results = evaluated(subject, scorer, read_tasks(["both"], folder), settings).results
+    results = evaluated(subject, scorer, read_named(["both"], folder).tasks, settings).results
     expected = (3 * results["pairs"]["acc,none"] + results["other"]["acc,none"]) / 4
     assert results["both"]["acc,none"] == pytest.approx(expected, rel=1e-12)
     assert float.fromhex(numbers(results)["both"]["acc,none"]) == results["both"]["acc,none"]
 
 
 def test_bits_per_byte_are_those_of_all_windows(folder: Path, subject: Subject, scorer: Scorer) -> None:
-    found = evaluated(subject, scorer, read_tasks(["text"], folder), SETTINGS)
+    found = evaluated(subject, scorer, read_named(["text"], folder).tasks, SETTINGS)
     texts = [row["question"] for row in QUESTIONS]
     rows = [request.rows for sample in found.samples["text"] for request in sample.requests]
     assert [sum(len(row.logprobs) for row in one) for one in rows] == [len(text) for text in texts], "each token once"
@@ -81,7 +81,7 @@ def test_bits_per_byte_are_those_of_all_windows(folder: Path, subject: Subject, 
 def test_the_same_tasks_give_the_same_tree_whatever_is_on_its_way(
     folder: Path, subject: Subject, scorer: Scorer, tmp_path: Path
 ) -> None:
-    tasks = read_tasks(["pairs", "said", "text"], folder)
+    tasks = read_named(["pairs", "said", "text"], folder).tasks
     trees = []
     for number, used in enumerate((scorer, Scorer(subject.model, subject.recipe, ahead=7))):
         found = evaluated(subject, used, tasks, SETTINGS)
@@ -94,7 +94,7 @@ def test_the_same_tasks_give_the_same_tree_whatever_is_on_its_way(
 def test_repeats_draw_each_for_itself_and_fewshot_examples_by_the_seed(
     folder: Path, subject: Subject, scorer: Scorer
 ) -> None:
-    (task,) = read_tasks(["said"], folder)
+    (task,) = read_named(["said"], folder).tasks
     one, other = (evaluated(subject, scorer, [task], Settings(seed=seed)) for seed in (1, 2))
     first = one.samples["said"][0].requests
     assert [(r.number, r.repeat) for r in first] == [(0, 0), (0, 1)] and first[0].rows != first[1].rows
@@ -151,13 +151,13 @@ def test_generation_is_what_the_options_say() -> None:
 def test_a_template_that_reaches_out_or_does_not_fit_is_an_answer(
     with_task: Callable[..., Path], subject: Subject, scorer: Scorer, changed: dict[str, object]
 ) -> None:
-    tasks = read_tasks(["odd"], with_task(**changed))
+    tasks = read_named(["odd"], with_task(**changed)).tasks
     with pytest.raises(UsageError, match="can not evaluate"):
         evaluated(subject, scorer, tasks, SETTINGS)
 
 
 def test_a_chat_template_is_in_the_prompts_and_in_the_identity(folder: Path, subject: Subject, scorer: Scorer) -> None:
-    (task,) = read_tasks(["said"], folder)
+    (task,) = read_named(["said"], folder).tasks
     plain, chat = (evaluated(subject, scorer, [task], Settings(limit=1, chat=chat)) for chat in (False, True))
     prompt = plain.requests[0].arguments[0]
     assert chat.requests[0].arguments[0] == f"<|user|>\n{prompt}\n<|assistant|>\n"
@@ -171,7 +171,7 @@ def test_a_chat_template_is_in_the_prompts_and_in_the_identity(folder: Path, sub
 
 
 def test_the_files_are_the_harnesss_own_and_the_same_each_time(folder: Path, subject: Subject, scorer: Scorer) -> None:
-    tasks = read_tasks(["pairs", "said"], folder)
+    tasks = read_named(["pairs", "said"], folder).tasks
     one, other = (evaluated(subject, scorer, tasks, SETTINGS) for _ in range(2))
     body = one.body(subject, f"sha256:{'1' * 64}")
     files = one.files(body)

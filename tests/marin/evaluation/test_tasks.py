@@ -14,16 +14,16 @@ import pytest
 from hub import Hub, hub_on_loopback
 
 from marin.errors import DataError, DataMissing, UsageError
-from marin.evaluation.harness.tasks import read_groups, read_tasks
+from marin.evaluation.harness.tasks import read_named
 from marin.evaluation.recorded.records import GroupMetric, TaskGroup
 from marin.evaluation.recorded.task import EvaluationTask
 
 
 def test_tasks_are_found_by_name_tag_and_group(folder: Path) -> None:
     (folder / "all.yaml").write_text("group: all\ntask: [text, pairs]\n", encoding="utf-8")
-    assert [task.name for task in read_tasks(["small"], folder)] == ["pairs", "said"]
-    assert [task.name for task in read_tasks(["text", "small", "pairs"], folder)] == ["text", "pairs", "said"]
-    (text, pairs) = read_tasks(["all"], folder)
+    assert [task.name for task in read_named(["small"], folder).tasks] == ["pairs", "said"]
+    assert [task.name for task in read_named(["text", "small", "pairs"], folder).tasks] == ["text", "pairs", "said"]
+    (text, pairs) = read_named(["all"], folder).tasks
     assert (text.name, len(text.rows("test")), pairs.rows("test")[0]["good"]) == ("text", 4, "the dog runs")
     assert "dataset_kwargs" not in pairs.config and "tag" not in pairs.config
 
@@ -39,15 +39,15 @@ def test_a_group_is_all_that_it_nests(folder: Path) -> None:
         "{group: inner, task: [said], aggregate_metric_list: {metric: acc, filter_list: none, weight_by_size: false}}"
     )
     place = grouped(folder, sub="task: [small]", top=f"task: [sub, {inline}, {{task: text, task_alias: t}}]")
-    assert [task.name for task in read_tasks(["top"], place)] == ["pairs", "said", "text"]
-    assert read_tasks(["top"], place)[2].config["task_alias"] == "t", "what is derived is what is recorded"
-    assert read_groups(["top", "pairs"], place) == [
+    assert [task.name for task in read_named(["top"], place).tasks] == ["pairs", "said", "text"]
+    assert read_named(["top"], place).tasks[2].config["task_alias"] == "t", "what is derived is what is recorded"
+    assert read_named(["top", "pairs"], place).groups == [
         TaskGroup("sub", ["pairs", "said"], []),
         TaskGroup("top::inner", ["said"], [GroupMetric("acc", weight_by_size=False, filters=["none"])]),
         TaskGroup("top", ["sub", "top::inner", "text"], []),
     ]
     place = grouped(folder, top="task: [{group: sub, num_fewshot: 3}, text]\nrepeats: 2")
-    configs = {task.name: task.config for task in read_tasks(["top"], place)}
+    configs = {task.name: task.config for task in read_named(["top"], place).tasks}
     assert [(configs[name].get("num_fewshot"), configs[name]["repeats"]) for name in ("pairs", "text")] == [
         (3, 2),
         (None, 2),
@@ -87,7 +87,7 @@ def test_a_group_is_all_that_it_nests(folder: Path) -> None:
 def test_a_member_that_can_not_be_taken_is_named(folder: Path, files: dict[str, str], said: str) -> None:
     place = grouped(folder, **files)
     with pytest.raises(UsageError, match=said):
-        read_tasks(["top"], place)
+        read_named(["top"], place)
 
 
 def test_groups_that_grow_without_end_are_refused(folder: Path) -> None:
@@ -95,21 +95,21 @@ def test_groups_that_grow_without_end_are_refused(folder: Path) -> None:
     place = grouped(
         folder, g0="task: [pairs]", **{name: text.replace("g0,", "text, g0,") for name, text in files.items()}
     )
-    assert len(read_groups(["g4"], place)) == 9
+    assert len(read_named(["g4"], place).groups) == 9
     with pytest.raises(UsageError, match="at most 16 in each other"):
-        read_groups(["g14"], place)
+        read_named(["g14"], place)
 
 
 def test_keys_for_decontamination_change_nothing(folder: Path, with_task: Callable[..., Path]) -> None:
-    (plain,) = read_tasks(["odd"], with_task())
+    (plain,) = read_named(["odd"], with_task()).tasks
     found = with_task(should_decontaminate=True, doc_to_decontamination_query="{{good}}")
-    assert read_tasks(["odd"], found) == [plain]
+    assert read_named(["odd"], found).tasks == [plain]
 
 
 def test_a_file_that_is_included_is_read_and_its_keys_give_way(folder: Path) -> None:
     (folder / "_shared").write_text((folder / "pairs.yaml").read_text(), encoding="utf-8")
     (folder / "own.yaml").write_text("include: _shared\ntask: own\ndoc_to_target: 1\n", encoding="utf-8")
-    (own,) = read_tasks(["own"], folder)
+    (own,) = read_named(["own"], folder).tasks
     assert (own.config["doc_to_target"], own.config["output_type"]) == (1, "multiple_choice")
 
 
@@ -130,7 +130,7 @@ def test_data_of_the_hub_at_a_commit_is_the_data_beside_the_task(
     folder: Path, with_task: Callable[..., Path], hub: Hub
 ) -> None:
     """The same task by files of JSON lines and of Parquet there: the same bytes of data, so the same identity."""
-    (beside,) = read_tasks(["pairs"], folder)
+    (beside,) = read_named(["pairs"], folder).tasks
     rows = beside.rows("test")
     content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     files = {"data/a.jsonl": content, "data/b-0.parquet": parquet(rows[:1]), "data/b-1.parquet": parquet(rows[1:]),
@@ -139,7 +139,7 @@ def test_data_of_the_hub_at_a_commit_is_the_data_beside_the_task(
 
     def task(pattern: str, at: str = commit) -> EvaluationTask:
         found = {"data_files": {"test": f"hf:datasets/lab/pairs@{at}/{pattern}"}}
-        return read_tasks(["odd"], with_task(dataset_kwargs=found))[0]
+        return read_named(["odd"], with_task(dataset_kwargs=found)).tasks[0]
 
     assert task("data/a.jsonl").rows("test") == task("data/b-*.parquet").rows("test") == rows
     assert task("data/a.jsonl").data == {"test": content}
@@ -159,9 +159,9 @@ def test_data_of_the_hub_at_a_commit_is_the_data_beside_the_task(
 
 def test_an_unknown_task_is_answered_with_the_nearest_names(folder: Path) -> None:
     with pytest.raises(UsageError, match="expected pairs"):
-        read_tasks(["pair"], folder)
+        read_named(["pair"], folder)
     with pytest.raises(UsageError, match="no such folder"):
-        read_tasks(["pairs"], folder / "elsewhere")
+        read_named(["pairs"], folder / "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_would_be_executed_fetched_or_unbounded_is_refused(
     with_task: Callable[..., Path], changed: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        read_tasks([str(changed.get("task", "odd"))], with_task(**changed))
+        read_named([str(changed.get("task", "odd"))], with_task(**changed))
 
 
 def test_code_in_a_task_file_is_neither_loaded_nor_missed(folder: Path) -> None:
@@ -197,7 +197,7 @@ def test_code_in_a_task_file_is_neither_loaded_nor_missed(folder: Path) -> None:
     text = (folder / "pairs.yaml").read_text().replace("task: pairs", "task: odd")
     (folder / "odd.yaml").write_text(f"{text}process_docs: !function code.run\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"!function code\.run"):
-        read_tasks(["odd"], folder)
+        read_named(["odd"], folder)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,16 @@ def test_code_in_a_task_file_is_neither_loaded_nor_missed(folder: Path) -> None:
 def test_a_file_that_is_none_is_named(folder: Path, text: str) -> None:
     (folder / "odd.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=r"odd|outside of the folder"):
-        read_tasks(["odd"], folder)
-    assert [task.name for task in read_tasks(["pairs"], folder)] == ["pairs"], "the others are there"
+        read_named(["odd"], folder)
+    assert [task.name for task in read_named(["pairs"], folder).tasks] == ["pairs"], "the others are there"
+
+
+def test_a_value_without_an_end_is_refused(folder: Path) -> None:
+    text = (folder / "pairs.yaml").read_text().replace("task: pairs", "task: odd")
+    for value in ("&a {x: *a}", "&a [*a]", "[" * 40 + "]" * 40):
+        (folder / "odd.yaml").write_text(f"{text}generation_kwargs: {value}\n", encoding="utf-8")
+        with pytest.raises(UsageError, match="generation_kwargs"):
+            read_named(["odd"], folder)
 
 
 @pytest.mark.parametrize("line", ["[1]", "{}", "a", "[" * 100_000, "\ud800"])
@@ -215,7 +223,7 @@ def test_a_document_that_is_none_is_named(folder: Path, line: str) -> None:
     (folder / "pairs.jsonl").write_bytes(
         b'{"good": "a", "bad": "b"}\n\n' + line.encode("utf-8", "surrogatepass") + b"\n"
     )
-    (task,) = read_tasks(["pairs"], folder)
+    (task,) = read_named(["pairs"], folder).tasks
     with pytest.raises(DataError, match="pairs/test, line 3"):
         task.rows("test")
 
@@ -223,4 +231,4 @@ def test_a_document_that_is_none_is_named(folder: Path, line: str) -> None:
 def test_data_that_is_not_there_is_missing(folder: Path) -> None:
     (folder / "pairs.jsonl").unlink()
     with pytest.raises(DataMissing, match=r"pairs.jsonl"):
-        read_tasks(["pairs"], folder)
+        read_named(["pairs"], folder)

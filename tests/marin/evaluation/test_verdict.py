@@ -22,7 +22,7 @@ from ledger import MemoryStorage, Store
 from marin.errors import MissingEvidence
 from marin.evaluation.babylm import asking
 from marin.evaluation.harness.recording import ASKER, evaluated
-from marin.evaluation.harness.tasks import read_tasks
+from marin.evaluation.harness.tasks import read_named
 from marin.evaluation.recorded import records
 from marin.evaluation.recorded.evaluated import Asker, Evaluated, numbers
 from marin.evaluation.recorded.records import Sample, Settings
@@ -112,7 +112,7 @@ def court(tmp_path: Path, subject: Subject, scorer: Scorer, monkeypatch: pytest.
 
 @pytest.fixture
 def honest(folder: Path, subject: Subject, scorer: Scorer) -> Claimed:
-    tasks, settings = tuple(read_tasks(["small", "text"], folder)), Settings(seed=5)
+    tasks, settings = tuple(read_named(["small", "text"], folder).tasks), Settings(seed=5)
     found = evaluated(subject, scorer, tasks, settings)
     return Claimed(tasks, settings, {name: list(one) for name, one in found.samples.items()}, numbers(found.results))
 

@@ -42,14 +42,16 @@ def test_the_client_of_the_harness_gets_the_numbers_of_our_own_evaluation(
     from lm_eval.tasks import TaskManager
 
     from marin.evaluation.harness.recording import evaluated
-    from marin.evaluation.harness.tasks import read_tasks
+    from marin.evaluation.harness.tasks import read_named
     from marin.evaluation.recorded.records import Settings
 
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.setenv(name, "1")
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "pairs.yaml").write_text(yaml.safe_dump(TASK))
-    ours = evaluated(subject, scorer, read_tasks(["pairs"], tmp_path), Settings(limit=None, num_fewshot=None, seed=1))
+    ours = evaluated(
+        subject, scorer, read_named(["pairs"], tmp_path).tasks, Settings(limit=None, num_fewshot=None, seed=1)
+    )
 
     folder = tmp_path / "tokenizer"
     folder.mkdir()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from marin.collection.asking.account import Account
 from marin.reporting.template import render, size
@@ -32,20 +33,22 @@ def page(found: Account, *, others: Sequence[str] = ()) -> bytes:
         ],
         problems=[(reason, f"{count:,}") for reason, count in found.problems.items()],
         examples=[
-            (
-                reason,
-                [
-                    (one.id, one.url, "; ".join(f"{key} {value}" for key, value in one.evidence.items()), one.text)
-                    for one in some
-                ],
-            )
+            (reason, [(one.id, one.url, _told(one.evidence), one.text) for one in some])
             for reason, some in found.examples.items()
+        ],
+        changes=[
+            (reason, [(one.id, one.url, _told(one.evidence), one.taken, one.put) for one in some])
+            for reason, some in found.changes.items()
         ],
         lengths=_bars([(size(least), count) for least, count in found.lengths.items()]),
         similar=_bars([(f"{hundredths / 100:.2f}", count) for hundredths, count in found.similar.items()]),
         clusters=_bars([(f"{least:,}", count) for least, count in found.clusters.items()]),
         licences=[(name, f"{count:,}") for name, count in found.licences.items()],
     )
+
+
+def _told(evidence: Mapping[str, Any]) -> str:
+    return "; ".join(f"{key} {value}" for key, value in evidence.items())
 
 
 def _bars(rows: Sequence[tuple[str, int]]) -> list[tuple[str, str, float]]:

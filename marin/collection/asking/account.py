@@ -1,4 +1,5 @@
-"""What a collection came to, in numbers: by source, by step, by licence, by length, with examples of every removal.
+"""What a collection came to, in numbers: by source, by step, by licence, by length, with examples of every removal and
+of every change.
 
 One pass over the artifact's own columns, a file at a time; what is kept are counts, the ids of what was removed, and a few
 examples.
@@ -10,19 +11,22 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from marin.collection.asking.changes import changed_lines
 from marin.collection.asking.documents import Collection, led_to, text_before
+from marin.collection.document import Document
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.collection.sources.origin import licence
 
 EXAMPLES, LETTERS = 3, 280
-"""Removed documents that are shown of each reason, those with the least ids; and how much of each."""
+"""Documents that are shown of each reason, those with the least ids, and of a changed one the lines; and how much of each."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,17 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A document that a step changed, why, and the first lines that the step took out and put in their place."""
+
+    id: str
+    url: str
+    evidence: Mapping[str, Any]
+    taken: tuple[str, ...]
+    put: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Account:
     """``steps``: by (step, action, reason), in the order in which the steps are done. ``lengths``: kept documents by the power of
     two that their text has at least, in bytes; ``similar``: near-duplicates by hundredths of similarity, rounded down;
@@ -72,6 +87,7 @@ class Account:
     sources: tuple[OfSource, ...]
     steps: Mapping[tuple[str, str, str], OfStep]
     examples: Mapping[str, tuple[Example, ...]]
+    changes: Mapping[str, tuple[Change, ...]]
     lengths: Mapping[int, int]
     similar: Mapping[int, int]
     clusters: Mapping[int, int]
@@ -90,6 +106,7 @@ class Account:
                 for (step, action, reason), found in self.steps.items()
             ],
             "examples": {reason: [vars(one) for one in found] for reason, found in self.examples.items()},
+            "changes": {reason: [vars(one) for one in found] for reason, found in self.changes.items()},
             "lengths": {str(least): count for least, count in self.lengths.items()},
             "similar": {f"{hundredths / 100:.2f}": count for hundredths, count in self.similar.items()},
             "clusters": {str(least): count for least, count in self.clusters.items()},
@@ -106,6 +123,8 @@ class _Decided:
     removed: dict[tuple[str, str], list[pa.ChunkedArray]] = field(default_factory=dict)
     """Ids by step and reason."""
     first: dict[str, list[tuple[str, Mapping[str, Any]]]] = field(default_factory=dict)
+    changed: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = field(default_factory=dict)
+    """The first ones by step and reason."""
     similar: Counter[int] = field(default_factory=Counter)
     followers: Counter[str] = field(default_factory=Counter)
 
@@ -167,6 +186,10 @@ def account(collection: Collection, tokens: Mapping[str, int] | None = None) -> 
             reason: tuple(_example(collection, document, evidence, places) for document, evidence in found)
             for reason, found in sorted(decided.first.items())
         },
+        changes={
+            reason: tuple(_change(collection, told, document, step, evidence, places) for document, evidence in found)
+            for (step, reason), found in sorted(decided.changed.items())
+        },
         lengths=dict(sorted(lengths.items())),
         similar=dict(sorted(decided.similar.items())),
         clusters=dict(sorted(clusters.items())),
@@ -185,6 +208,13 @@ def _decided(collection: Collection) -> _Decided:
         for step, reason in dict.fromkeys(zip(gone["step"].to_pylist(), gone["reason"].to_pylist(), strict=True)):
             own = gone.filter(pc.and_(pc.equal(gone["step"], step), pc.equal(gone["reason"], reason)))
             found.saw(step, reason, own, map(json.loads, own["evidence"].to_pylist()))
+        other = table.filter(pc.equal(table["action"], "change")).sort_by("id")
+        for step, reason in dict.fromkeys(zip(other["step"].to_pylist(), other["reason"].to_pylist(), strict=True)):
+            own = other.filter(pc.and_(pc.equal(other["step"], step), pc.equal(other["reason"], reason)))[:EXAMPLES]
+            some = found.changed.setdefault((step, reason), [])
+            some += zip(own["id"].to_pylist(), map(json.loads, own["evidence"].to_pylist()), strict=True)
+            some.sort(key=lambda item: item[0])
+            del some[EXAMPLES:]
     for path in collection.files("duplicates"):
         table = collection.table(path)
         exact = "shared" not in table.column_names
@@ -210,7 +240,10 @@ def _listed(
     sources = {str(item["name"]): str(item["source"]) for item in told["shards"]}
     removed = {key: pa.chunked_array([chunk for part in ids for chunk in part.chunks], pa.string())
                for key, ids in decided.removed.items()}  # fmt: skip
-    shown = pa.array([document for found in decided.first.values() for document, _ in found], pa.string())
+    shown = pa.array(
+        [document for found in (*decided.first.values(), *decided.changed.values()) for document, _ in found],
+        pa.string(),
+    )
     read, sizes, places = Counter[str](), Counter[tuple[str, str]](), dict[str, tuple[str, str, int]]()
     for path in collection.files("listing"):
         table = collection.table(path)
@@ -231,3 +264,18 @@ def _example(
     url, shard, position = places.get(document, ("", "", 0))
     text = text_before(collection, shard, position) if shard else None
     return Example(document, url, evidence, None if not text else " ".join(text[: 2 * LETTERS].split())[:LETTERS])
+
+
+def _change(
+    collection: Collection,
+    told: Mapping[str, Any],
+    document: str,
+    step: str,
+    evidence: Mapping[str, Any],
+    places: Mapping[str, tuple[str, str, int]],
+) -> Change:
+    url, shard, position = places.get(document, ("", "", 0))
+    text = text_before(collection, shard, position) if shard else None
+    lines = changed_lines(collection, told, Document(document, text, shard), step) if text else ((), ())
+    taken, put = (tuple(" ".join(line.split())[:LETTERS] for line in islice(some, EXAMPLES)) for some in lines)
+    return Change(document, url, evidence, taken, put)

@@ -238,7 +238,7 @@ def find(collection: Collection, wanted: str, *, text: str | None = None) -> Ite
 
 def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Told:
     document = str(row["id"])
-    kept = _kept(collection, document)
+    kept = kept_row(collection, document)
     before = text_before(collection, shard, int(row["position"]))
     judged = None if before is None else Document(document, before, source)
     said = _own(collection, document, shard, "read-", "")
@@ -353,7 +353,8 @@ def _cut(collection: Collection, row: Mapping[str, Any], shard: str, source: str
     yield from said or [{"step": CUT, "action": "keep", "reason": CUT_REASON, "evidence": evidence}]
 
 
-def _kept(collection: Collection, document: str) -> dict[str, Any] | None:
+def kept_row(collection: Collection, document: str) -> dict[str, Any] | None:
+    """The row of a document that is kept (:data:`marin.collection.tasks.columns.DOCUMENTS`); None of one that is not."""
     for path in collection.files("documents"):
         ids = collection.table(path, ("id",))["id"]
         # Documents are in the order of their ids.

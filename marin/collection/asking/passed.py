@@ -44,7 +44,7 @@ def with_passed(
             return
     for place, step in enumerate(rest, start=len(first)):
         said = _taken(waiting, step["kind"])
-        made = None if document is None else _made(store, artifact, settings.steps, place)
+        made = None if document is None else made_step(store, artifact, settings.steps, place)
         if said:
             yield from said
             if _went(said):
@@ -85,8 +85,8 @@ def _settings(step: Row) -> Row:
     return {key: value for key, value in step.items() if key != "kind"}
 
 
-def _made(store: Store, artifact: str, steps: Sequence[dict[str, Any]], place: int) -> Step | None:
-    """The step; None where its model is not in the store."""
+def made_step(store: Store, artifact: str, steps: Sequence[dict[str, Any]], place: int) -> Step | None:
+    """The step at ``place`` of a collection's settings; None where its model is not in the store."""
     ((_, made),) = step_settings([steps[place]], where=artifact)
     if not isinstance(made, Quality):
         return made.make()

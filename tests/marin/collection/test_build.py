@@ -23,6 +23,7 @@ from marin.collection.settings import settings_of
 from marin.collection.sources import finding
 from marin.errors import DataError, UsageError
 from marin.record.bodies.collections import COLLECTION_SOURCE
+from marin.reporting.collection import page
 from marin.runners import Start
 from tests.marin.collection.labelled import CONTAMINATED, Labelled, labelled, shingles, similarity
 from tests.marin.collection.making import Killed, by, dying, root_of, rows, shuffled
@@ -317,10 +318,44 @@ def test_evidence_of_a_duplicate_says_that_what_was_kept_was_sampled_away(projec
                 evidence["bound"]
             )
     assert min(led["kept"], led["sampled_away"]) > 5, led
-    page = account(collection)
+    told_of = account(collection)
     assert all(
-        found.evidence.get("kept", found.id) in {found.id, *kept} for one in page.examples.values() for found in one
+        found.evidence.get("kept", found.id) in {found.id, *kept} for one in told_of.examples.values() for found in one
     )
+
+
+def test_the_report_shows_the_lines_that_a_step_changed(project: Path) -> None:
+    body = "\n".join(f"Line number {number} of this page says that much about it." for number in range(4))
+    said = "A paragraph of its own length that stands in two of these pages, word for word, to be cut once."
+    texts = {
+        "javascript": f"{body.replace('Line', 'Row')}\nPlease switch on JavaScript to see the whole of this page.\nOne more",
+        "masked": f"{body.replace('Line', 'Verse')}\nWrite to somebody@example.org about what you read here today.",
+        "damaged": f"{body.replace('Line', 'Part')}\nIt was sch\u00c3\u00b6n at this place, as they have always said.",
+        "first": f"{body.replace('Line', 'Place')}\n{said}",
+        "second": f"{body.replace('Line', 'Side')}\n{said}",
+    }
+    lines = (json.dumps({"text": text}) for text in texts.values())
+    (project / "a.jsonl").write_text("\n".join(lines))
+    kinds = [{"kind": kind} for kind in ("c4", "encoding", "pii")]
+    settings = settings_of({"steps": kinds, "near": None, "paragraphs": {}}, where="here")
+    root = root_of(project)
+    collection = Collection(root.store(), build(root, Asked((f"{project}/a.jsonl",), settings=settings)).artifact)
+    changes = account(collection).changes
+    shown = {reason: [(one.taken, one.put) for one in some] for reason, some in changes.items()}
+    assert shown == {
+        "rule:c4_lines": [(("Please switch on JavaScript to see the whole of this page.", "One more"), ())],
+        "rule:encoding": [
+            (
+                ("It was sch\u00c3\u00b6n at this place, as they have always said.",),
+                ("It was sch\u00f6n at this place, as they have always said.",),
+            )
+        ],
+        "rule:paragraphs": [((said,), ())],
+        "rule:pii": [((), ("Write to |||EMAIL_ADDRESS||| about what you read here today.",))],
+    }
+    assert "somebody@example.org" not in page(account(collection)).decode()
+    html = page(account(collection)).decode()
+    assert f"<del>{said}</del>" in html and "<ins>Write to |||EMAIL_ADDRESS|||" in html
 
 
 def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None:

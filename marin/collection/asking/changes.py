@@ -1,0 +1,64 @@
+"""What a step changed in a text, line by line: found by doing the steps again on what was read.
+
+Decisions say how many lines went and why; the lines themselves stand in no column.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from marin.collection.asking.documents import Collection, kept_row
+from marin.collection.asking.passed import made_step
+from marin.collection.document import Document
+from marin.collection.settings import divided, settings_of
+from marin.collection.tasks.cutting import STEP as CUT
+from marin.recipe.schema import unplain
+
+MASKING = "pii"
+"""The step whose lines are told only as it left them: what it masks is not told again."""
+
+
+def changed_lines(
+    collection: Collection, told: Mapping[str, Any], document: Document, step: str
+) -> tuple[Iterator[str], Iterator[str]]:
+    """The lines that ``step`` took out, and those that it put in their place, each in the order of the text. Of a step that makes
+    text of what is read all lines are put: what was read is not in the store. None of both where the steps cannot be done again.
+
+    Args:
+        told: the description of the collection.
+        document: as it was before it was judged.
+        step: the kind of a step that changed it.
+    """
+    before, after = _texts(collection, told, document, step)
+    return iter(()) if step == MASKING else _without(before, after), _without(after, before)
+
+
+def _texts(collection: Collection, told: Mapping[str, Any], document: Document, step: str) -> tuple[str, str]:
+    """The text before and after the step; two empty ones where they are not known."""
+    settings = settings_of(unplain(told["settings"]), where=collection.artifact)
+    first, rest = divided(settings.steps)
+    if any(one["kind"] == step for one in first):
+        return "", document.text
+    for place, one in enumerate(rest, start=len(first)):
+        made = made_step(collection.store, collection.artifact, settings.steps, place)
+        after = None if made is None else made.judge(document).document
+        if after is None:
+            return "", ""
+        if one["kind"] == step and after.text != document.text:
+            return document.text, after.text
+        document = after
+    row = kept_row(collection, document.id) if step == CUT else None  # paragraphs go last of all
+    return ("", "") if row is None else (document.text, str(row["text"]))
+
+
+def _without(text: str, other: str) -> Iterator[str]:
+    """The lines of ``text`` that ``other`` does not have, or has less often, in order; no empty ones."""
+    lines = text.split("\n")
+    more = Counter(lines) - Counter(other.split("\n"))
+    for line in lines:
+        if more[line] > 0:
+            more[line] -= 1
+            if line.strip():
+                yield line

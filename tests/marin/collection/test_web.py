@@ -10,7 +10,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from marin.collection.document import Document, Problem
 from marin.collection.settings import KINDS, load_settings, reader_of, step_settings
-from marin.collection.sources import page as pages
+from marin.collection.sources import page as page_reader
 from marin.collection.sources.page import read_html
 from marin.collection.sources.warc import read_warc
 from marin.collection.steps.extraction import Html, depth
@@ -19,7 +19,7 @@ from marin.collection.steps.rewriting import Mask, Repair
 from marin.collection.steps.rules import C4, fineweb, gopher_quality, gopher_repetition
 
 PROJECT = Path(__file__).parents[3]
-PAGES = PROJECT / "data" / "pages.warc.gz"
+PAGES, MORE_PAGES = PROJECT / "data" / "pages.warc.gz", PROJECT / "data" / "pages-2.warc.gz"
 PAGE = b"<html><head><title>t</title></head><body><p>Some words that are read by somebody.</p></body></html>"
 
 
@@ -49,14 +49,15 @@ def reasons(found: list[Document | Problem]) -> list[str]:
     return [item.reason if isinstance(item, Problem) else "document" for item in found]
 
 
-def test_the_shipped_pages_are_read_as_fastwarc_reads_them() -> None:
-    ours = [item for item in read_warc(PAGES, "pages") if isinstance(item, Document)]
-    with PAGES.open("rb") as file:
+@pytest.mark.parametrize("pages", [PAGES, MORE_PAGES])
+def test_the_shipped_pages_are_read_as_fastwarc_reads_them(pages: Path) -> None:
+    ours = [item for item in read_warc(pages, "pages") if isinstance(item, Document)]
+    with pages.open("rb") as file:
         theirs = [
             (one.headers["WARC-Target-URI"], one.reader.read().decode())
             for one in ArchiveIterator(file, record_types=WarcRecordType.response, parse_http=True)
         ]
-    assert len(ours) > 150
+    assert len(ours) >= 150
     assert [(item.metadata["url"], item.text) for item in ours] == theirs
     assert all("rel=license" in str(item.metadata["link_header"]) and item.created and item.added for item in ours)
 
@@ -77,7 +78,7 @@ def test_a_file_cut_anywhere_keeps_what_was_whole_and_names_the_place(tmp_path: 
 
 def test_bodies_that_are_no_text_are_problems_by_reason(tmp_path: Path) -> None:
     ok = b"HTTP/1.1 200 OK\r\n"
-    bomb = gzip.compress(b"a" * (pages.MOST_PAGE + 100), 9, mtime=0)
+    bomb = gzip.compress(b"a" * (page_reader.MOST_PAGE + 100), 9, mtime=0)
     data = [
         record(bomb, head=ok + b"Content-Encoding: gzip"),
         record(gzip.compress(PAGE)[:-20], head=ok + b"Content-Encoding: gzip"),
@@ -88,7 +89,7 @@ def test_bodies_that_are_no_text_are_problems_by_reason(tmp_path: Path) -> None:
         record(b"  ", head=ok + b"Content-Type: text/html"),
         record(PAGE, head=b"nothing"),
         record(b"5\r\nabc", head=ok + b"Transfer-Encoding: chunked"),
-        record(b"x" * (pages.MOST_PAGE + (1 << 17))),
+        record(b"x" * (page_reader.MOST_PAGE + (1 << 17))),
         record(b"3\r\nab \r\n2\r\ncd\r\n0\r\n\r\n", head=ok + b"Transfer-Encoding: chunked"),
         record(b"caf\xe9", head=ok + b"Content-Type: text/plain; charset=iso-8859-1"),
         record("plain text é".encode(), kind="conversion"),

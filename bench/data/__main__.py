@@ -1,4 +1,4 @@
-"""`python -m bench.data WHAT [options]`: figures of collections (bench/data/steps.py, scale.py), a JSON object a line."""
+"""`python -m bench.data WHAT [options]`: figures of collections (bench/data/steps.py, scale.py, memory.py), a JSON object a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.data import plan, scale, steps, tokens
+from bench.data import memory, plan, scale, steps, tokens
 
 
 def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -39,6 +39,10 @@ def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     counts = [int(one) for one in (given.documents or "100000").split(",")]
     if given.what == "curve":
         return scale.curve(counts, given.folder)
+    if given.what == "memory":
+        return memory.memory(given.gigabytes, numbers, given.limit, given.folder)
+    if given.what == "duplicates":
+        return memory.duplicates(counts, given.folder)
     return scale.digest(counts[0], numbers, given.kills, given.pause, given.folder)
 
 
@@ -46,9 +50,13 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.data", description=__doc__)
     parser.add_argument(
-        "what", choices=("html", "rules", "exact", "near", "tokens", "workers", "curve", "digest", "plan")
+        "what",
+        choices=(
+            *("html", "rules", "exact", "near", "tokens", "workers"),
+            *("curve", "memory", "duplicates", "digest", "plan"),
+        ),
     )
-    parser.add_argument("--documents", help="how many; of curve several with commas between")
+    parser.add_argument("--documents", help="how many; of curve and duplicates several with commas between")
     parser.add_argument(
         "--peers", default="", metavar="PYTHON", help="of an environment with the peers (bench/data/peers.py)"
     )
@@ -58,6 +66,8 @@ def main() -> None:
     parser.add_argument("--bytes", default="50e9,15e12", help="of plan: bytes of text, with commas between")
     parser.add_argument("--cores", default="64,1024", help="of plan: for each of them, over how many cores")
     parser.add_argument("--workers", default="1,2,8")
+    parser.add_argument("--gigabytes", type=float, default=2.0, help="of memory: how much text")
+    parser.add_argument("--limit", type=float, default=1.0, help="of memory: GiB for each process; 0 for none")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--pause", type=float, default=20.0, help="seconds between two kills, about")
     for figure in figures(parser.parse_args()):

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.corpus import write
+from bench.data.watching import workers_of
 
 BUILD = """
 import json, sys, threading, time
@@ -78,29 +79,6 @@ def curve(counts: list[int], folder: Path) -> Iterator[dict[str, Any]]:
         yield {"what": "curve", "documents": count, "bytes": size, "documents_per_cpu_second": rate, **found}
 
 
-def _descendants(process: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            above = int(entry.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(above, []).append(int(entry.parent.name))
-    found, waiting = [], [process]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += below
-    return found
-
-
-def _workers(process: int) -> list[int]:
-    found = []
-    for number in _descendants(process):
-        with suppress(OSError):
-            if b"ray::MapWorker" in Path(f"/proc/{number}/cmdline").read_bytes():
-                found.append(number)
-    return found
-
-
 def surviving(folder: Path, sources: list[str], workers: int, kills: int, pause: float, seed: int) -> dict[str, Any]:
     """Build, kill, call again, until it is whole."""
     draw = random.Random(seed)  # noqa: S311 - for moments, not for secrets
@@ -122,7 +100,7 @@ def surviving(folder: Path, sources: list[str], workers: int, kills: int, pause:
             with suppress(subprocess.TimeoutExpired):
                 running.wait(draw.uniform(0.2, 2.0) * pause)
             if running.poll() is None and of_workers + of_commands < kills:
-                alive = _workers(running.pid)
+                alive = workers_of(running.pid)
                 if workers == 1 or (of_workers + of_commands) % 4 == 3:
                     running.kill()
                     of_commands += 1

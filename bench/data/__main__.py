@@ -1,4 +1,4 @@
-"""`python -m bench.data WHAT [options]`: figures of collections (bench/data/steps.py, scale.py, memory.py), a JSON object a line."""
+"""`python -m bench.data WHAT [options]`: figures of collections (steps.py, scale.py, memory.py here), a JSON object a line."""
 
 from __future__ import annotations
 

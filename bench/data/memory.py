@@ -27,7 +27,8 @@ from bench.data.watching import Process, watched
 
 DOCUMENT = 1300
 """Bytes of a generated document, a little less than it has."""
-EQUAL = "One document among many that say the very same, word for word, as pages of a site do that answers every address alike. " * 2
+EQUAL = "One document among many that say the very same, word for word, as pages of a site do that answers every address alike."
+"""What it says, twice."""
 
 
 def memory(gigabytes: float, workers: list[int], limit: float, folder: Path) -> Iterator[dict[str, Any]]:
@@ -49,7 +50,7 @@ def memory(gigabytes: float, workers: list[int], limit: float, folder: Path) -> 
 
 def duplicates(counts: list[int], folder: Path) -> Iterator[dict[str, Any]]:
     """One line for each number of documents."""
-    line = json.dumps({"text": EQUAL.strip()}) + "\n"
+    line = json.dumps({"text": f"{EQUAL} {EQUAL}"}) + "\n"
     first = 0.0
     for count in counts:
         raw = folder / f"equal-{count}.jsonl"

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from marin.collection.making.rows import Rows, as_bytes
 from marin.collection.tasks.columns import EXACT, ParquetWriter, hex_column
 
+BLOCK = 1 << 16
+"""Digests that are compared together."""
+
 
 def remove_copies(rows: Rows, target: Path) -> int:
     """Take the copies out of ``rows`` and write which they are, and of what; how many."""
@@ -34,17 +37,27 @@ def copies(digests: NDArray[np.uint64], ids: NDArray[np.uint64]) -> tuple[NDArra
         digests: uint64[documents, 4], big-endian numbers of SHA-256. ids: uint64[documents, 2], the same of ids.
     """
     order = np.argsort(digests[:, 0], kind="stable")
-    equal = (digests[order[1:]] == digests[order[:-1]]).all(axis=1)
-    if (equal != (digests[order[1:], 0] == digests[order[:-1], 0])).any():  # digests that only begin alike
+    alike = _as_before(digests[:, :1], order)
+    equal = _as_before(digests, order)
+    if (equal != alike).any():  # digests that only begin alike
         order = np.lexsort(digests.T[::-1])
-        equal = (digests[order[1:]] == digests[order[:-1]]).all(axis=1)
-    several = np.zeros(len(order), bool)
-    several[1:] |= equal
-    several[:-1] |= equal
-    groups = np.cumsum(~np.concatenate([np.zeros(min(len(order), 1), bool), equal]))[several]
-    some = order[several]
-    inner = np.lexsort((ids[some, 1], ids[some, 0], groups))
-    some, groups = some[inner], groups[inner]
-    least = np.diff(groups, prepend=-1) != 0
-    leaders = some[least][np.cumsum(least) - 1]
-    return some[~least], leaders[~least]
+        equal = _as_before(digests, order)
+    several = equal.copy()
+    several[:-1] |= equal[1:]
+    some, equal = order[several], equal[several]
+    del order, alike, several
+    inner = np.lexsort((ids[some, 1], ids[some, 0], np.cumsum(~equal)))
+    some = some[inner]  # each group stays where it is, so ``equal`` still says where one begins
+    removed = some[equal]
+    leaders = some[~equal]
+    del some, inner
+    return removed, leaders[np.cumsum(~equal)[equal] - 1]
+
+
+def _as_before(digests: NDArray[np.uint64], order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which digests, in this order, equal the one before; some at a time, since ten million may be equal."""
+    equal = np.zeros(len(order), bool)
+    for begin in range(1, len(order), BLOCK):
+        some = digests[order[begin - 1 : begin + BLOCK]]
+        equal[begin : begin + BLOCK] = (some[1:] == some[:-1]).all(axis=1)
+    return equal

@@ -80,7 +80,8 @@ class Rows:
         self, which: NDArray[np.bool_], key: str, *columns: str
     ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
         """Numbers, keys and more columns of the documents ``which``, cut by the first bits of the key: pieces in the order of
-        keys, inside of a piece by number. A column of bytes is uint64[documents, width / 8], as big-endian numbers."""
+        keys, inside of a piece by number. A column of bytes is uint64[documents, width / 8], as big-endian numbers. What is cut
+        lies in files that are mapped, so a piece that is large, for its documents have one key, is not in memory as a whole."""
         bits = max(0, (int(which.sum()) - 1) // PIECE).bit_length()
         parts = self._chosen(which, key, *columns)
         if not bits:
@@ -92,7 +93,7 @@ class Rows:
         with TemporaryDirectory(prefix="pieces-", dir=self._folder) as folder:
             names = [f"column_{number}" for number in range(len(columns) + 1)]
             for piece in _spread(parts, names, bits, Path(folder)):
-                yield piece["number"].copy(), [piece[name].copy() for name in names]
+                yield piece["number"], [piece[name] for name in names]
 
     def _chosen(
         self, which: NDArray[np.bool_], *columns: str
@@ -135,8 +136,9 @@ def _spread(
         _append(waiting, names[0], bits, folder)
     for place in range(1 << bits):
         if (path := folder / str(place)).exists():
-            yield np.fromfile(path, form)
-            path.unlink()
+            piece = np.asarray(np.memmap(path, form, "r"))
+            path.unlink()  # it stays as long as it is mapped
+            yield piece
 
 
 def _append(waiting: list[NDArray[np.void]], key: str, bits: int, folder: Path) -> None:

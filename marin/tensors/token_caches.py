@@ -1,11 +1,14 @@
 """Token caches as they lie in the store: Levanter's arrays of token ids, digested by content.
 
 A cache keeps ``input_ids`` as two zarr3 arrays of a size far above what they hold, and how many rows that is in the first
-place of ``offsets``. What counts is its content, as a state of two tensors for each split:
+place of ``offsets``; the cache of chat documents has a column ``loss_mask`` beside it, with the same offsets. What counts is its
+content, as a state of two or three tensors for each split:
 
     <split>/tokens      int32[n]    token ids of all documents, one after another
     <split>/offsets     int64[d+1]  where each document begins; the last is n
     <split>/loss_mask   uint8[n]    of chat documents only: which tokens are learned
+
+An earlier form, which is read as well, has the mask as a file of one byte a token.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from marin.errors import DataError
 from marin.tensors.reading import elements, open_array, pieces, plausible_bytes
 
 FIELD = "input_ids"
-MASK_FILE, MASK = "loss_mask.u8", "loss_mask"
+MASK, MASK_FILE = "loss_mask", "loss_mask.u8"
+"""The column, and the file that it was."""
 LEDGER = "shard_ledger.json"
 TOKEN_FILES = re.compile(
-    r"(train|validation|train/[^/]+)/(shard_ledger\.json|loss_mask\.u8|input_ids/(offsets|data)/(zarr\.json|c/[0-9]+))"
+    r"(train|validation|train/[^/]+)/"
+    r"(shard_ledger\.json|loss_mask\.u8|(input_ids|loss_mask)/(offsets|data)/(zarr\.json|c/[0-9]+))"
 )
 """Files of the output of step ``tokens``."""
 
@@ -57,11 +62,15 @@ def stray_files(folder: Path) -> list[str]:
     own = set()
     for split in cached_splits(folder):
         content = cache_content(folder / split)
-        own |= {f"{split}/{LEDGER}", f"{split}/{MASK_FILE}"}
-        for name, count in (("offsets", content.documents + 1), ("data", content.tokens)):
-            array = open_array({"driver": "file", "path": f"{folder / split}/"}, f"{FIELD}/{name}")
-            chunks = -(-count // int(array.chunk_layout.write_chunk.shape[0]))
-            own |= {f"{split}/{FIELD}/{name}/{file}" for file in ("zarr.json", *(f"c/{i}" for i in range(chunks)))}
+        own.add(f"{split}/{LEDGER}")
+        column = has_column(folder / split)
+        if not column:
+            own.add(f"{split}/{MASK_FILE}")
+        for field in (FIELD, MASK) if column else (FIELD,):
+            for name, count in (("offsets", content.documents + 1), ("data", content.tokens)):
+                array = open_array(_folder(folder / split), f"{field}/{name}")
+                chunks = -(-count // int(array.chunk_layout.write_chunk.shape[0]))
+                own |= {f"{split}/{field}/{name}/{file}" for file in ("zarr.json", *(f"c/{i}" for i in range(chunks)))}
     names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
     return [name for name in names if name not in own]
 
@@ -87,18 +96,19 @@ def cache_content(cache: Path) -> CacheContent:
     Raises:
         DataError: it is missing, unfinished, or says that it holds more than its bytes can be.
     """
-    kvstore = {"driver": "file", "path": f"{cache}/"}
     offsets = document_offsets(cache)
     rows, count = len(offsets) - 1, int(offsets[-1])
     by_token, by_offset = TensorHasher("int32", (count,)), TensorHasher("int64", offsets.shape)
-    for piece in pieces(open_array(kvstore, f"{FIELD}/data"), (count,), "data"):
+    for piece in pieces(open_array(_folder(cache), f"{FIELD}/data"), (count,), "data"):
         by_token.update(elements(np.asarray(piece, dtype=np.int32)))
     by_offset.update(elements(offsets))
     tensors = {"tokens": by_token.digest(), "offsets": by_offset.digest()}
     nbytes = 4 * count + 8 * len(offsets)
-    if (cache / MASK_FILE).is_file():
-        tensors[MASK] = mask_digest(cache / MASK_FILE, count)
-        nbytes += count
+    if has_column(cache):
+        tensors[MASK] = _column_digest(cache, offsets)
+    elif (cache / MASK_FILE).is_file():
+        tensors[MASK] = _file_digest(cache / MASK_FILE, count)
+    nbytes += count * (MASK in tensors)
     return CacheContent(tensors, count, rows, nbytes)
 
 
@@ -109,7 +119,7 @@ def document_offsets(cache: Path) -> np.ndarray:
         DataError: it is missing, unfinished, or says that it holds more than its bytes can be.
     """
     most = plausible_bytes(cache)
-    ends = open_array({"driver": "file", "path": f"{cache}/"}, f"{FIELD}/offsets")
+    ends = open_array(_folder(cache), f"{FIELD}/offsets")
     try:
         told = (cache / LEDGER).read_bytes()
     except OSError as error:
@@ -127,26 +137,52 @@ def document_offsets(cache: Path) -> np.ndarray:
     return offsets
 
 
-def mask_digest(file: Path, tokens: int) -> str:
-    """The digest of a loss mask as a tensor, uint8[tokens].
+def has_column(cache: Path) -> bool:
+    """Whether the cache has its loss mask as a column."""
+    return (cache / MASK).is_dir()
 
-    Raises:
-        DataError: it is not as long as the token stream.
-    """
-    size = file.stat().st_size if file.is_file() else -1
+
+def _folder(cache: Path) -> dict[str, str]:
+    return {"driver": "file", "path": f"{cache}/"}
+
+
+def _column_digest(cache: Path, offsets: np.ndarray) -> str:
+    """The digest of the column as a tensor, uint8[tokens]; its documents end where those of the tokens do."""
+    raw = offsets.copy()
+    raw[0] = len(offsets) - 1
+    ends = open_array(_folder(cache), f"{MASK}/offsets")
+    found = [np.asarray(piece, dtype=np.int64) for piece in pieces(ends, offsets.shape, "offsets")]
+    if not np.array_equal(np.concatenate(found), raw):
+        raise _other_lengths(cache, "documents that end where those of the tokens do", "others")
+    array = open_array(_folder(cache), f"{MASK}/data")
+    if array.dtype.numpy_dtype != np.uint8:
+        raise _other_lengths(cache, "uint8", array.dtype.numpy_dtype.name)
+    hasher = TensorHasher("uint8", (int(offsets[-1]),))
+    for piece in pieces(array, (int(offsets[-1]),), "data"):
+        hasher.update(elements(piece))
+    return hasher.digest()
+
+
+def _file_digest(file: Path, tokens: int) -> str:
+    """The digest of the earlier form as a tensor, uint8[tokens]."""
+    size = file.stat().st_size
     if size != tokens:
-        raise DataError(
-            "loss mask and tokens differ in length",
-            where=file.parent.name,
-            expected=f"{tokens} bytes",
-            found="no mask" if size < 0 else f"{size}",
-            cure="make it again: marin stage tokens",
-        )
+        raise _other_lengths(file.parent, f"{tokens} bytes", f"{size}")
     hasher = TensorHasher("uint8", (tokens,))
     with file.open("rb") as stream:
         while block := stream.read(1 << 22):
             hasher.update(block)
     return hasher.digest()
+
+
+def _other_lengths(cache: Path, expected: str, found: str) -> DataError:
+    return DataError(
+        "loss mask and tokens differ in length",
+        where=cache.name,
+        expected=expected,
+        found=found,
+        cure="make it again: marin stage tokens",
+    )
 
 
 def finished_rows(ledger: bytes, where: str) -> int:

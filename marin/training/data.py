@@ -35,7 +35,6 @@ from levanter.models.lm_model import LmExample
 from levanter.utils.jax_utils import local_cpu_mesh
 from levanter.utils.thread_utils import blocking_wait
 
-from ledger import StoredFolder
 from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
 from marin.errors import DataError
@@ -44,9 +43,8 @@ from marin.training.blank import check_learned
 from marin.training.runtime import hosts
 from marin.training.state import named_key
 from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
-from marin.training.tokens.loss_mask import read_mask
+from marin.training.tokens.loss_mask import open_mask
 from marin.training.tokens.masked import MaskedSequences
-from marin.training.tokens.stored import stored_mask
 
 logging.getLogger("levanter.data.loader").setLevel(logging.ERROR)  # it warns of every half second on a busy machine
 
@@ -180,7 +178,7 @@ def token_dataset(cache: Cache, seq_len: int) -> tuple[AsyncDataset[LmExample], 
             found="fewer",
             cure="use more text or a smaller model.seq_len",
         )
-    mask = stored_mask(cache) if isinstance(cache, StoredFolder) else read_mask(cache)
+    mask = open_mask(cache)
     examples = sequences if mask is None else MaskedSequences(sequences, mask, seq_len)
     return NamedLmDataset(CausalLmDataset(examples, Pos, block_cross_document_attention=False), Pos), length
 

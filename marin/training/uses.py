@@ -12,7 +12,7 @@ import numpy as np
 from marin.recipe.schema import Recipe
 from marin.training.data import DataOrder, streams, token_dataset
 from marin.training.tokens.cache import read_tokens
-from marin.training.tokens.loss_mask import read_mask
+from marin.training.tokens.loss_mask import Mask, open_mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,7 +66,7 @@ def uses(recipe: Recipe, cache: Path, documents: Sequence[tuple[str, int]]) -> U
                 blank[start:end] = True
                 spans[part, number] = start, end
                 places.append((name, start, end))
-        left.append(_learned(blank, read_mask(path), lengths[name], width))
+        left.append(_learned(blank, open_mask(path), lengths[name], width))
     reading: dict[int, list[int]] = {}
     emptied = None
     whole = np.concatenate(left)
@@ -90,9 +90,7 @@ def uses(recipe: Recipe, cache: Path, documents: Sequence[tuple[str, int]]) -> U
     return Uses(tuple(found), emptied)
 
 
-def _learned(
-    blank: NDArray[np.bool_], mask: NDArray[np.uint8] | None, sequences: int, width: int
-) -> NDArray[np.float32]:
+def _learned(blank: NDArray[np.bool_], mask: Mask | None, sequences: int, width: int) -> NDArray[np.float32]:
     """How many tokens of each sequence are learned: neither blank, nor after a blank, nor kept from being learned."""
     used = sequences * width
     weights = np.zeros(used, dtype=np.float32)

@@ -2,7 +2,7 @@
 
 Documents are encoded (:mod:`marin.training.tokens.encoding`, by workers where there are some), each ended by the end-of-text
 token, and written in their order by Levanter's ``SerialCacheWriter`` in this process. Levanter reads it as any cache of its own
-(``TreeCache``, field ``input_ids``).
+(``TreeCache``, field ``input_ids``, and of chat documents ``loss_mask``).
 
 Two things are done here and not by Levanter's ``BatchTokenizer``. It appends the end as text, after a space, which
 leaves a token for that space before every end; and it takes the characters ``<|endoftext|>`` inside a document for the
@@ -19,9 +19,8 @@ The parts of a mixture are splits of their own, ``train/<part>``.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, tee
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -35,10 +34,10 @@ from marin.data.exclusion import BLANK, excluded
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
 from marin.recipe.schema import Artifact, Recipe
-from marin.tensors.token_caches import FIELD, MASK_FILE, cache_content, unfinished
-from marin.training.tokens import loss_mask
+from marin.tensors.token_caches import FIELD, MASK, cache_content, unfinished
 from marin.training.tokens.apart import apart
 from marin.training.tokens.encoding import Encoded, Execute, encoded_split, load_tokenizer
+from marin.training.tokens.loss_mask import has_mask, open_mask
 from marin.training.tokens.stored import StoredCache
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
 
 Cache = Path | StoredFolder
 """Where the cache of a split is: in a folder, or in a stored tree that is read where it lies."""
-_EXEMPLAR = {FIELD: np.zeros((0,), dtype=np.int32)}
+_EXEMPLAR: dict[str, Any] = {FIELD: np.zeros((0,), dtype=np.int32)}
 VALIDATION_SPLIT = "validation"
 _WRITE_TOKENS = 1 << 22
 
@@ -63,7 +62,7 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
         folder.parent.mkdir(exist_ok=True)
-        masked = loss_mask.has_mask(path)
+        masked = has_mask(path)
         encoded = encoded_split(task.inputs["tokenizer"], path, ends(task.recipe), masked=masked, execute=execute)
         if task.recipe.together > 1 and split != VALIDATION_SPLIT:
             encoded = apart(encoded, task.recipe.model.seq_len, task.recipe.tokens.end, split)
@@ -109,21 +108,13 @@ def ends(recipe: Recipe) -> list[int]:
 
 
 def _write(folder: Path, documents: Iterator[Encoded], *, masked: bool, without: frozenset[int]) -> tuple[int, int]:
-    """The cache of a split, with the documents of these numbers blank; of chat documents with the mask of what is learned
-    beside it."""
-    if not masked:
-        return write_cache(folder, blanked((ids for ids, _ in documents), without))
-    beside = folder.with_name(f"{folder.name}.mask")
-    with beside.open("wb") as file:
-
-        def ids_alone() -> Iterator[NDArray[np.int32]]:
-            for ids, mask in documents:
-                file.write(mask)
-                yield ids
-
-        written = write_cache(folder, blanked(ids_alone(), without))
-    beside.rename(folder / MASK_FILE)
-    return written
+    """The cache of a split, with the documents of these numbers blank."""
+    ids, masks = tee(documents)
+    return write_cache(
+        folder,
+        blanked((one for one, _ in ids), without),
+        (np.frombuffer(mask, np.uint8) for _, mask in masks) if masked else None,
+    )
 
 
 def _take(artifact: Artifact, task: Task, split: str, folder: Path) -> tuple[int, int]:
@@ -150,11 +141,10 @@ def _take(artifact: Artifact, task: Task, split: str, folder: Path) -> tuple[int
                 found=f"{int(tokens.min())} to {int(tokens.max())}",
                 cure="make them with the tokenizer that the training gets",
             )
-        documents = (tokens[start:end] for start, end in pairwise(offsets.tolist()))
-        written = write_cache(folder, documents)
-        if (made / split / MASK_FILE).is_file():
-            shutil.copyfile(made / split / MASK_FILE, folder / MASK_FILE)
-    return written
+        spans = [slice(start, end) for start, end in pairwise(offsets.tolist())]
+        mask = open_mask(made / split)
+        masks = None if mask is None else (mask[span] for span in spans)
+        return write_cache(folder, (tokens[span] for span in spans), masks)
 
 
 def split_files(corpus: Path) -> dict[str, Path]:
@@ -170,14 +160,26 @@ def blanked(documents: Iterator[NDArray[np.int32]], without: frozenset[int]) -> 
         yield np.full_like(ids, BLANK) if number in without else ids
 
 
-def write_cache(folder: Path, documents: Iterator[NDArray[np.int32]]) -> tuple[int, int]:
-    """Write a cache; returns how many tokens and documents it got. Some millions of tokens are held at a time."""
+def write_cache(
+    folder: Path, documents: Iterator[NDArray[np.int32]], masks: Iterator[NDArray[np.uint8]] | None = None
+) -> tuple[int, int]:
+    """Write a cache; returns how many tokens and documents it got. Some millions of tokens are held at a time.
+
+    Args:
+        documents: the token ids of each. masks: which of them are learned, where not all are; as long as the ids.
+    """
     tokens = count = held = 0
-    batch: list[dict[str, NDArray[np.int32]]] = []
-    with SerialCacheWriter(str(folder), _EXEMPLAR, metadata=CacheMetadata({}), shard_name="all") as writer:
-        for ids in documents:
-            batch.append({FIELD: ids})
-            held += len(ids)
+    batch: list[dict[str, NDArray[Any]]] = []
+    exemplar = _EXEMPLAR if masks is None else _EXEMPLAR | {MASK: np.zeros((0,), dtype=np.uint8)}
+    rows: Iterator[dict[str, NDArray[Any]]] = (
+        ({FIELD: ids} for ids in documents)
+        if masks is None
+        else ({FIELD: ids, MASK: mask} for ids, mask in zip(documents, masks, strict=True))
+    )
+    with SerialCacheWriter(str(folder), exemplar, metadata=CacheMetadata({}), shard_name="all") as writer:
+        for row in rows:
+            batch.append(row)
+            held += len(row[FIELD])
             if held >= _WRITE_TOKENS:
                 writer.write_batch(batch)
                 tokens, count, held, batch = tokens + held, count + len(batch), 0, []

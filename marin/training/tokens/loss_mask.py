@@ -1,4 +1,4 @@
-"""Which tokens of a cache are learned: one byte for each token, in a file beside Levanter's cache.
+"""Which tokens of a cache are learned: one byte for each token, in a column of Levanter's cache.
 
 Only a corpus of chat documents has one (:mod:`marin.data.chat`); without it every token is learned. A token is learned
 when the characters that it stands for begin inside a learned stretch of its document, and the end of a document is
@@ -10,16 +10,20 @@ for learned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from ledger import StoredFolder
 from marin.data.chat import Span
 from marin.data.documents import Document, read_documents
 from marin.errors import DataError
-from marin.tensors.token_caches import MASK_FILE
+from marin.tensors.reading import open_array
+from marin.tensors.token_caches import MASK, MASK_FILE, has_column
+from marin.training.tokens.stored import StoredArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +64,44 @@ def token_mask(offsets: Sequence[Span], learned: Sequence[Span]) -> list[int]:
     return [int(any(start <= begin < stop for start, stop in learned)) for begin, _ in offsets]
 
 
-def read_mask(cache: Path) -> NDArray[np.uint8] | None:
-    """uint8[n], mapped from the file; None for a cache without one."""
+class Mask(Protocol):
+    """A loss mask, read where it is asked: ``mask[start:stop]`` is uint8[stop - start]."""
+
+    def __getitem__(self, span: slice, /) -> NDArray[np.uint8]: ...
+
+
+def open_mask(cache: Path | StoredFolder) -> Mask | None:
+    """The loss mask of a cache, in a folder or stored; None for one where every token is learned.
+
+    Raises:
+        DataError: it is not of the form that Levanter writes.
+        NotFound, Tampered: stored bytes are not there, or not what they were.
+    """
+    if isinstance(cache, StoredFolder):
+        if cache.size(f"{MASK}/data/zarr.json") is not None:
+            return StoredArray(cache / MASK / "data")
+        return None if cache.size(MASK_FILE) is None else _StoredFile(cache)
+    if has_column(cache):
+        return _Column(open_array({"driver": "file", "path": f"{cache}/"}, f"{MASK}/data"))
     path = cache / MASK_FILE
     return np.memmap(path, dtype=np.uint8, mode="r") if path.is_file() else None
+
+
+@dataclass(frozen=True)
+class _Column:
+    """An array of TensorStore."""
+
+    array: Any
+
+    def __getitem__(self, span: slice) -> NDArray[np.uint8]:
+        return np.asarray(self.array[span].read().result(), dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class _StoredFile:
+    """The earlier form, stored."""
+
+    folder: StoredFolder
+
+    def __getitem__(self, span: slice) -> NDArray[np.uint8]:
+        return np.frombuffer(self.folder.read(MASK_FILE, span.start, span.stop - span.start), np.uint8)

@@ -11,14 +11,14 @@ from levanter.data.dataset import AsyncDataset
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from marin.training.tokens.stored import StoredMask
+    from marin.training.tokens.loss_mask import Mask
 
 
 class MaskedSequences(AsyncDataset[dict[str, Any]]):
     """Sequences of a token stream with the weights of their losses: float32[seq_len], that of the token one further
-    on."""
+    on; the last has none in its sequence."""
 
-    def __init__(self, sequences: AsyncDataset[Any], mask: NDArray[np.uint8] | StoredMask, seq_len: int) -> None:
+    def __init__(self, sequences: AsyncDataset[Any], mask: Mask, seq_len: int) -> None:
         self._sequences, self._mask, self._seq_len = sequences, mask, seq_len
 
     async def async_len(self) -> int:
@@ -32,8 +32,7 @@ class MaskedSequences(AsyncDataset[dict[str, Any]]):
         return [{**item, "loss_weights": self._weights(index)} for index, item in zip(indices, items, strict=True)]
 
     def _weights(self, index: int) -> NDArray[np.float32]:
-        start = index * self._seq_len + 1
+        start = index * self._seq_len
         weights = np.zeros(self._seq_len, dtype=np.float32)
-        following = self._mask[start : start + self._seq_len]
-        weights[: len(following)] = following
+        weights[:-1] = self._mask[start + 1 : start + self._seq_len]
         return weights

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ import tensorstore
 
 from ledger import StoredFolder
 from marin.errors import DataError
-from marin.tensors.token_caches import FIELD, LEDGER, MASK_FILE, finished_rows, unfinished
+from marin.tensors.token_caches import FIELD, LEDGER, finished_rows, unfinished
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +47,7 @@ class StoredArray:
             (codec,) = told["codecs"]
             inner = codec["configuration"]
             (self._chunk,) = inner["chunk_shape"]
-            self.dtype = np.dtype({"int32": "<i4", "int64": "<i8"}[told["data_type"]])
+            self.dtype = np.dtype({"int32": "<i4", "int64": "<i8", "uint8": "u1"}[told["data_type"]])
             plain = (told["chunk_key_encoding"], codec["name"], inner.get("index_location", "end"), told["fill_value"])
             indexed = inner["index_codecs"] == [
                 {"name": "bytes", "configuration": {"endian": "little"}},
@@ -162,18 +161,3 @@ class StoredCache:
 
     def _taken(self, place: int, length: int) -> NDArray[Any]:
         return self.data[place : place + length]
-
-
-@dataclass(frozen=True)
-class StoredMask:
-    """The loss mask of a stored cache: uint8, sliced as an array is."""
-
-    folder: StoredFolder
-
-    def __getitem__(self, span: slice) -> NDArray[np.uint8]:
-        return np.frombuffer(self.folder.read(MASK_FILE, span.start, span.stop - span.start), np.uint8)
-
-
-def stored_mask(folder: StoredFolder) -> StoredMask | None:
-    """That of a cache; None for one where every token is learned."""
-    return None if folder.size(MASK_FILE) is None else StoredMask(folder)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from levanter.data.text.datasets import TokenSeqDataset
+from levanter.models.lm_model import LmExample
+from levanter.store.cache import TreeCache
+from levanter.utils.thread_utils import blocking_wait
 from msgspec.structs import replace
+from numpy.typing import NDArray
 from tokenizers import Tokenizer as Library
 
 from ledger import state_digest, tensor_digest
@@ -20,9 +27,10 @@ from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import FilesDataset, Recipe, Tokenizer, digest, plain
 from marin.runners.local import LocalRunner
-from marin.tensors.token_caches import MASK_FILE, tokens_content
-from marin.training.tokens.cache import build_caches, read_tokens
-from marin.training.tokens.loss_mask import read_mask
+from marin.tensors.token_caches import FIELD, MASK, MASK_FILE, stray_files, tokens_content
+from marin.training.data import token_dataset
+from marin.training.tokens.cache import build_caches, read_tokens, write_cache
+from marin.training.tokens.loss_mask import open_mask
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 
@@ -37,6 +45,29 @@ def conversation(number: int) -> dict[str, object]:
             {"role": "assistant", "content": "Yes."},
         ]
     }
+
+
+def mask_of(cache: Path) -> NDArray[np.uint8]:
+    """All of it."""
+    mask = open_mask(cache)
+    assert mask is not None
+    return mask[0 : len(read_tokens(cache)[0])]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def written(
+    cache: Path, tokens: NDArray[np.int32], offsets: NDArray[np.int64], mask: NDArray[np.uint8], ends: NDArray[np.int64]
+) -> None:
+    """The cache anew, with a mask whose documents end elsewhere."""
+    shutil.rmtree(cache)
+    write_cache(
+        cache,
+        iter([tokens[a:b] for a, b in pairwise(offsets.tolist())]),
+        iter([mask[a:b] for a, b in pairwise(ends.tolist())]),
+    )
 
 
 @pytest.fixture
@@ -61,9 +92,7 @@ def test_learned_tokens_are_what_the_assistant_says(made: tuple[Path, Path, Step
     tensors = {}
     for split in ("train", "validation"):
         tokens, offsets = read_tokens(out / split)
-        mask = read_mask(out / split)
-        assert mask is not None
-        assert len(mask) == len(tokens)
+        mask = mask_of(out / split)
         for number, line in enumerate((corpus / f"{split}.jsonl").read_bytes().splitlines()):
             record = json.loads(line)
             said = "".join(record["text"][start:stop] for start, stop in record["learned"])
@@ -87,19 +116,14 @@ def test_shards_on_workers_write_the_same_mask(
     by_shards = dataclasses.replace(TOKENS, run=lambda task: build_caches(task, LocalRunner().run))
     again, other = run_step(by_shards, recipe, {"corpus": corpus, "tokenizer": tokenizer})
     assert other == result
-    assert all(
-        (again / s / MASK_FILE).read_bytes() == (out / s / MASK_FILE).read_bytes() for s in ("train", "validation")
-    )
+    names = {name for name in files(out) if not name.endswith("shard_ledger.json")}  # tells the time
+    assert {f"{split}/{MASK}/data/c/0" for split in ("train", "validation")} <= names
+    assert {name: files(again)[name] for name in names} == {name: files(out)[name] for name in names}
 
 
 def test_the_loss_at_a_position_is_that_of_the_next_token(made: tuple[Path, Path, StepResult, Path]) -> None:
-    from levanter.utils.thread_utils import blocking_wait
-
-    from marin.training.data import token_dataset
-
     out = made[3]
-    mask = read_mask(out / "train")
-    assert mask is not None
+    mask = mask_of(out / "train")
     dataset, length = token_dataset(out / "train", 32)
     for index, example in zip(range(length), blocking_wait(dataset.get_batch(range(length))), strict=True):
         weights = np.asarray(example.loss_weight.array)
@@ -108,14 +132,59 @@ def test_the_loss_at_a_position_is_that_of_the_next_token(made: tuple[Path, Path
     assert 0 < float(mask.mean()) < 1
 
 
+def test_levanter_s_own_data_set_reads_the_column(made: tuple[Path, Path, StepResult, Path]) -> None:
+    """As it reads the weights of any prebuilt cache."""
+    cache = made[3] / "train"
+    exemplar = {FIELD: np.zeros((0,), np.int32), MASK: np.zeros((0,), np.uint8)}
+    sequences = TokenSeqDataset(TreeCache.load(str(cache), exemplar), 32, loss_weights_key=MASK)
+    found = blocking_wait(sequences.get_batch(range(blocking_wait(sequences.async_len()))))
+    tokens, mask = read_tokens(cache)[0], mask_of(cache)
+    for index, sequence in enumerate(found):
+        span = slice(32 * index, 32 * index + 32)
+        assert np.array_equal(sequence["input_ids"], tokens[span])
+        assert np.array_equal(sequence["loss_weights"], mask[span])
+
+
+def test_a_mask_in_a_file_is_the_same_content_and_read_as_ever(made: tuple[Path, Path, StepResult, Path]) -> None:
+    out = made[3]
+    cache = out / "train"
+    before = [np.asarray(one.loss_weight.array).tobytes() for one in _examples(cache)]
+    mask = mask_of(cache)
+    (cache / MASK_FILE).write_bytes(mask.tobytes())
+    assert stray_files(out) == [f"train/{MASK_FILE}"], "it has one form at a time"
+    shutil.rmtree(cache / MASK)
+    assert tokens_content(out)[0] == made[2].digest and stray_files(out) == []
+    assert np.array_equal(mask_of(cache), mask)
+    assert [np.asarray(one.loss_weight.array).tobytes() for one in _examples(cache)] == before
+    (cache / MASK_FILE).write_bytes(mask.tobytes()[:-1])
+    with pytest.raises(DataError, match="differ in length"):
+        tokens_content(out)
+
+
+def _examples(cache: Path) -> Sequence[LmExample]:
+    dataset, length = token_dataset(cache, 32)
+    return blocking_wait(dataset.get_batch(range(length)))
+
+
 def test_a_changed_mask_is_other_content(made: tuple[Path, Path, StepResult, Path]) -> None:
     out = made[3]
-    path = out / "train" / MASK_FILE
-    data = bytearray(path.read_bytes())
-    data[5] ^= 1
-    path.write_bytes(bytes(data))
+    cache = out / "train"
+    tokens, offsets = read_tokens(cache)
+    mask = mask_of(cache).copy()
+    written(cache, tokens, offsets, mask, offsets)
+    assert tokens_content(out)[0] == made[2].digest
+    mask[5] ^= 1
+    written(cache, tokens, offsets, mask, offsets)
     assert tokens_content(out)[0] != made[2].digest
-    path.write_bytes(bytes(data[:-1]))
+
+
+def test_a_mask_whose_documents_end_elsewhere_is_refused(made: tuple[Path, Path, StepResult, Path]) -> None:
+    out = made[3]
+    cache = out / "train"
+    tokens, offsets = read_tokens(cache)
+    ends = offsets.copy()
+    ends[1] += 1
+    written(cache, tokens, offsets, mask_of(cache), ends)
     with pytest.raises(DataError, match="differ in length"):
         tokens_content(out)
 

@@ -17,7 +17,7 @@ from ledger import MemoryStorage, Store, StoredFolder, Tampered
 from marin.errors import DataError
 from marin.recipe.schema import Recipe, from_mapping
 from marin.runners.ray.train_worker import given as given_to_a_worker
-from marin.tensors.token_caches import FIELD, MASK_FILE
+from marin.tensors.token_caches import FIELD, MASK, MASK_FILE
 from marin.training.data import Batches
 from marin.training.step.contract import mesh_of
 from marin.training.tokens.cache import Cache, open_cache, read_tokens, write_cache
@@ -92,18 +92,19 @@ def batches(recipe: Recipe, cache: Cache) -> list[tuple[str, bytes, bytes]]:
     return [(one.digest, np.asarray(one.tokens).tobytes(), np.asarray(one.weights).tobytes()) for one in read]
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_batches_are_those_of_the_folder(tmp_path: Path, masked: bool) -> None:
+@pytest.mark.parametrize("masked", [None, MASK, MASK_FILE])
+def test_batches_are_those_of_the_folder(tmp_path: Path, masked: str | None) -> None:
     recipe = from_mapping({"model": {"seq_len": 48}}, where="test")
-    count, _ = write_cache(tmp_path / "train", documents(40_000))
-    if masked:
-        mask = np.random.default_rng(1).integers(0, 2, count, dtype=np.uint8)
-        (tmp_path / "train" / MASK_FILE).write_bytes(mask.tobytes())
+    rows = list(documents(40_000))
+    masks = [np.random.default_rng(1).integers(0, 2, len(row), dtype=np.uint8) for row in rows]
+    write_cache(tmp_path / "train", iter(rows), iter(masks) if masked == MASK else None)
+    if masked == MASK_FILE:
+        (tmp_path / "train" / MASK_FILE).write_bytes(np.concatenate(masks).tobytes())
     store = Store(MemoryStorage())
     stored = store.folder(store.put_tree(tmp_path).digest) / "train"
     here = batches(recipe, tmp_path / "train")
     assert batches(recipe, stored) == here
-    assert any(0 in np.frombuffer(weights, np.float32)[:47] for _, _, weights in here) == masked
+    assert any(0 in np.frombuffer(weights, np.float32)[:47] for _, _, weights in here) == (masked is not None)
 
 
 def test_of_a_large_cache_the_parts_of_what_is_asked_for_are_read(tmp_path: Path) -> None:

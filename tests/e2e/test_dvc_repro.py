@@ -188,6 +188,40 @@ def test_a_text_that_was_edited_is_never_ignored(published: Checkout, tmp_path: 
     assert pointer.read_text() != before
 
 
+def test_sources_of_a_collection_that_changed_are_seen(published: Checkout, tmp_path: Path) -> None:
+    clone = published.clone(tmp_path / "clone")
+    pointer, lock = clone.folder / "artifacts" / "corpus.json", clone.folder / "dvc.lock"
+    source = clone.folder / "crawl" / "more.jsonl"
+    source.parent.mkdir()
+    texts = [f"Text number {number} that nobody else wrote, about the word w{number}." for number in range(60)]
+
+    def write(path: Path, some: list[str]) -> None:
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
+
+    def made() -> list[dict[str, object]]:
+        reader = open_root(str(clone.folder / ".marin")).reader()
+        return [dict(event.body) for _, event in reader.events() if event.type == "collection.completed/v1"]
+
+    write(source.with_name("first.jsonl"), texts[:30])
+    write(source, texts[30:50])
+    web = ("dataset=web", "dataset.sources=[crawl/*.jsonl]", "dataset.collection=default")
+    clone.run("dvc", "exp", "run", *(word for value in web for word in ("-S", value)), "corpus")
+    assert [body["kept"] for body in made()] == [50]
+    first, recorded, seen = pointer.read_text(), lock.read_text(), len(clone.events())
+    clone.run("dvc", "repro", "corpus")
+    assert (pointer.read_text(), lock.read_text(), len(clone.events())) == (first, recorded, seen)
+
+    write(source, texts[40:])
+    clone.run("dvc", "repro", "corpus")
+    assert pointer.read_text() != first and lock.read_text() != recorded
+    assert [body["kept"] for body in made()] == [50, 50] and made()[0]["artifact"] != made()[1]["artifact"]
+    assert "artifacts/corpus.json" in clone.run("dvc", "status", "tokenizer"), "what is made of it is out of date"
+
+    write(source, texts[30:50])
+    clone.run("dvc", "repro", "corpus")
+    assert pointer.read_text() == first and len(made()) == 2, "the ledger has the first one still"
+
+
 def test_metrics_are_dvcs(published: Checkout) -> None:
     shown, _ = json.JSONDecoder().raw_decode(published.run("dvc", "metrics", "show", "--json"))
     files = shown[""]["data"]

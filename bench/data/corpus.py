@@ -71,7 +71,7 @@ def documents(count: int, words: int = 200, seed: int = 1) -> Iterator[Generated
 
 
 def write(folder: Path, count: int, words: int = 200, seed: int = 1) -> int:
-    """The documents as JSON lines, :data:`PART` a file; bytes. What is there already stays."""
+    """The documents as JSON lines, :data:`PART` a file; bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     size, made = 0, documents(count, words, seed)
     for part in range(-(-count // PART)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from mmap import ACCESS_READ, MADV_RANDOM, MADV_WILLNEED, PAGESIZE, mmap
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from marin.collection.document import Decision, Scalar
 
 ROW_GROUP = 4096
+DENSE = 4
+"""Where at least one of so many rows of a batch is taken, all of it is read together."""
 
 READ = pa.schema(
     [
@@ -176,10 +179,19 @@ class ArrowWriter:
 
 
 class ArrowRows:
-    """An Arrow file that is mapped into memory, and rows of it by number."""
+    """An Arrow file that is mapped into memory, and rows of it by number.
+
+    Only the pages of what is asked for are read: Arrow's own maps have the kernel read a whole batch for each row of it, and rows
+    of a component are scattered over all files, which are more than fits into memory.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        with path.open("rb") as file:
+            self._map = mmap(file.fileno(), 0, access=ACCESS_READ)
+        self._map.madvise(MADV_RANDOM)
+        whole = pa.py_buffer(self._map)
+        self._begin = whole.address
+        self._reader = pa.ipc.open_file(pa.BufferReader(whole))
         counts = [self._reader.get_batch(number).num_rows for number in range(self._reader.num_record_batches)]
         self._starts = np.cumsum([0, *counts])
 
@@ -190,12 +202,25 @@ class ArrowRows:
         """A whole column, not copied."""
         number = self._reader.schema.get_field_index(name)
         kind = self._reader.schema.field(number).type
-        batches = range(self._reader.num_record_batches)
-        return pa.chunked_array([self._reader.get_batch(one).column(number) for one in batches], type=kind)
+        return pa.chunked_array([self._soon(batch.column(number)) for batch in self._batches()], type=kind)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All of it, batch after batch."""
+        for batch in self._batches():
+            for column in batch.columns:
+                self._soon(column)
+            yield batch
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         yield from map(self._reader.get_batch, range(self._reader.num_record_batches))
+
+    def _soon(self, column: pa.Array) -> pa.Array:
+        """The column, whose pages the kernel is told to read together."""
+        for buffer in column.buffers():
+            if buffer is not None and buffer.size:
+                first = (buffer.address - self._begin) // PAGESIZE * PAGESIZE
+                self._map.madvise(MADV_WILLNEED, first, buffer.address + buffer.size - self._begin - first)
+        return column
 
     def take(self, rows: NDArray[np.int64], names: Sequence[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """(place in ``rows``, values of these columns) in the order of the file."""
@@ -203,9 +228,11 @@ class ArrowRows:
         batches = np.searchsorted(self._starts, rows[order], side="right") - 1
         for batch in np.unique(batches).tolist():
             places = order[batches == batch]
-            chosen = (
-                self._reader.get_batch(batch).select(list(names)).take(pa.array(rows[places] - self._starts[batch]))
-            )
+            found = self._reader.get_batch(batch).select(list(names))
+            if len(places) * DENSE >= len(found):
+                for column in found.columns:
+                    self._soon(column)
+            chosen = found.take(pa.array(rows[places] - self._starts[batch]))
             yield from zip(places.tolist(), zip(*(column.to_pylist() for column in chosen), strict=True), strict=True)
 
 

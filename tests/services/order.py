@@ -19,6 +19,7 @@ LONGEST = (
     "marin/training/test_taken_apart.py",
     "e2e/training/test_own_steps.py",
     "e2e/test_dvc_repro.py",
+    "marin/collection/test_workers.py",
     "e2e/models/test_evaluation_during.py",
     "e2e/verifying/test_reproducer.py",
     "e2e/verifying/test_sealed.py",

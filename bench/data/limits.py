@@ -1,8 +1,9 @@
-"""Control groups of memory, one for each process that is to be limited, below the group of whoever measures.
+"""Control groups of memory, below the group of whoever measures: one for the command of a build and one for its workers.
 
 Of version 1 (``memory.limit_in_bytes``) or 2 (``memory.max``), whichever the machine has and lets us write; where it does not,
-nothing is limited and :func:`groups` says so. Files that a process maps count too: what it read first is its own. What it took
-before it was moved to its group counts where it was before.
+nothing is limited and :func:`groups` says so. Pages of files count too, where they were first read or written: so all workers are
+in one group, since what one of them wrote is mapped by the others. What a process took before it was moved to its group counts
+where it was before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.data.watching import RAY, Process
+from bench.data.watching import RAY, WORKER, Process
 
 MOUNTED = Path("/sys/fs/cgroup")
 LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
@@ -23,47 +24,48 @@ ENDED = {1: "memory.oom_control", 2: "memory.events"}
 
 @dataclass
 class Groups:
-    """A group of ``most`` bytes for each process of a build, but one without a limit for what is neither the command nor a
-    worker."""
+    """A group for each kind of process. ``most``: bytes of a process; the workers together have so many times as much as there
+    are, and what is neither the command nor a worker has no limit."""
 
     parent: Path
     version: int
     most: int
-    _of: dict[tuple[int, int], Path] = field(default_factory=dict)
+    workers: int
+    _made: set[str] = field(default_factory=set)
+    _placed: set[tuple[int, int, str]] = field(default_factory=set)
 
     @property
     def by(self) -> str:
         """What limits."""
-        return f"a control group for each process ({LIMIT[self.version]})"
+        return f"a control group of the command, one of the workers together ({LIMIT[self.version]})"
 
     def place(self, process: Process) -> None:
         """Into its group, unless it is there."""
-        rest = process.kind == RAY
-        key = (0, 0) if rest else (process.number, process.began)
-        if key not in self._of:
-            self._of[key] = folder = self.parent / f"{process.kind}-{process.number}-{process.began}"
+        key = process.number, process.began, process.kind
+        if key in self._placed:
+            return
+        folder = self.parent / process.kind
+        if process.kind not in self._made:
             folder.mkdir(exist_ok=True)
-            if not rest:
-                (folder / LIMIT[self.version]).write_text(str(self.most))
-                self._admit(folder, process.number)
-        if rest:
-            self._admit(self._of[key], process.number)
-
-    def _admit(self, folder: Path, number: int) -> None:
+            self._made.add(process.kind)
+            if process.kind != RAY:
+                times = self.workers if process.kind == WORKER else 1
+                (folder / LIMIT[self.version]).write_text(str(self.most * times))
         with suppress(ProcessLookupError):  # ended meanwhile
-            (folder / "cgroup.procs").write_text(str(number))
+            (folder / "cgroup.procs").write_text(str(process.number))
+            self._placed.add(key)
 
     def ended(self) -> int:
         """How many processes the kernel ended because their group was full."""
         count = 0
-        for folder in self._of.values():
-            said = dict(line.split() for line in (folder / ENDED[self.version]).read_text().splitlines())
+        for kind in self._made:
+            said = dict(line.split() for line in (self.parent / kind / ENDED[self.version]).read_text().splitlines())
             count += int(said.get("oom_kill", 0))
         return count
 
     def remove(self) -> None:
         """All of them; the processes have ended."""
-        for folder in (*self._of.values(), self.parent):
+        for folder in (*(self.parent / kind for kind in self._made), self.parent):
             with suppress(OSError):
                 folder.rmdir()
 
@@ -81,10 +83,10 @@ def own_group(said: str, mounted: Path = MOUNTED) -> tuple[Path, int]:
 
 
 @contextmanager
-def groups(most: int, mounted: Path = MOUNTED) -> Iterator[Groups | None]:
-    """Groups of ``most`` bytes each; None where there cannot be any."""
+def groups(most: int, workers: int, mounted: Path = MOUNTED) -> Iterator[Groups | None]:
+    """Groups of ``most`` bytes a process; None where there cannot be any."""
     own, version = own_group(Path("/proc/self/cgroup").read_text(), mounted)
-    made = Groups(own / f"marin-bench-{os.getpid()}", version, most)
+    made = Groups(own / f"marin-bench-{os.getpid()}", version, most, workers)
     try:
         made.parent.mkdir()
         probe = made.parent / "probe"

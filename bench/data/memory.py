@@ -3,8 +3,8 @@
     python -m bench.data memory --gigabytes 2 --workers 1,2 --folder SPACE
     python -m bench.data duplicates --documents 1000000,10000000 --folder SPACE
 
-``memory`` generates documents and builds them by each number of workers; the command and each worker are in a control group of
-their own with a limit (``--limit``, GiB; 0 for none), files that they map included, where the machine allows it
+``memory`` generates documents and builds them by each number of workers; the command is in a control group with a limit
+(``--limit``, GiB; 0 for none), the workers in one of so many times as much, pages of files included, where the machine allows it
 (bench/data/limits.py). It fails where two builds have different digests. ``duplicates`` builds so many copies of one document, by
 one process without a limit; ``over_first`` is processor time a document over that of the first number: 1 is linear.
 """
@@ -38,7 +38,7 @@ def memory(gigabytes: float, workers: list[int], limit: float, folder: Path) -> 
     size, most = write(raw, count), int(limit * (1 << 30))
     artifacts = set()
     for number in workers:
-        with groups(most) if most else nullcontext() as limited:
+        with groups(most, number) if most else nullcontext() as limited:
             place = limited.place if limited is not None else _nowhere
             found = built(folder / f"memory-{number}-{time.time_ns()}", f"{raw}/*.jsonl", number, place)
             said = {"bytes": most, "by": limited.by, "ended_by_it": limited.ended()} if limited is not None else None

@@ -69,22 +69,23 @@ def test_the_group_of_memory_is_found_in_both_versions(tmp_path: Path) -> None:
     assert own_group("0::/user/scope\n", tmp_path) == (tmp_path / "user/scope", 2)
 
 
-def test_the_command_and_workers_have_a_limit_each_and_the_rest_of_ray_none(tmp_path: Path) -> None:
-    made = Groups(tmp_path, 2, 1 << 30)
-    for process in (seen(5, COMMAND, 1), seen(7, WORKER, 1), seen(8, RAY, 1), seen(9, RAY, 1), seen(7, WORKER, 1, 2)):
+def test_the_command_has_a_limit_the_workers_one_together_and_the_rest_of_ray_none(tmp_path: Path) -> None:
+    made = Groups(tmp_path, 2, 1 << 30, 2)
+    for process in (seen(5, COMMAND, 1), seen(7, RAY, 1), seen(8, RAY, 1), seen(7, WORKER, 1), seen(5, COMMAND, 1)):
         made.place(process)
     limits = {path.parent.name: path.read_text() for path in tmp_path.glob("*/memory.max")}
-    assert limits == {name: str(1 << 30) for name in ("command-5-1", "worker-7-1", "worker-7-2")}
-    assert (tmp_path / "ray-8-1" / "cgroup.procs").read_text() == "9"
+    assert limits == {COMMAND: str(1 << 30), WORKER: str(2 << 30)}
+    placed = {path.parent.name: path.read_text() for path in tmp_path.glob("*/cgroup.procs")}
+    assert placed == {COMMAND: "5", WORKER: "7", RAY: "8"}  # of each the last one
     for number, folder in enumerate(sorted(tmp_path.iterdir())):
         (folder / "memory.events").write_text(f"max 9\noom_kill {number}\n")
-    assert made.ended() == 0 + 1 + 2 + 3
+    assert made.ended() == 0 + 1 + 2
 
 
 def test_where_the_kernel_offers_no_limit_nothing_is_limited_and_nothing_is_left(tmp_path: Path) -> None:
     own, _ = own_group(Path("/proc/self/cgroup").read_text(), tmp_path)
     own.mkdir(parents=True, exist_ok=True)
-    with groups(1 << 30, tmp_path) as made:
+    with groups(1 << 30, 1, tmp_path) as made:
         assert made is None
     assert list(own.iterdir()) == []
 

@@ -17,12 +17,14 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ledger import TensorHasher, state_digest
 from marin.errors import DataError
-from marin.tensors.reading import elements, open_array, pieces, plausible_bytes
+from marin.tensors.array_form import MOST_METADATA, ArrayForm
+from marin.tensors.reading import elements, open_array, pieces, plausible_bytes, unreadable
 
 FIELD = "input_ids"
 MASK, MASK_FILE = "loss_mask", "loss_mask.u8"
@@ -68,7 +70,7 @@ def stray_files(folder: Path) -> list[str]:
             own.add(f"{split}/{MASK_FILE}")
         for field in (FIELD, MASK) if column else (FIELD,):
             for name, count in (("offsets", content.documents + 1), ("data", content.tokens)):
-                array = open_array(_folder(folder / split), f"{field}/{name}")
+                array = open_field(folder / split, f"{field}/{name}")
                 chunks = -(-count // int(array.chunk_layout.write_chunk.shape[0]))
                 own |= {f"{split}/{field}/{name}/{file}" for file in ("zarr.json", *(f"c/{i}" for i in range(chunks)))}
     names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
@@ -99,7 +101,7 @@ def cache_content(cache: Path) -> CacheContent:
     offsets = document_offsets(cache)
     rows, count = len(offsets) - 1, int(offsets[-1])
     by_token, by_offset = TensorHasher("int32", (count,)), TensorHasher("int64", offsets.shape)
-    for piece in pieces(open_array(_folder(cache), f"{FIELD}/data"), (count,), "data"):
+    for piece in pieces(open_field(cache, f"{FIELD}/data"), (count,), "data"):
         by_token.update(elements(np.asarray(piece, dtype=np.int32)))
     by_offset.update(elements(offsets))
     tensors = {"tokens": by_token.digest(), "offsets": by_offset.digest()}
@@ -119,7 +121,7 @@ def document_offsets(cache: Path) -> np.ndarray:
         DataError: it is missing, unfinished, or says that it holds more than its bytes can be.
     """
     most = plausible_bytes(cache)
-    ends = open_array(_folder(cache), f"{FIELD}/offsets")
+    ends = open_field(cache, f"{FIELD}/offsets")
     try:
         told = (cache / LEDGER).read_bytes()
     except OSError as error:
@@ -142,21 +144,31 @@ def has_column(cache: Path) -> bool:
     return (cache / MASK).is_dir()
 
 
-def _folder(cache: Path) -> dict[str, str]:
-    return {"driver": "file", "path": f"{cache}/"}
+def open_field(cache: Path, name: str) -> Any:
+    """One of a cache's arrays, to read: ``name`` is ``input_ids/data`` (int32), ``loss_mask/data`` (uint8), or the ``offsets`` of
+    either (int64).
+
+    Raises:
+        DataError: it is missing, or not of the form that Levanter writes.
+    """
+    dtype = "int64" if name.endswith("/offsets") else {FIELD: "int32", MASK: "uint8"}[name.partition("/")[0]]
+    try:
+        with (cache / name / "zarr.json").open("rb") as file:
+            ArrayForm.parse(file.read(MOST_METADATA + 1), dtype)
+    except (OSError, ValueError) as error:
+        raise unreadable(name, error) from error
+    return open_array({"driver": "file", "path": f"{cache}/"}, name)
 
 
 def _column_digest(cache: Path, offsets: np.ndarray) -> str:
     """The digest of the column as a tensor, uint8[tokens]; its documents end where those of the tokens do."""
     raw = offsets.copy()
     raw[0] = len(offsets) - 1
-    ends = open_array(_folder(cache), f"{MASK}/offsets")
+    ends = open_field(cache, f"{MASK}/offsets")
     found = [np.asarray(piece, dtype=np.int64) for piece in pieces(ends, offsets.shape, "offsets")]
     if not np.array_equal(np.concatenate(found), raw):
         raise _other_lengths(cache, "documents that end where those of the tokens do", "others")
-    array = open_array(_folder(cache), f"{MASK}/data")
-    if array.dtype.numpy_dtype != np.uint8:
-        raise _other_lengths(cache, "uint8", array.dtype.numpy_dtype.name)
+    array = open_field(cache, f"{MASK}/data")
     hasher = TensorHasher("uint8", (int(offsets[-1]),))
     for piece in pieces(array, (int(offsets[-1]),), "data"):
         hasher.update(elements(piece))

@@ -273,7 +273,10 @@ def zarr() -> list[bytes]:
 
 def stored() -> list[bytes]:
     with tempfile.TemporaryDirectory(prefix="marin-fuzz-") as folder:
-        codec = {"name": "sharding_indexed", "configuration": {"chunk_shape": [4], "codecs": [{"name": "bytes"}]}}
+        codec = {
+            "name": "sharding_indexed",
+            "configuration": {"chunk_shape": [4], "codecs": [{"name": "bytes"}, {"name": "blosc"}]},
+        }
         metadata = {"shape": [8], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8]}}}
         spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder}/"}}
         metadata |= {"codecs": [codec], "data_type": "int32"}
@@ -283,7 +286,7 @@ def stored() -> list[bytes]:
 
 def stored_array(folder: Path) -> object:
     store = Store(MemoryStorage())
-    return StoredArray(store.folder(store.put_tree(folder).digest) / "x").dtype
+    return StoredArray(store.folder(store.put_tree(folder).digest) / "x", "int32").dtype
 
 
 def zarr_array(folder: Path) -> object:

@@ -180,11 +180,44 @@ def _documents(folder: Path) -> None:
     path.write_text(json.dumps(told | {"total_num_rows": told["total_num_rows"] - 1}))
 
 
+def _masked(folder: Path) -> None:
+    """Every second token is learned."""
+    from itertools import pairwise
+
+    from marin.training.tokens.cache import read_tokens, write_cache
+
+    stream, offsets = read_tokens(folder / "train")
+    spans = list(pairwise(offsets.tolist()))
+    shutil.rmtree(folder / "train")
+    mask = np.arange(len(stream)).astype(np.uint8) % 2
+    write_cache(folder / "train", (stream[a:b] for a, b in spans), (mask[a:b] for a, b in spans))
+
+
+def _inflated(folder: Path) -> None:
+    """Some megabytes of gzip around what should be a chunk of blosc, which TensorStore holds as a whole."""
+    import zlib
+
+    data = folder / "train/input_ids/data"
+    told = json.loads((data / "zarr.json").read_bytes())
+    inner = told["codecs"][0]["configuration"]
+    told["codecs"] = [*inner["codecs"], {"name": "gzip", "configuration": {"level": 1}}]
+    told["chunk_grid"]["configuration"]["chunk_shape"] = inner["chunk_shape"]
+    (data / "zarr.json").write_text(json.dumps(told), "utf-8")
+    press = zlib.compressobj(9, zlib.DEFLATED, 31)
+    zeros = bytes(1 << 24)
+    (data / "c/0").write_bytes(b"".join([*(press.compress(zeros) for _ in range(256)), press.flush()]))
+
+
 _kind("a document less in the cache's ledger", "tokens", _documents, says="documents beside")
 _kind("an unfinished cache", "tokens", _json("train/shard_ledger.json", is_finished=False), says="finished")
 _kind("a cache without its chunk, which reads as zeros", "tokens",
       lambda folder: (folder / "train/input_ids/data/c/0").unlink(), says="output of tokens")  # fmt: skip
 _kind("a loss mask that masks nothing", "tokens", _put("train/loss_mask.u8", b""), says="loss mask")
+_kind("a loss mask's column that masks nothing", "tokens",
+      lambda folder: shutil.copytree(folder / "train/input_ids", folder / "train/loss_mask"), says="uint8")  # fmt: skip
+_kind("a loss mask's column of plain text", "tokens", _masked, says="output of tokens: digest")
+_kind("a chunk of tokens that becomes gigabytes", "tokens", _inflated, says="input_ids/data")
+_kind("tokens of no axis", "tokens", _json("train/input_ids/data/zarr.json", shape=[]), says="input_ids/data")
 _kind("a program beside the tokens", "tokens", _put("train/evil.py"), says="evil.py")
 _kind("a fill value instead of tokens", "tokens",
       lambda folder: (_json("train/input_ids/data/zarr.json", fill_value=7)(folder),

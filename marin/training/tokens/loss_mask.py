@@ -21,8 +21,7 @@ from ledger import StoredFolder
 from marin.data.chat import Span
 from marin.data.documents import Document, read_documents
 from marin.errors import DataError
-from marin.tensors.reading import open_array
-from marin.tensors.token_caches import MASK, MASK_FILE, has_column
+from marin.tensors.token_caches import MASK, MASK_FILE, has_column, open_field
 from marin.training.tokens.stored import StoredArray
 
 if TYPE_CHECKING:
@@ -79,10 +78,10 @@ def open_mask(cache: Path | StoredFolder) -> Mask | None:
     """
     if isinstance(cache, StoredFolder):
         if cache.size(f"{MASK}/data/zarr.json") is not None:
-            return StoredArray(cache / MASK / "data")
+            return StoredArray(cache / MASK / "data", "uint8")
         return None if cache.size(MASK_FILE) is None else _StoredFile(cache)
     if has_column(cache):
-        return _Column(open_array({"driver": "file", "path": f"{cache}/"}, f"{MASK}/data"))
+        return _Column(open_field(cache, f"{MASK}/data"))
     path = cache / MASK_FILE
     return np.memmap(path, dtype=np.uint8, mode="r") if path.is_file() else None
 

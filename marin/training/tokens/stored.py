@@ -8,7 +8,6 @@ begins and how long it is (zarr-specs, "Sharding codec"). So the index of a file
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import tensorstore
 
 from ledger import StoredFolder
 from marin.errors import DataError
+from marin.tensors.array_form import MOST_CHUNK, MOST_METADATA, ArrayForm
 from marin.tensors.token_caches import FIELD, LEDGER, finished_rows, unfinished
 
 if TYPE_CHECKING:
@@ -27,47 +27,26 @@ KEPT = 64
 """Chunks of an array that stay in memory: 64 MiB of tokens."""
 _ABSENT = 2**64 - 1
 """In the place of a chunk that is not stored: all of it is the fill value."""
-_MOST_CHUNK = 1 << 24
-_MOST_INDEX = 1 << 20
 
 
 class StoredArray:
-    """A stored zarr3 array of one axis: ``array[start:stop]``.
+    """A stored zarr3 array of one axis, of this dtype: ``array[start:stop]``.
 
     Raises:
         DataError: it is not of the form that Levanter's caches have.
         NotFound, Tampered: its bytes are not there, or not what they were.
     """
 
-    def __init__(self, folder: StoredFolder) -> None:
+    def __init__(self, folder: StoredFolder, dtype: str) -> None:
         self._folder = folder
         try:
-            told = json.loads(folder.read("zarr.json"))
-            (self._file,) = told["chunk_grid"]["configuration"]["chunk_shape"]
-            (codec,) = told["codecs"]
-            inner = codec["configuration"]
-            (self._chunk,) = inner["chunk_shape"]
-            self.dtype = np.dtype({"int32": "<i4", "int64": "<i8", "uint8": "u1"}[told["data_type"]])
-            plain = (told["chunk_key_encoding"], codec["name"], inner.get("index_location", "end"), told["fill_value"])
-            indexed = inner["index_codecs"] == [
-                {"name": "bytes", "configuration": {"endian": "little"}},
-                {"name": "crc32c"},
-            ]
-            known = plain == ({"name": "default"}, "sharding_indexed", "end", 0) and indexed
-            sizes = all(type(size) is int and size > 0 for size in (self._file, self._chunk))
-            if not known or not sizes or self._file % self._chunk:
-                raise ValueError("another form")
-            if 16 * self._chunks > _MOST_INDEX or self._chunk * self.dtype.itemsize > _MOST_CHUNK:
-                raise ValueError(f"chunks of {self._chunk} in files of {self._file} elements")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._odd("zarr.json", " ".join(f"{type(error).__name__}: {error}".split())[:200]) from error
-        self._codecs = inner["codecs"]
+            form = ArrayForm.parse(folder.read("zarr.json", 0, MOST_METADATA + 1), dtype)
+        except ValueError as error:
+            raise self._odd("zarr.json", str(error)) from error
+        self.dtype = form.dtype
+        self._chunk, self._chunks, self._codecs = form.chunk, form.chunks, form.codecs
         self._index = lru_cache(maxsize=None)(self._read_index)
         self._decoded = lru_cache(maxsize=KEPT)(self._read_chunk)
-
-    @property
-    def _chunks(self) -> int:
-        return int(self._file // self._chunk)
 
     def __getitem__(self, span: slice) -> NDArray[Any]:
         start, stop = int(span.start), int(span.stop)
@@ -83,7 +62,7 @@ class StoredArray:
         if (begin, size) == (_ABSENT, _ABSENT):
             return np.zeros(self._chunk, self.dtype)
         most = self._folder.size(f"c/{file}") or 0
-        if begin + size > most or size > 2 * _MOST_CHUNK:
+        if begin + size > most or size > 2 * MOST_CHUNK:
             raise self._odd(f"c/{file}", f"a chunk of {size} bytes at {begin} of {most}")
         return self._decode(file, self._folder.read(f"c/{file}", begin, size))
 
@@ -134,8 +113,8 @@ class StoredCache:
     """
 
     def __init__(self, folder: StoredFolder) -> None:
-        self.data = StoredArray(folder / FIELD / "data")
-        self._offsets = StoredArray(folder / FIELD / "offsets")
+        self.data = StoredArray(folder / FIELD / "data", "int32")
+        self._offsets = StoredArray(folder / FIELD / "offsets", "int64")
         self._rows = finished_rows(folder.read(LEDGER), folder.path)
         ends = self._offsets[0:1].tolist() + self._offsets[self._rows : self._rows + 1].tolist()
         if ends[0] != self._rows or ends[1] < 0:

@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorstore
 from levanter.data.text.datasets import TokenSeqDataset
 from levanter.models.lm_model import LmExample
 from levanter.store.cache import TreeCache
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Library
 
-from ledger import state_digest, tensor_digest
+from ledger import MemoryStorage, Store, state_digest, tensor_digest
 from marin.errors import DataError, NoConversation
 from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
@@ -187,6 +189,49 @@ def test_a_mask_whose_documents_end_elsewhere_is_refused(made: tuple[Path, Path,
     written(cache, tokens, offsets, mask_of(cache), ends)
     with pytest.raises(DataError, match="differ in length"):
         tokens_content(out)
+
+
+GZIP = {"name": "gzip", "configuration": {"level": 1}}
+FORMS: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
+    "codecs behind codecs, which become any size": lambda told, inner: inner["codecs"].append(GZIP),
+    "another codec": lambda told, inner: inner.update(codecs=[{"name": "bytes"}, GZIP]),
+    "chunks of more than fits": lambda told, inner: inner.update(chunk_shape=[1 << 25]),
+    "no chunks in a file": lambda told, inner: told.update(codecs=inner["codecs"]),
+    "another fill value": lambda told, inner: told.update(fill_value=1),
+    "no shape": lambda told, inner: told.update(
+        shape=[], chunk_grid={"name": "regular", "configuration": {"chunk_shape": []}}, codecs=[{"name": "bytes"}]
+    ),
+    "no end of metadata": lambda told, inner: told.update(attributes={"a": "x" * (1 << 16)}),
+}
+"""What metadata may not say: each changes it, and the configuration of its codec."""
+
+
+@pytest.mark.parametrize("change", FORMS.values(), ids=FORMS)
+def test_an_array_of_another_form_is_refused_before_a_chunk_is_read(
+    made: tuple[Path, Path, StepResult, Path], change: Callable[[dict[str, Any], dict[str, Any]], object]
+) -> None:
+    """Where it holds the very values too, as far as it can: TensorStore would read it, however large a chunk becomes."""
+    out = made[3]
+    data = out / "train" / MASK / "data"
+    mask = mask_of(out / "train").copy()
+    told = json.loads((data / "zarr.json").read_bytes())
+    shutil.rmtree(data)
+    change(told, told["codecs"][0]["configuration"])
+    if told["shape"]:
+        told["shape"] = [len(mask)]
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{data}/"}, "metadata": told}
+        tensorstore.open(spec, create=True).result()[: len(mask)].write(mask).result()
+    else:
+        data.mkdir()
+        (data / "zarr.json").write_text(json.dumps(told), "utf-8")
+    with pytest.raises(DataError, match="can not be read") as refused:
+        tokens_content(out)
+    assert isinstance(refused.value.__cause__, ValueError), "not by TensorStore, which reads some of them"
+    with pytest.raises(DataError, match="can not be read"):
+        open_mask(out / "train")
+    store = Store(MemoryStorage())
+    with pytest.raises(DataError, match="can not be read where it is"):
+        open_mask(store.folder(store.put_tree(out).digest) / "train")
 
 
 def test_plain_text_keeps_its_identity() -> None:

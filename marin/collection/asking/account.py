@@ -7,7 +7,6 @@ examples.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from marin.collection.asking.changes import changed_lines
 from marin.collection.asking.documents import Collection, led_to, text_before
+from marin.collection.asking.foreign import as_columns, scalars
 from marin.collection.document import Document
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
@@ -141,8 +141,13 @@ def account(collection: Collection, tokens: Mapping[str, int] | None = None) -> 
     """The account of a collection; ``tokens``: of each source, in a run.
 
     Raises:
-        DataError: the artifact is no collection, or a file of it cannot be read.
+        DataError: the artifact is no collection, or a file of it cannot be read or has another form.
     """
+    with as_columns(collection.artifact):
+        return _account(collection, tokens)
+
+
+def _account(collection: Collection, tokens: Mapping[str, int] | None) -> Account:
     told = collection.description()
     order = {str(step["kind"]): place for place, step in enumerate(told["settings"]["steps"])}
     decided = _decided(collection)
@@ -155,7 +160,7 @@ def account(collection: Collection, tokens: Mapping[str, int] | None = None) -> 
         kept[row["source"]] += 1
         size[row["source"]] += count
         lengths[1 << max(0, count.bit_length() - 1)] += 1
-        licences[licence(json.loads(row["metadata"]))] += 1
+        licences[licence(scalars(row["metadata"]))] += 1
         splits[row["split"]] += 1
     clusters = Counter(1 << (count.bit_length() - 1) for count in decided.followers.values())
     names = [str(item["name"]) for item in told["sources"]]
@@ -163,7 +168,7 @@ def account(collection: Collection, tokens: Mapping[str, int] | None = None) -> 
         artifact=collection.artifact,
         read=int(told["documents"]["read"]),
         kept=int(told["documents"]["kept"]),
-        problems=dict(told["problems"]),
+        problems={str(reason): int(count) for reason, count in told["problems"].items()},
         sources=tuple(
             OfSource(
                 name,
@@ -207,12 +212,12 @@ def _decided(collection: Collection) -> _Decided:
         gone = table.filter(pc.equal(table["action"], "remove"))
         for step, reason in dict.fromkeys(zip(gone["step"].to_pylist(), gone["reason"].to_pylist(), strict=True)):
             own = gone.filter(pc.and_(pc.equal(gone["step"], step), pc.equal(gone["reason"], reason)))
-            found.saw(step, reason, own, map(json.loads, own["evidence"].to_pylist()))
+            found.saw(step, reason, own, map(scalars, own["evidence"].to_pylist()))
         other = table.filter(pc.equal(table["action"], "change")).sort_by("id")
         for step, reason in dict.fromkeys(zip(other["step"].to_pylist(), other["reason"].to_pylist(), strict=True)):
             own = other.filter(pc.and_(pc.equal(other["step"], step), pc.equal(other["reason"], reason)))[:EXAMPLES]
             some = found.changed.setdefault((step, reason), [])
-            some += zip(own["id"].to_pylist(), map(json.loads, own["evidence"].to_pylist()), strict=True)
+            some += zip(own["id"].to_pylist(), map(scalars, own["evidence"].to_pylist()), strict=True)
             some.sort(key=lambda item: item[0])
             del some[EXAMPLES:]
     for path in collection.files("duplicates"):

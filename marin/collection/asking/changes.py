@@ -11,13 +11,13 @@ from typing import Any
 
 from marin.collection.asking.documents import Collection, kept_row
 from marin.collection.asking.passed import made_step
-from marin.collection.document import Document
-from marin.collection.settings import divided, settings_of
+from marin.collection.document import Document, Step
+from marin.collection.settings import CollectionSettings, divided, settings_of
 from marin.collection.tasks.cutting import STEP as CUT
 from marin.recipe.schema import unplain
 
 MASKING = "pii"
-"""The step whose lines are told only as it left them: what it masks is not told again."""
+"""The step that masks: what it does is told as it left it, and lines of other steps as it would leave them."""
 
 
 def changed_lines(
@@ -31,13 +31,24 @@ def changed_lines(
         document: as it was before it was judged.
         step: the kind of a step that changed it.
     """
-    before, after = _texts(collection, told, document, step)
-    return iter(()) if step == MASKING else _without(before, after), _without(after, before)
-
-
-def _texts(collection: Collection, told: Mapping[str, Any], document: Document, step: str) -> tuple[str, str]:
-    """The text before and after the step; two empty ones where they are not known."""
     settings = settings_of(unplain(told["settings"]), where=collection.artifact)
+    before, after = _texts(collection, settings, document, step)
+    if step == MASKING:
+        return iter(()), _without(after, before)
+    for place, one in enumerate(settings.steps):
+        if one["kind"] == MASKING and (made := made_step(collection.store, collection.artifact, settings.steps, place)):
+            before, after = (_judged(made, text) for text in (before, after))
+    return _without(before, after), _without(after, before)
+
+
+def _judged(step: Step, text: str) -> str:
+    """The text as a step leaves it that removes none."""
+    left = step.judge(Document("", text, "")).document
+    return "" if left is None else left.text
+
+
+def _texts(collection: Collection, settings: CollectionSettings, document: Document, step: str) -> tuple[str, str]:
+    """The text before and after the step; two empty ones where they are not known."""
     first, rest = divided(settings.steps)
     if any(one["kind"] == step for one in first):
         return "", document.text

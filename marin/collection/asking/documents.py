@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ledger import LedgerError, Store, parse_digest
+from marin.collection.asking.foreign import as_columns, scalars
 from marin.collection.asking.passed import with_passed
 from marin.collection.document import Document
 from marin.collection.making.choice import REASON as SAMPLED
@@ -56,7 +57,7 @@ class Collection:
                 found = json.loads(file.read())
             if isinstance(found, dict) and found.get("kind") == "documents":
                 return found
-        except (LedgerError, ValueError, KeyError):
+        except (LedgerError, ValueError, KeyError, RecursionError):
             pass
         raise DataError(
             "an artifact is no collection of documents",
@@ -76,10 +77,11 @@ class Collection:
         Raises:
             DataError: it is no Parquet file with these columns.
         """
+        with self.store.open_file(self.artifact, path) as file:
+            data = pa.BufferReader(file.read())
         try:
-            with self.store.open_file(self.artifact, path) as file:
-                return pq.read_table(pa.BufferReader(file.read()), columns=None if columns is None else list(columns))
-        except (pa.ArrowException, ValueError, KeyError) as error:
+            return pq.read_table(data, columns=None if columns is None else list(columns))
+        except (pa.ArrowException, ValueError, KeyError, OSError) as error:
             raise DataError(
                 "a file of a collection cannot be read",
                 where=f"{self.artifact}: {path}",
@@ -89,10 +91,16 @@ class Collection:
             ) from None
 
     def documents(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Rows of the kept documents, in the order of the collection."""
+        """Rows of the kept documents, in the order of the collection.
+
+        Raises:
+            DataError: a file cannot be read, or has another form.
+        """
         for path in self.files("documents"):
             for batch in self.table(path, columns).to_batches(max_chunksize=1024):
-                yield from batch.to_pylist()
+                with as_columns(self.artifact):
+                    rows = batch.to_pylist()
+                yield from rows
 
     def pairs(self, documents: AnyOf[str]) -> dict[str, dict[str, Any]]:
         """Those of these documents that were removed as near-duplicates, each with its row
@@ -194,12 +202,16 @@ def text_before(collection: Collection, shard: str, position: int) -> str | None
         return None
     try:
         with collection.store.open_file(str(read), READ_FILE) as file:
-            reader = pa.ipc.open_file(pa.BufferReader(file.read()))
-            for batch in map(reader.get_batch, range(reader.num_record_batches)):
-                place = pc.index(batch.column("position"), position).as_py()
-                if place >= 0:
-                    return str(batch.column("text")[place].as_py())
-    except (LedgerError, pa.ArrowException, KeyError, ValueError):
+            data = pa.BufferReader(file.read())
+    except (LedgerError, KeyError, ValueError):
+        return None
+    try:
+        reader = pa.ipc.open_file(data)
+        for batch in map(reader.get_batch, range(reader.num_record_batches)):
+            place = pc.index(batch.column("position"), position).as_py()
+            if place >= 0:
+                return str(batch.column("text")[place].as_py())
+    except (pa.ArrowException, KeyError, ValueError, OSError):  # which Arrow says of a damaged file, too
         return None
     return None
 
@@ -222,7 +234,17 @@ class Told:
 
 
 def find(collection: Collection, wanted: str, *, text: str | None = None) -> Iterator[Told]:
-    """Documents of this id or address, or of this very text (as it was read, or as it was kept)."""
+    """Documents of this id or address, or of this very text (as it was read, or as it was kept).
+
+    Raises:
+        DataError: the artifact is no collection, or a file of it cannot be read or has another form.
+    """
+    with as_columns(collection.artifact):
+        found = list(_found(collection, wanted, text))
+    yield from found
+
+
+def _found(collection: Collection, wanted: str, text: str | None) -> Iterator[Told]:
     shards = {item["name"]: item["source"] for item in collection.description()["shards"]}
     digest = None if text is None else sha256(text.encode()).hexdigest()
     for path in collection.files("listing"):
@@ -255,7 +277,7 @@ def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: st
         kept is not None,
         "" if kept is None else str(kept["split"]),
         before if kept is None else str(kept["text"]),
-        {} if kept is None else json.loads(str(kept["metadata"])),
+        {} if kept is None else scalars(str(kept["metadata"])),
         decisions,
     )
 
@@ -268,7 +290,7 @@ def _own(collection: Collection, document: str, shard: str, *kinds: str) -> list
             table = collection.table(path)
             for row in sorted(table.filter(pc.equal(table["id"], document)).to_pylist(), key=lambda row: row["order"]):
                 said = {key: row[key] for key in ("step", "action", "reason")}
-                found.append(said | {"evidence": json.loads(row["evidence"])})
+                found.append(said | {"evidence": scalars(row["evidence"])})
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger import LedgerError, Store
 from marin.collection.comparing.contamination import REASON as CONTAMINATED
@@ -86,12 +87,24 @@ def _settings(step: Row) -> Row:
 
 
 def made_step(store: Store, artifact: str, steps: Sequence[dict[str, Any]], place: int) -> Step | None:
-    """The step at ``place`` of a collection's settings; None where its model is not in the store."""
+    """The step at ``place`` of a collection's settings; None where its model is not in the store, or is none of these settings:
+    the bytes that :func:`numpy.save` makes of int64[2^bits + 1], and no header that says otherwise."""
     ((_, made),) = step_settings([steps[place]], where=artifact)
     if not isinstance(made, Quality):
         return made.make()
+    plain = np.zeros((1 << made.bits) + 1, "<i8")
+    size = len(saved := _saved(plain))
     try:
         with store.open_file(artifact, f"models/steps-{place}.npy") as file:
-            return Classify(made, Linear(np.load(io.BytesIO(file.read()), allow_pickle=False)))
+            data = file.read(size + 1)
     except (LedgerError, KeyError, ValueError):
         return None
+    if len(data) != size or not data.startswith(saved[: size - plain.nbytes]):
+        return None
+    return Classify(made, Linear(np.frombuffer(data[size - plain.nbytes :], "<i8").astype(np.int64)))
+
+
+def _saved(array: NDArray[np.int64]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()

@@ -329,6 +329,7 @@ def test_the_report_shows_the_lines_that_a_step_changed(project: Path) -> None:
     said = "A paragraph of its own length that stands in two of these pages, word for word, to be cut once."
     texts = {
         "javascript": f"{body.replace('Line', 'Row')}\nPlease switch on JavaScript to see the whole of this page.\nOne more",
+        "told": f"{body.replace('Line', 'Column')}\nNo JavaScript, no page: write to somebody@example.org about it, please.",
         "masked": f"{body.replace('Line', 'Verse')}\nWrite to somebody@example.org about what you read here today.",
         "damaged": f"{body.replace('Line', 'Part')}\nIt was sch\u00c3\u00b6n at this place, as they have always said.",
         "first": f"{body.replace('Line', 'Place')}\n{said}",
@@ -343,7 +344,10 @@ def test_the_report_shows_the_lines_that_a_step_changed(project: Path) -> None:
     changes = account(collection).changes
     shown = {reason: [(one.taken, one.put) for one in some] for reason, some in changes.items()}
     assert shown == {
-        "rule:c4_lines": [(("Please switch on JavaScript to see the whole of this page.", "One more"), ())],
+        "rule:c4_lines": [
+            (("Please switch on JavaScript to see the whole of this page.", "One more"), ()),
+            (("No JavaScript, no page: write to |||EMAIL_ADDRESS||| about it, please.",), ()),
+        ],
         "rule:encoding": [
             (
                 ("It was sch\u00c3\u00b6n at this place, as they have always said.",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import isfinite
 
 import pyarrow as pa
 
@@ -41,9 +42,13 @@ def scalars(text: str) -> Mapping[str, Scalar]:
     """Evidence or metadata, as a column has it.
 
     Raises:
-        ValueError: it is no JSON object of plain values.
+        ValueError: it is no JSON object of plain values, or has a number that JSON has not.
     """
     found = json.loads(text)
-    if not isinstance(found, dict) or not all(isinstance(one, str | int | float | None) for one in found.values()):
+    if not isinstance(found, dict) or not all(map(_plain, found.values())):
         raise ValueError(f"no object of plain values: {text[:80]}")
     return found
+
+
+def _plain(value: object) -> bool:
+    return isfinite(value) if isinstance(value, float) else isinstance(value, str | int | None)

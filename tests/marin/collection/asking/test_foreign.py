@@ -104,6 +104,8 @@ REFUSED: dict[str, Change] = {
     "evidence that nests": column("decisions", "evidence", '{"a": [[1]]}'),
     "evidence that nests without end": column("decisions", "evidence", "[" * 100_000),
     "evidence that is no JSON": column("decisions", "evidence", "{"),
+    "evidence that is no number": column("decisions", "evidence", '{"a": NaN}'),
+    "evidence beyond all numbers": column("decisions", "evidence", '{"a": 1e999}'),
     "no evidence": column("decisions", "evidence", None),
     "decisions about nothing": column("decisions", "id", None),
     "ids that are numbers": column("decisions", "id", 5, pa.int64()),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 from ledger import TensorHasher, state_digest
 from marin.errors import DataError
 from marin.tensors.array_form import MOST_METADATA, ArrayForm
-from marin.tensors.reading import elements, open_array, pieces, plausible_bytes, unreadable
+from marin.tensors.reading import PIECE, elements, open_array, pieces, plausible_bytes, unreadable
 
 FIELD = "input_ids"
 MASK, MASK_FILE = "loss_mask", "loss_mask.u8"
@@ -168,11 +169,8 @@ def _column_digest(cache: Path, offsets: np.ndarray) -> str:
     found = [np.asarray(piece, dtype=np.int64) for piece in pieces(ends, offsets.shape, "offsets")]
     if not np.array_equal(np.concatenate(found), raw):
         raise _other_lengths(cache, "documents that end where those of the tokens do", "others")
-    array = open_field(cache, f"{MASK}/data")
-    hasher = TensorHasher("uint8", (int(offsets[-1]),))
-    for piece in pieces(array, (int(offsets[-1]),), "data"):
-        hasher.update(elements(piece))
-    return hasher.digest()
+    count = int(offsets[-1])
+    return _mask_digest(cache, count, pieces(open_field(cache, f"{MASK}/data"), (count,), "data"))
 
 
 def _file_digest(file: Path, tokens: int) -> str:
@@ -180,10 +178,22 @@ def _file_digest(file: Path, tokens: int) -> str:
     size = file.stat().st_size
     if size != tokens:
         raise _other_lengths(file.parent, f"{tokens} bytes", f"{size}")
+    whole = np.memmap(file, np.uint8, "r") if size else np.zeros(0, np.uint8)
+    return _mask_digest(file.parent, tokens, (whole[at : at + PIECE] for at in range(0, size, PIECE)))
+
+
+def _mask_digest(cache: Path, tokens: int, blocks: Iterable[np.ndarray]) -> str:
     hasher = TensorHasher("uint8", (tokens,))
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 22):
-            hasher.update(block)
+    for block in blocks:
+        if block.size and (most := int(block.max())) > 1:
+            raise DataError(
+                "a loss mask says more than whether a token is learned",
+                where=cache.name,
+                expected="0 and 1",
+                found=str(most),
+                cure="make it again: marin stage tokens",
+            )
+        hasher.update(elements(block))
     return hasher.digest()
 
 

@@ -16,14 +16,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin.collection.asking.changes import changed_lines
+from marin.collection.asking.changes import changed_lines, masked
 from marin.collection.asking.documents import Collection, led_to, text_before
 from marin.collection.asking.foreign import as_columns, scalars
 from marin.collection.document import Document
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.collection.settings import settings_of
 from marin.collection.sources.origin import licence
+from marin.recipe.schema import unplain
 
 EXAMPLES, LETTERS = 3, 280
 """Documents that are shown of each reason, those with the least ids, and of a changed one the lines; and how much of each."""
@@ -188,7 +190,7 @@ def _account(collection: Collection, tokens: Mapping[str, int] | None) -> Accoun
             )
         },
         examples={
-            reason: tuple(_example(collection, document, evidence, places) for document, evidence in found)
+            reason: tuple(_example(collection, told, document, evidence, places) for document, evidence in found)
             for reason, found in sorted(decided.first.items())
         },
         changes={
@@ -264,11 +266,18 @@ def _listed(
 
 
 def _example(
-    collection: Collection, document: str, evidence: Mapping[str, Any], places: Mapping[str, tuple[str, str, int]]
+    collection: Collection,
+    told: Mapping[str, Any],
+    document: str,
+    evidence: Mapping[str, Any],
+    places: Mapping[str, tuple[str, str, int]],
 ) -> Example:
     url, shard, position = places.get(document, ("", "", 0))
     text = text_before(collection, shard, position) if shard else None
-    return Example(document, url, evidence, None if not text else " ".join(text[: 2 * LETTERS].split())[:LETTERS])
+    if text:
+        begin = masked(text[: 2 * LETTERS], settings_of(unplain(told["settings"]), where=collection.artifact))
+        text = " ".join(begin.split())[:LETTERS]
+    return Example(document, url, evidence, text or None)
 
 
 def _change(

@@ -11,8 +11,8 @@ from typing import Any
 
 from marin.collection.asking.documents import Collection, kept_row
 from marin.collection.asking.passed import made_step
-from marin.collection.document import Document, Step
-from marin.collection.settings import CollectionSettings, divided, settings_of
+from marin.collection.document import Document
+from marin.collection.settings import CollectionSettings, divided, settings_of, step_settings
 from marin.collection.tasks.cutting import STEP as CUT
 from marin.recipe.schema import unplain
 
@@ -35,16 +35,16 @@ def changed_lines(
     before, after = _texts(collection, settings, document, step)
     if step == MASKING:
         return iter(()), _without(after, before)
-    for place, one in enumerate(settings.steps):
-        if one["kind"] == MASKING and (made := made_step(collection.store, collection.artifact, settings.steps, place)):
-            before, after = (_judged(made, text) for text in (before, after))
+    before, after = (masked(text, settings) for text in (before, after))
     return _without(before, after), _without(after, before)
 
 
-def _judged(step: Step, text: str) -> str:
-    """The text as a step leaves it that removes none."""
-    left = step.judge(Document("", text, "")).document
-    return "" if left is None else left.text
+def masked(text: str, settings: CollectionSettings) -> str:
+    """The text as the collection's own masking leaves it; as it is where there is none."""
+    for _, made in step_settings([one for one in settings.steps if one["kind"] == MASKING], where="settings"):
+        left = made.make().judge(Document("", text, "")).document
+        text = "" if left is None else left.text
+    return text
 
 
 def _texts(collection: Collection, settings: CollectionSettings, document: Document, step: str) -> tuple[str, str]:

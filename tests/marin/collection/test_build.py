@@ -334,6 +334,7 @@ def test_the_report_shows_the_lines_that_a_step_changed(project: Path) -> None:
         "damaged": f"{body.replace('Line', 'Part')}\nIt was sch\u00c3\u00b6n at this place, as they have always said.",
         "first": f"{body.replace('Line', 'Place')}\n{said}",
         "second": f"{body.replace('Line', 'Side')}\n{said}",
+        "removed": "Lorem ipsum, writes somebody@example.org to all of us, and that is all that there is to say of it.",
     }
     lines = (json.dumps({"text": text}) for text in texts.values())
     (project / "a.jsonl").write_text("\n".join(lines))

@@ -180,6 +180,22 @@ def test_a_changed_mask_is_other_content(made: tuple[Path, Path, StepResult, Pat
     assert tokens_content(out)[0] != made[2].digest
 
 
+@pytest.mark.parametrize("form", [MASK, MASK_FILE])
+def test_a_mask_that_is_a_weight_is_refused(made: tuple[Path, Path, StepResult, Path], form: str) -> None:
+    out = made[3]
+    cache = out / "train"
+    tokens, offsets = read_tokens(cache)
+    mask = mask_of(cache).copy()
+    mask[-1] = 2
+    if form == MASK:
+        written(cache, tokens, offsets, mask, offsets)
+    else:
+        shutil.rmtree(cache / MASK)
+        (cache / MASK_FILE).write_bytes(mask.tobytes())
+    with pytest.raises(DataError, match="says more than whether"):
+        tokens_content(out)
+
+
 def test_a_mask_whose_documents_end_elsewhere_is_refused(made: tuple[Path, Path, StepResult, Path]) -> None:
     out = made[3]
     cache = out / "train"

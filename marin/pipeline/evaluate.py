@@ -55,6 +55,7 @@ EVALUATE = StepDefinition(
         "marin/recipe/section.py",
         "marin/pipeline/evaluate.py",
         "marin/training/runtime/compilation.py",
+        "marin/tensors/array_form.py",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
         "marin/training/blank.py",

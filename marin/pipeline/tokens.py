@@ -49,6 +49,7 @@ TOKENS = StepDefinition(
         "marin/training/tokens/stored.py",
         "marin/training/tokens/encoding.py",
         "marin/data",
+        "marin/tensors/array_form.py",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
         "marin/recipe/arithmetic.py",

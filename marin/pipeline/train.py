@@ -90,6 +90,7 @@ TRAIN = StepDefinition(
         "marin/pipeline/train.py",
         "marin/training/runtime/canary.py",
         "marin/training/runtime/compilation.py",
+        "marin/tensors/array_form.py",
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
         "marin/training/blank.py",

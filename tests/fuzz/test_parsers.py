@@ -128,7 +128,6 @@ NOT_FOREIGN = {
     "marin.training.checkpoints.whole.load": "a folder whose files are in the table: packed state, zarr metadata",
     "marin.training.step.hlo.Program.read": "a program that the compiler of this process wrote",
     "marin.training.tokens.encoding.load_tokenizer": "reads the file for parse_tokenizer",
-    "marin.training.tokens.loss_mask.open_mask": "arrays that are in the table, or bytes as numbers",
     "store.blobs.blobs.Blobs.read": "a digest, checked by parse_digest",
     "store.blobs.blobs.Blobs.read_range": "a digest, checked by parse_digest",
     "store.blobs.blobs.Blobs.open": "a digest, checked by parse_digest",

@@ -74,6 +74,7 @@ def main() -> int:
     apply(recipe().arithmetic, EXECUTION)
     base = Path(options.folder or tempfile.mkdtemp(prefix="marin-faults-"))
     os.environ.setdefault("MARIN_CACHE", str(base / "cache"))
+    os.environ.setdefault("MARIN_PINS", str(base / "pins"))  # another run of this has the same key
     known = earlier(options.rows) if options.rows else {}
     rows = list(known.values())
     try:

@@ -46,6 +46,7 @@ def main() -> int:
     apply(recipe().arithmetic, EXECUTION)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="marin-forgeries-"))
     os.environ.setdefault("MARIN_CACHE", str(folder / "cache"))
+    os.environ.setdefault("MARIN_PINS", str(folder / "pins"))  # another run of this has the same key
     import bench.forgeries.kinds  # noqa: F401  enters all kinds
     from bench.forgeries.honest import make
 

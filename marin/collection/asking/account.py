@@ -10,25 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin.collection.asking.changes import changed_lines, masked
-from marin.collection.asking.documents import Collection, led_to, text_before
+from marin.collection.asking.documents import Collection, led_to
+from marin.collection.asking.examples import EXAMPLES, Change, Example, Shown
 from marin.collection.asking.foreign import as_columns, scalars
-from marin.collection.document import Document
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.collection.settings import settings_of
 from marin.collection.sources.origin import licence
 from marin.recipe.schema import unplain
-
-EXAMPLES, LETTERS = 3, 280
-"""Documents that are shown of each reason, those with the least ids, and of a changed one the lines; and how much of each."""
 
 
 @dataclass(frozen=True)
@@ -52,27 +47,6 @@ class OfStep:
 
     documents: int
     bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class Example:
-    """A document that was removed, why, and how it began; None where that is not in the store."""
-
-    id: str
-    url: str
-    evidence: Mapping[str, Any]
-    text: str | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """A document that a step changed, why, and the first lines that the step took out and put in their place."""
-
-    id: str
-    url: str
-    evidence: Mapping[str, Any]
-    taken: tuple[str, ...]
-    put: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -156,6 +130,7 @@ def _account(collection: Collection, tokens: Mapping[str, int] | None) -> Accoun
     if count := int(told["removed"].get(SAMPLED, 0)):
         decided.steps[SAMPLING, "remove", SAMPLED] += count
     read, sizes, places = _listed(collection, told, decided)
+    shown = Shown(collection, settings_of(unplain(told["settings"]), where=collection.artifact), places)
     kept, size, lengths, licences, splits = (Counter[Any]() for _ in range(5))
     for row in collection.documents(("source", "text", "metadata", "split")):
         count = len(row["text"].encode())
@@ -190,11 +165,11 @@ def _account(collection: Collection, tokens: Mapping[str, int] | None) -> Accoun
             )
         },
         examples={
-            reason: tuple(_example(collection, told, document, evidence, places) for document, evidence in found)
+            reason: tuple(shown.removed(document, evidence) for document, evidence in found)
             for reason, found in sorted(decided.first.items())
         },
         changes={
-            reason: tuple(_change(collection, told, document, step, evidence, places) for document, evidence in found)
+            reason: tuple(shown.changed(document, step, evidence) for document, evidence in found)
             for (step, reason), found in sorted(decided.changed.items())
         },
         lengths=dict(sorted(lengths.items())),
@@ -263,33 +238,3 @@ def _listed(
                 own = table.filter(pc.is_in(table["id"], value_set=ids))
                 sizes[key] += pc.sum(own["bytes"]).as_py() or 0
     return read, dict(sizes), places
-
-
-def _example(
-    collection: Collection,
-    told: Mapping[str, Any],
-    document: str,
-    evidence: Mapping[str, Any],
-    places: Mapping[str, tuple[str, str, int]],
-) -> Example:
-    url, shard, position = places.get(document, ("", "", 0))
-    text = text_before(collection, shard, position) if shard else None
-    if text:
-        begin = masked(text[: 2 * LETTERS], settings_of(unplain(told["settings"]), where=collection.artifact))
-        text = " ".join(begin.split())[:LETTERS]
-    return Example(document, url, evidence, text or None)
-
-
-def _change(
-    collection: Collection,
-    told: Mapping[str, Any],
-    document: str,
-    step: str,
-    evidence: Mapping[str, Any],
-    places: Mapping[str, tuple[str, str, int]],
-) -> Change:
-    url, shard, position = places.get(document, ("", "", 0))
-    text = text_before(collection, shard, position) if shard else None
-    lines = changed_lines(collection, told, Document(document, text, shard), step) if text else ((), ())
-    taken, put = (tuple(" ".join(line.split())[:LETTERS] for line in islice(some, EXAMPLES)) for some in lines)
-    return Change(document, url, evidence, taken, put)

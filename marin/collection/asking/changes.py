@@ -6,32 +6,29 @@ Decisions say how many lines went and why; the lines themselves stand in no colu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from marin.collection.asking.documents import Collection, kept_row
 from marin.collection.asking.passed import made_step
 from marin.collection.document import Document
-from marin.collection.settings import CollectionSettings, divided, settings_of, step_settings
+from marin.collection.settings import CollectionSettings, divided, step_settings
 from marin.collection.tasks.cutting import STEP as CUT
-from marin.recipe.schema import unplain
 
 MASKING = "pii"
 """The step that masks: what it does is told as it left it, and lines of other steps as it would leave them."""
 
 
 def changed_lines(
-    collection: Collection, told: Mapping[str, Any], document: Document, step: str
+    collection: Collection, settings: CollectionSettings, document: Document, step: str
 ) -> tuple[Iterator[str], Iterator[str]]:
     """The lines that ``step`` took out, and those that it put in their place, each in the order of the text. Of a step that makes
     text of what is read all lines are put: what was read is not in the store. None of both where the steps cannot be done again.
 
     Args:
-        told: the description of the collection.
+        settings: those of the collection.
         document: as it was before it was judged.
         step: the kind of a step that changed it.
     """
-    settings = settings_of(unplain(told["settings"]), where=collection.artifact)
     before, after = _texts(collection, settings, document, step)
     if step == MASKING:
         return iter(()), _without(after, before)

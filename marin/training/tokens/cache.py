@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from itertools import pairwise, tee
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -109,12 +109,7 @@ def ends(recipe: Recipe) -> list[int]:
 
 def _write(folder: Path, documents: Iterator[Encoded], *, masked: bool, without: frozenset[int]) -> tuple[int, int]:
     """The cache of a split, with the documents of these numbers blank."""
-    ids, masks = tee(documents)
-    return write_cache(
-        folder,
-        blanked((one for one, _ in ids), without),
-        (np.frombuffer(mask, np.uint8) for _, mask in masks) if masked else None,
-    )
+    return _written(folder, blanked(documents, without), masked=masked)
 
 
 def _take(artifact: Artifact, task: Task, split: str, folder: Path) -> tuple[int, int]:
@@ -154,10 +149,10 @@ def split_files(corpus: Path) -> dict[str, Path]:
     }
 
 
-def blanked(documents: Iterator[NDArray[np.int32]], without: frozenset[int]) -> Iterator[NDArray[np.int32]]:
+def blanked(documents: Iterator[Encoded], without: frozenset[int]) -> Iterator[Encoded]:
     """The documents in order; of those with these numbers nothing but how long they are."""
-    for number, ids in enumerate(documents):
-        yield np.full_like(ids, BLANK) if number in without else ids
+    for number, (ids, mask) in enumerate(documents):
+        yield np.full_like(ids, BLANK) if number in without else ids, mask
 
 
 def write_cache(
@@ -168,18 +163,19 @@ def write_cache(
     Args:
         documents: the token ids of each. masks: which of them are learned, where not all are; as long as the ids.
     """
+    if masks is None:
+        return _written(folder, ((ids, b"") for ids in documents), masked=False)
+    return _written(folder, ((ids, mask.tobytes()) for ids, mask in zip(documents, masks, strict=True)), masked=True)
+
+
+def _written(folder: Path, documents: Iterator[Encoded], *, masked: bool) -> tuple[int, int]:
     tokens = count = held = 0
     batch: list[dict[str, NDArray[Any]]] = []
-    exemplar = _EXEMPLAR if masks is None else _EXEMPLAR | {MASK: np.zeros((0,), dtype=np.uint8)}
-    rows: Iterator[dict[str, NDArray[Any]]] = (
-        ({FIELD: ids} for ids in documents)
-        if masks is None
-        else ({FIELD: ids, MASK: mask} for ids, mask in zip(documents, masks, strict=True))
-    )
+    exemplar = _EXEMPLAR | ({MASK: np.zeros((0,), dtype=np.uint8)} if masked else {})
     with SerialCacheWriter(str(folder), exemplar, metadata=CacheMetadata({}), shard_name="all") as writer:
-        for row in rows:
-            batch.append(row)
-            held += len(row[FIELD])
+        for ids, mask in documents:
+            batch.append({FIELD: ids} | ({MASK: np.frombuffer(mask, np.uint8)} if masked else {}))
+            held += len(ids)
             if held >= _WRITE_TOKENS:
                 writer.write_batch(batch)
                 tokens, count, held, batch = tokens + held, count + len(batch), 0, []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -103,6 +104,30 @@ def test_the_digest_does_not_depend_on_the_layout(tmp_path: Path, monkeypatch: p
     assert cache_content(tmp_path / "one") == cache_content(tmp_path / "many")
     assert cache_content(tmp_path / "one").tensors["tokens"] == tensor_digest(whole[0])
     assert cache_content(tmp_path / "one").tensors["offsets"] == tensor_digest(whole[1])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_documents_that_are_written_are_not_held(
+    run_step: RunStep, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, masked: bool
+) -> None:
+    made = 0
+    gone: list[None] = []
+    held: list[int] = []
+
+    def given(*ignored: object, **also: object) -> Iterator[encoding.Encoded]:
+        nonlocal made
+        for _ in range(600):
+            ids = np.ones(20, np.int32)
+            weakref.finalize(ids, gone.append, None)
+            made += 1
+            held.append(made - len(gone))
+            yield ids, bytes(20) if masked else b""
+
+    monkeypatch.setattr(token_cache, "_WRITE_TOKENS", 200)
+    monkeypatch.setattr(token_cache, "encoded_split", given)
+    monkeypatch.setattr(token_cache, "has_mask", lambda path: masked)
+    run_step(TOKENS, RECIPE, inputs)
+    assert 10 <= max(held) < 60, max(held)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ledger import TensorHasher, TensorInfo
 from marin.errors import DataError
+from marin.tensors.array_form import check_plain
 
 PIECE = 1 << 24
 """Bytes of an array that are read at a time, at least a row of its first axis."""
@@ -50,8 +51,15 @@ def array_info(kvstore: Any, name: str, limit: int) -> TensorInfo:
         limit: bytes that it may hold.
 
     Raises:
-        DataError: it can not be read, or says that it is larger.
+        DataError: it can not be read, is not of the form that a checkpoint's tensors have, or says that it is larger.
     """
+    import tensorstore  # as above
+
+    try:
+        told = tensorstore.KvStore.open(kvstore).result().read(f"{name}/zarr.json").result()
+        check_plain(bytes(told.value))
+    except (ValueError, KeyError, OSError, RuntimeError) as error:
+        raise unreadable(name, error) from error
     array = open_array(kvstore, name)
     dtype, shape = array.dtype.numpy_dtype.name, tuple(int(extent) for extent in array.shape)
     size = math.prod(shape) * array.dtype.numpy_dtype.itemsize
@@ -99,6 +107,6 @@ def unreadable(name: str, error: BaseException) -> DataError:
         "a stored array can not be read",
         where=name,
         expected="a zarr3 array",
-        found=" ".join(str(error).split())[:200],
+        found=" ".join(str(error).split())[:300],
         cure="fetch it again from whoever recorded it",
     )

@@ -17,8 +17,9 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -155,10 +156,18 @@ def open_field(cache: Path, name: str) -> Any:
     dtype = "int64" if name.endswith("/offsets") else {FIELD: "int32", MASK: "uint8"}[name.partition("/")[0]]
     try:
         with (cache / name / "zarr.json").open("rb") as file:
-            ArrayForm.parse(file.read(MOST_METADATA + 1), dtype)
+            form = ArrayForm.parse(file.read(MOST_METADATA + 1), dtype)
+        for path in sorted((cache / name / "c").glob("*")):
+            with path.open("rb") as file:
+                form.check_file(path.stat().st_size, partial(_read_at, file))
     except (OSError, ValueError) as error:
         raise unreadable(name, error) from error
     return open_array({"driver": "file", "path": f"{cache}/"}, name)
+
+
+def _read_at(file: BinaryIO, begin: int, count: int) -> bytes:
+    file.seek(begin)
+    return file.read(count)
 
 
 def _column_digest(cache: Path, offsets: np.ndarray) -> str:

@@ -17,7 +17,7 @@ import tensorstore
 
 from ledger import StoredFolder
 from marin.errors import DataError
-from marin.tensors.array_form import MOST_CHUNK, MOST_METADATA, ArrayForm
+from marin.tensors.array_form import ABSENT, MOST_METADATA, ArrayForm
 from marin.tensors.token_caches import FIELD, LEDGER, finished_rows, unfinished
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 KEPT = 64
 """Chunks of an array that stay in memory: 64 MiB of tokens."""
-_ABSENT = 2**64 - 1
-"""In the place of a chunk that is not stored: all of it is the fill value."""
 
 
 class StoredArray:
@@ -43,7 +41,7 @@ class StoredArray:
             form = ArrayForm.parse(folder.read("zarr.json", 0, MOST_METADATA + 1), dtype)
         except ValueError as error:
             raise self._odd("zarr.json", str(error)) from error
-        self.dtype = form.dtype
+        self.dtype, self._form = form.dtype, form
         self._chunk, self._chunks, self._codecs = form.chunk, form.chunks, form.codecs
         self._index = lru_cache(maxsize=None)(self._read_index)
         self._decoded = lru_cache(maxsize=KEPT)(self._read_chunk)
@@ -59,22 +57,23 @@ class StoredArray:
     def _read_chunk(self, number: int) -> NDArray[Any]:
         file, within = divmod(number, self._chunks)
         begin, size = self._index(file)[within].tolist()
-        if (begin, size) == (_ABSENT, _ABSENT):
+        if (begin, size) == (ABSENT, ABSENT):
             return np.zeros(self._chunk, self.dtype)
-        most = self._folder.size(f"c/{file}") or 0
-        if begin + size > most or size > 2 * MOST_CHUNK:
-            raise self._odd(f"c/{file}", f"a chunk of {size} bytes at {begin} of {most}")
-        return self._decode(file, self._folder.read(f"c/{file}", begin, size))
+        data = self._folder.read(f"c/{file}", begin, size)
+        try:
+            self._form.check_head(data)
+        except ValueError as error:
+            raise self._odd(f"c/{file}", str(error)) from error
+        return self._decode(file, data)
 
     def _read_index(self, file: int) -> NDArray[np.uint64]:
-        """uint64[chunks, 2]: where each chunk of a file begins, and its bytes. Four bytes of CRC32C end it; what is read here
-        is verified by better."""
-        size, length = self._folder.size(f"c/{file}"), 16 * self._chunks
+        size = self._folder.size(f"c/{file}")
         if size is None:
-            return np.full((self._chunks, 2), _ABSENT, np.uint64)
-        if size < length + 4:
-            raise self._odd(f"c/{file}", f"{size} bytes")
-        return np.frombuffer(self._folder.read(f"c/{file}", size - length - 4, length), "<u8").reshape(-1, 2)
+            return np.full((self._chunks, 2), ABSENT, np.uint64)
+        try:
+            return self._form.index(size, lambda begin, count: self._folder.read(f"c/{file}", begin, count))
+        except ValueError as error:
+            raise self._odd(f"c/{file}", str(error)) from error
 
     def _decode(self, file: int, data: bytes) -> NDArray[Any]:
         """A chunk by TensorStore's own codecs: as the only one of an array in memory."""

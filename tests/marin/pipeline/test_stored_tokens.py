@@ -17,7 +17,7 @@ from ledger import MemoryStorage, Store, StoredFolder, Tampered
 from marin.errors import DataError
 from marin.recipe.schema import Recipe, from_mapping
 from marin.runners.ray.train_worker import given as given_to_a_worker
-from marin.tensors.token_caches import FIELD, MASK, MASK_FILE
+from marin.tensors.token_caches import FIELD, MASK, MASK_FILE, cache_content
 from marin.training.data import Batches
 from marin.training.step.contract import mesh_of
 from marin.training.tokens.cache import Cache, open_cache, read_tokens, write_cache
@@ -196,3 +196,23 @@ def test_another_machine_gets_no_copy_of_the_tokens(tmp_path: Path) -> None:
     assert len(read_tokens(stored["tokens"] / "train")[0]) == 1000
     assert given_to_a_worker(store, inputs, None) == (
         {"tokens": Path("/there/tokens"), "tokenizer": Path("/there/tokenizer")}, {})  # fmt: skip
+
+
+def test_what_a_chunk_claims_is_looked_at_before_it_is_decoded(tmp_path: Path) -> None:
+    """Its own head says how much memory a decoder takes: 2 GiB behind a few bytes."""
+    write_cache(tmp_path / "train", documents(int(3.4 * CHUNK)))
+    file = tmp_path / "train" / FIELD / "data" / "c" / "0"
+    whole = bytearray(file.read_bytes())
+    whole[4:8] = (2**31 - 17).to_bytes(4, "little")
+    file.write_bytes(whole)
+    claim = "a chunk that claims 2147483631 bytes, not 1048576"
+    with pytest.raises(DataError, match=claim):
+        cache_content(tmp_path / "train")
+    store = Store(MemoryStorage())
+    stored: Any = open_cache(store.folder(store.put_tree(tmp_path).digest) / "train")
+    with pytest.raises(DataError, match=claim):
+        stored.data[0:10]
+    whole[-20:-12] = (2**63).to_bytes(8, "little")  # where the last chunk begins
+    file.write_bytes(whole)
+    with pytest.raises(DataError, match=r"a chunk of [0-9]+ bytes at 9223372036854775808 of"):
+        cache_content(tmp_path / "train")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -161,6 +162,27 @@ def test_a_state_of_zeros_without_end_is_not_read(shelf: Shelf) -> None:
     assert endless.tensors[0].digest == tensor.digest
     with pytest.raises(DataError, match="does not hold what is recorded of it"):
         checkpoint_state(folder / "checkpoint", endless)
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        ({"codecs": [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 9}}]}, "codecs .*gzip"),
+        ({"codecs": [{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 9}}]}, "codecs .*zstd"),
+        ({"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]}, "codecs .*big"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5]}}}, "chunks larger"),
+    ],
+)
+def test_a_tensor_behind_another_codec_is_not_read(shelf: Shelf, other: dict[str, Any], found: str) -> None:
+    """A few megabytes of gzip become as many bytes as somebody likes before anything compares their number."""
+    folder = shelf.base / "packed"
+    (folder / "checkpoint").mkdir(parents=True)
+    store = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/checkpoint/"}, "path": "step/"}
+    metadata = {"shape": [4], "data_type": "float32"} | other
+    array = tensorstore.open({"driver": "zarr3", "kvstore": store, "metadata": metadata}, create=True).result()
+    array.write(np.zeros(4, np.float32)).result()
+    with pytest.raises(DataError, match=found):
+        checkpoint_state(folder / "checkpoint", describe_state({"step": np.zeros(4, np.float32)}))
 
 
 def test_another_file_in_a_checkpoint_is_refused(shelf: Shelf) -> None:

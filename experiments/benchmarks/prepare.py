@@ -2,7 +2,8 @@
 
     python -m experiments.benchmarks SOURCES TASKS
 
-SOURCES holds what public repositories publish, unchanged; each file has to have its digest below:
+SOURCES holds what public repositories publish, unchanged, of one of these benchmarks or of several; each file has to have its
+digest below:
 
     blimp/*.jsonl                     github.com/alexwarstadt/blimp, data/          (CC-BY)
     gsm8k/train.jsonl, test.jsonl     github.com/openai/grade-school-math           (MIT)
@@ -114,25 +115,27 @@ BENCHMARKS = (
 
 
 def prepare(sources: Path, out: Path, *, pinned: bool = True) -> list[str]:
-    """Fill ``out`` with task files and their data; the tasks and groups that are there now. ``pinned`` False: the files are
-    others of the same shape (a test's own).
+    """Fill ``out`` with task files and their data, of those benchmarks whose files are there; the tasks and groups that were
+    made. ``pinned`` False: the files are others of the same shape (a test's own).
 
     Raises:
-        DataMissing: a benchmark's files are not there.
+        DataMissing: no benchmark's files are there.
         DataError: they are not those that were pinned.
         MissingEvidence: lm-evaluation-harness is not installed.
     """
+    found = {benchmark: sorted(sources.glob(benchmark.files)) for benchmark in BENCHMARKS}
+    if not any(found.values()):
+        raise DataMissing(
+            "no benchmark's files are there",
+            where=str(sources),
+            expected=", ".join(benchmark.files for benchmark in BENCHMARKS),
+            found="none",
+            cure="`marin data fetch blimp`, or clone a repository that experiments/benchmarks/prepare.py names",
+        )
     made = []
-    for benchmark in BENCHMARKS:
-        paths = sorted(sources.glob(benchmark.files))
+    for benchmark, paths in found.items():
         if not paths:
-            raise DataMissing(
-                "a benchmark's files are not there",
-                where=str(sources),
-                expected=benchmark.files,
-                found="none",
-                cure="clone the repository that experiments/benchmarks/prepare.py names, and put its files there",
-            )
+            continue
         whole = hashlib.sha256()
         for path in paths:
             whole.update(path.read_bytes())
@@ -196,7 +199,7 @@ def main() -> None:
     asked.add_argument("tasks", type=Path)
     given = asked.parse_args()
     try:
-        prepare(given.sources, given.tasks)
+        sys.stdout.write("".join(f"{name}\n" for name in prepare(given.sources, given.tasks)))
     except (DataError, DataMissing, MissingEvidence) as error:
         sys.exit(f"benchmarks: {error}")
 

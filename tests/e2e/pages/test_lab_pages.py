@@ -15,8 +15,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,21 +94,22 @@ class Lab:
         """All runs that are complete, each with PASS, six times, or with its verdicts where one is not. What the file's own
         functions made is made again by them; a run that ends in a state, or a corpus, for others has no model, or no training,
         to judge, and one that was never evaluated no numbers."""
-        found = {}
-        for run in json.loads(self.call("marin ls runs --json")):
-            if run["status"] == "completed":
-                asked = f"marin verify {run['run']} --experiment experiments/{file.name} --json --no-record"
-                verdicts = json.loads(self.call(asked, 1, 3, 4))["verdicts"]
-                wanted = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")
-                if not {"evaluate", "export"} & set(run["outputs"]):
-                    wanted["model"] = "NOT_RUN"
-                if "train" not in run["outputs"]:
-                    wanted["training"] = "NOT_RUN"
-                if "evaluate" in run["outputs"] or verdicts["evaluation"] != "NOT_RUN":
-                    wanted["evaluation"] = "PASS"
-                said = {name: verdicts[name] for name in wanted}
-                found[run["run"]] = "PASS" if said == wanted else json.dumps(said)
-        return found
+        ended = [run for run in json.loads(self.call("marin ls runs --json")) if run["status"] == "completed"]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return dict(pool.map(lambda run: (run["run"], self._judged(run, file)), ended))
+
+    def _judged(self, run: Mapping[str, Any], file: Path) -> str:
+        asked = f"marin verify {run['run']} --experiment experiments/{file.name} --json --no-record"
+        verdicts = json.loads(self.call(asked, 1, 3, 4))["verdicts"]
+        wanted = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")
+        if not {"evaluate", "export"} & set(run["outputs"]):
+            wanted["model"] = "NOT_RUN"
+        if "train" not in run["outputs"]:
+            wanted["training"] = "NOT_RUN"
+        if "evaluate" in run["outputs"] or verdicts["evaluation"] != "NOT_RUN":
+            wanted["evaluation"] = "PASS"
+        said = {name: verdicts[name] for name in wanted}
+        return "PASS" if said == wanted else json.dumps(said)
 
 
 @pytest.fixture

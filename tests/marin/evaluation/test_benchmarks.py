@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,13 @@ def test_files_that_are_not_the_pinned_ones_are_refused(sources: Path, tmp_path:
     with pytest.raises(DataError, match="are others") as refused:
         prepare(sources, tmp_path / "tasks")
     assert BENCHMARKS[0].digest in str(refused.value) and not (tmp_path / "tasks").exists()
-    for path in (sources / "blimp").iterdir():
-        path.unlink()
+
+
+def test_tasks_are_made_of_the_benchmarks_that_are_there(sources: Path, tmp_path: Path) -> None:
+    for name in ("gsm8k", "hellaswag", "truthfulqa"):
+        shutil.rmtree(sources / name)
+    assert prepare(sources, tmp_path / "tasks", pinned=False) == ["blimp"]
+    assert {path.name.split("_")[0] for path in (tmp_path / "tasks").iterdir()} == {"blimp", "blimp.yaml"}
+    shutil.rmtree(sources / "blimp")
     with pytest.raises(DataMissing, match=r"blimp/\*\.jsonl"):
         prepare(sources, tmp_path / "tasks", pinned=False)

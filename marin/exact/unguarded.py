@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 _OPENING = re.compile(r"^(ENTRY )?%([\w.\-]+) \(")
 _LINE = re.compile(r"^\s+(ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
 _NAME = re.compile(r"%([\w.\-]+)")
-_CALLED = re.compile(r"\b(?:calls|to_apply|body|condition)=%([\w.\-]+)")
+_CALLED = re.compile(r"\b(calls|to_apply|body|condition)=%([\w.\-]+)")
 _INDEX = re.compile(r"\bindex=(\d+)")
 MOVES = frozenset({"bitcast", "broadcast", "copy", "reshape", "slice", "transpose", "reverse", "dynamic-slice"})
 """What leaves every number as it is."""
+CARRIES = MOVES | {"negate", "select", "concatenate", "pad"}
+"""Behind which a product is still one: a processor that contracts takes its sign along, and what chooses between numbers may
+be done after the sum instead of before."""
 SUMS = frozenset({"add", "subtract"})
 REDUCTIONS = frozenset({"reduce", "reduce-window"})
 
@@ -30,6 +33,7 @@ class _Operation:
     type: str
     operands: tuple[str, ...]
     called: tuple[str, ...]
+    body: str
     index: int
 
 
@@ -57,7 +61,8 @@ class _Reader:
         self.entry = ""
         self.products = 0
         self._calls: dict[str, list[tuple[str, _Operation]]] = defaultdict(list)
-        self._known: dict[tuple[str, str, int], bool] = {}
+        self._z: set[tuple[str, str, int]] = set()
+        self._others: set[tuple[str, str, int]] = set()
         current = _Computation()
         for line in text.splitlines():
             if opening := _OPENING.match(line):
@@ -66,9 +71,10 @@ class _Reader:
             elif given := _LINE.match(line):
                 root, name, kind, operation, rest = given.groups()
                 inside = rest[: _closing(rest)]
-                called = tuple(_CALLED.findall(rest))
+                called = _CALLED.findall(rest)
                 number = inside if operation == "parameter" else (_INDEX.findall(rest) or ["-1"])[0]
-                one = _Operation(name, operation, kind, tuple(_NAME.findall(inside)), called, int(number))
+                names, body = tuple(target for _, target in called), dict(called).get("body", "")
+                one = _Operation(name, operation, kind, tuple(_NAME.findall(inside)), names, body, int(number))
                 current.operations[name] = one
                 current.root = name if root else current.root
         for where, computation in self.computations.items():
@@ -99,20 +105,32 @@ class _Reader:
         return any(one.kind in SUMS for one in self.computations[target].operations.values())
 
     def _product(self, computation: _Computation, name: str) -> str:
-        """The product that this number is, moved or not; "" where it is none."""
+        """The product that this number is, or may be, moved or not; "" where it is none."""
         one = computation.operations.get(name)
-        while one is not None and one.kind in MOVES and one.operands:
-            one = computation.operations.get(one.operands[0])
-        return one.name if one is not None and one.kind == "multiply" else ""
+        if one is None:
+            return ""
+        if one.kind in CARRIES:
+            return next(filter(None, (self._product(computation, operand) for operand in one.operands)), "")
+        return one.name if one.kind == "multiply" and one.type.startswith("f32") else ""
 
-    def _is_z(self, where: str, name: str, element: int = -1) -> bool:
-        """Whether this is z, moved or not; ``element``: of a tuple. What goes round a loop is z if it comes in and comes
-        round as z."""
+    def _is_z(self, where: str, name: str) -> bool:
+        """Whether this is z, moved or not. What goes round a loop is z if it comes in and comes round as z: that it is, is
+        taken for true until something says otherwise, and then all is asked again that rested on it."""
+        while True:
+            before = len(self._others)
+            self._z.clear()
+            answer = self._may_be(where, name)
+            if len(self._others) == before:
+                return answer
+
+    def _may_be(self, where: str, name: str, element: int = -1) -> bool:
+        """Whether nothing says that this is not z; ``element``: of a tuple."""
         key = where, name, element
-        if key not in self._known:
-            self._known[key] = True  # on its way round a loop
-            self._known[key] = self._found(where, name, element)
-        return self._known[key]
+        if key not in self._z and key not in self._others:
+            self._z.add(key)
+            if not self._found(where, name, element):
+                self._others.add(key)
+        return key not in self._others
 
     def _found(self, where: str, name: str, element: int) -> bool:
         one = self.computations[where].operations.get(name)
@@ -124,31 +142,25 @@ class _Reader:
             calls = self._calls[where]
             return bool(calls) and all(self._comes(site, call, one.index, element) for site, call in calls)
         if one.kind == "get-tuple-element":
-            return self._is_z(where, one.operands[0], one.index)
+            return self._may_be(where, one.operands[0], one.index)
         if one.kind == "tuple":
-            return 0 <= element < len(one.operands) and self._is_z(where, one.operands[element])
+            return 0 <= element < len(one.operands) and self._may_be(where, one.operands[element])
         if one.kind == "while":
-            body = one.called[-1]
-            rounds = (target for target in one.called if target != body)
-            del rounds
-            return self._is_z(where, one.operands[0], element) and all(
-                self._is_z(target, self.computations[target].root, element)
-                for target in one.called
-                if self.computations[target].operations[self.computations[target].root].kind == "tuple"
-            )
+            rounds = self.computations[one.body].root
+            return self._may_be(where, one.operands[0], element) and self._may_be(one.body, rounds, element)
         if one.kind in ("fusion", "call") and one.called:
             target = one.called[0]
-            return self._is_z(target, self.computations[target].root, element)
+            return self._may_be(target, self.computations[target].root, element)
         if one.kind in MOVES or one.kind in ("opt-barrier", "copy-start", "copy-done"):
-            return self._is_z(where, one.operands[0], element)
+            return self._may_be(where, one.operands[0], element)
         return False
 
     def _comes(self, site: str, call: _Operation, parameter: int, element: int) -> bool:
-        """Whether what a caller hands over is z."""
+        """Whether what a caller hands over is z; a loop hands over what came in and what comes round."""
         if call.kind == "while":
-            return self._is_z(site, call.operands[0], element)
+            return self._may_be(site, call.name, element)
         if call.kind in ("fusion", "call") and parameter < len(call.operands):
-            return self._is_z(site, call.operands[parameter], element)
+            return self._may_be(site, call.operands[parameter], element)
         return False
 
 

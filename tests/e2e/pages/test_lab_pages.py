@@ -27,7 +27,6 @@ MARIN = Path(sys.executable).with_name("marin")
 FILES = sorted((REPOSITORY / "experiments").glob("exp*.py"))
 LARGE = {
     "exp007_babylm": "GPT-2 small: one train step takes a processor half an hour",
-    "exp011_exact_25m": "25 million numbers under exact",
 }
 NETWORK, ACCELERATOR, OTHERS = "needs a network", "for an accelerator", "needs somebody else's root, server or key"
 LEFT = {

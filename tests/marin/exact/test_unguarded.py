@@ -25,6 +25,26 @@ def text(function: Callable[..., Any], *examples: Any) -> str:
     return compiled
 
 
+def changing(z: Any, a: Any, b: Any, c: Any) -> Any:
+    """A guard that begins as z and is another number after the first round."""
+
+    def round_(carry: Any, row: Any) -> Any:
+        total, guard = carry
+        return ((total * row + guard) + total, guard + 1e-3), None
+
+    return lax.scan(round_, (c[0], z), a)[0][0]
+
+
+def swapping(z: Any, a: Any, b: Any, c: Any) -> Any:
+    """Two numbers that change places each round: one of them came in as z."""
+
+    def round_(carry: Any, row: Any) -> Any:
+        total, one, other = carry
+        return ((total * row + one) + total, other, one), None
+
+    return lax.scan(round_, (c[0], z, b[0, 0]), a)[0][0]
+
+
 def looped(guard: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def function(z: Any, a: Any, b: Any, c: Any) -> Any:
         return lax.scan(lambda carry, row: (guard(carry * row, z) + carry, None), c[0], a)[0]
@@ -40,8 +60,16 @@ def looped(guard: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         lambda z, a, b, c: jnp.sum(a[:, :8] * b[:, :8], axis=1),
         lambda z, a, b, c: (a * b).reshape(33, 4) + c.reshape(33, 4),
         looped(lambda product, z: product),
+        lambda z, a, b, c: c + -(a * b),
+        lambda z, a, b, c: c + jnp.where(a > 0, a * b, b),
+        lambda z, a, b, c: jnp.concatenate([c, c]) + jnp.concatenate([a * b, b]),
+        changing,
+        swapping,
     ],
-    ids=["sum", "difference", "reduction", "moved", "loop"],
+    ids=[
+        *("sum", "difference", "reduction", "moved", "loop"),
+        *("negated", "chosen", "joined", "guard that changes", "guards that change places"),
+    ],
 )
 def test_an_unguarded_product_is_named(function: Callable[..., Any]) -> None:
     (line, *_) = unguarded(text(function, Z, ROWS, ROWS, ROWS))

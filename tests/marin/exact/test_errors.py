@@ -53,6 +53,36 @@ def test_sine_cosine_and_the_inverse_error_function_are_as_near_as_is_said() -> 
     assert np.max(np.abs(functions.erf_inv(reference.TO, x) - wanted) / np.abs(wanted)) <= 2.0**-20
 
 
+def test_a_quotient_is_as_near_as_is_said_as_long_as_its_divisor_has_a_reciprocal() -> None:
+    signs = DRAWN.choice([-1.0, 1.0], 40_000)
+    b = (signs * 2.0 ** DRAWN.uniform(-124, 125, 40_000)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        a = (DRAWN.uniform(1, 2, 40_000) * np.abs(b) * 2.0 ** DRAWN.uniform(-20, 20, 40_000)).astype(np.float32)
+    usual = np.isfinite(a) & (np.abs(a) >= 2.0**-125)
+    a, b = a[usual], b[usual]
+    found = functions.div(reference.TO, a, b)
+    assert len(a) > 30_000 and ulps(found, a.astype(np.float64) / b.astype(np.float64)) <= 1.5
+    with np.errstate(all="ignore"):
+        assert functions.div(reference.TO, np.float32(1.2e9), np.float32(4.8e37)) == 0, (
+            "1 / b is below the least number"
+        )
+
+
+def test_a_power_is_as_near_as_is_said() -> None:
+    a = 2.0 ** DRAWN.uniform(-30, 30, 60_000)
+    b = DRAWN.uniform(-1, 1, 60_000) * 10.0 ** DRAWN.uniform(-2, 2, 60_000)
+    a, b = a.astype(np.float32).astype(np.float64), b.astype(np.float32).astype(np.float64)
+    exponent = b * np.log(a)
+    inside = np.abs(exponent) < 86
+    wanted = np.exp(exponent[inside])
+    with np.errstate(all="ignore"):
+        found = functions.power(reference.TO, a[inside].astype(np.float32), b[inside].astype(np.float32))
+    unit = np.spacing(wanted.astype(np.float32)).astype(np.float64)
+    wrong = np.abs(found.astype(np.float64) - wanted) / unit
+    assert np.all(wrong <= 2 + 5 * np.abs(exponent[inside]))
+    assert wrong.max() > 20, "which is more than exp's own"
+
+
 FINITE = st.floats(-1e6, 1e6, width=32)
 
 

@@ -71,7 +71,7 @@ experiments: environment
 	$(PYTEST) -q -m experiments tests/e2e --durations 0
 
 survival: environment
-	$(PYTEST) -q -m survival tests/e2e tests/marin/collection tests/marin/pipeline
+	$(PYTEST) -q -m survival tests/e2e tests/marin/collection tests/marin/pipeline tests/marin/runners
 
 faults-bench: environment
 	$(BIN)/python -m bench.faults --seed 1 --per-kind 8 --table docs/verify.md

@@ -395,7 +395,10 @@ def _dot(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -
 
 def _mode(mode: Any) -> str:
     name = jax.lax.GatherScatterMode.from_any(mode).name if not hasattr(mode, "name") else mode.name
-    return {"FILL_OR_DROP": "fill", "CLIP": "clip", "PROMISE_IN_BOUNDS": "clip"}[name]
+    known = {"FILL_OR_DROP": "fill", "CLIP": "clip", "PROMISE_IN_BOUNDS": "clip"}
+    if name not in known:
+        raise refused("gather or scatter", f"of mode {name}")
+    return known[name]
 
 
 def _gather(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:

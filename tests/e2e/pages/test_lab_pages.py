@@ -25,9 +25,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[3]
 MARIN = Path(sys.executable).with_name("marin")
 FILES = sorted((REPOSITORY / "experiments").glob("exp*.py"))
-LARGE = {
-    "exp007_babylm": "GPT-2 small: one train step takes a processor half an hour",
-}
+LARGE = {"exp007_babylm": "GPT-2 small: one train step takes a processor half an hour"}
 NETWORK, ACCELERATOR, OTHERS = "needs a network", "for an accelerator", "needs somebody else's root, server or key"
 LEFT = {
     "marin data fetch babylm": NETWORK,

@@ -264,6 +264,10 @@ def test_the_order_of_what_is_summed_cannot_matter() -> None:
     assert same(plain, both(lambda a, b: found(a.T, b.T), np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)))
 
 
+ONE_EACH = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+ONE_HOT = lax.GatherScatterMode.ONE_HOT
+
+
 @pytest.mark.parametrize(
     ("function", "example", "named"),
     [
@@ -272,6 +276,11 @@ def test_the_order_of_what_is_summed_cannot_matter() -> None:
         (lambda x: x * 2, np.zeros(3, np.float16), "float16"),
         (lambda x: lax.digamma(x), np.zeros(3, np.float32), "digamma"),
         (lambda x: jnp.zeros(3).at[x].set(1.0), np.zeros(2, np.int32), "scatter: one of several values"),
+        (
+            lambda x: lax.gather(x, jnp.zeros((2, 1), jnp.int32), ONE_EACH, (1,), mode=ONE_HOT),
+            np.zeros(3, np.float32),
+            "ONE_HOT",
+        ),
     ],
 )
 def test_what_has_no_exact_form_is_refused_by_name(function: Any, example: np.ndarray, named: str) -> None:

@@ -5,14 +5,33 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from marin.exact import compiled, integers, reference
-from marin.exact.program import LEAST
+from marin.exact import compiled, integers, known, reference
+from marin.exact.program import LEAST, Program
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "exact.md").read_text("utf-8")
 
 
 def test_every_operation_is_defined() -> None:
     assert compiled.OPERATIONS - set(re.findall(r"`([a-z_0-9]+)`", PAGE)) == set()
+
+
+def test_the_settings_of_every_operation_are_defined() -> None:
+    """Those that the reader writes, as the page's table has them."""
+    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", PAGE.split("Settings:")[1].split("## On a GPU")[0], re.M)
+    said = {name: set(re.findall(r"`(\w+)`", text)) for names, text in rows for name in re.findall(r"`(\w+)`", names)}
+    written: dict[str, set[str]] = {}
+
+    def read(program: Program) -> None:
+        for one in program.operations:
+            written.setdefault(one.name, set()).update(one.settings)
+            for body in one.bodies:
+                read(body)
+
+    for case in known.cases().values():
+        read(case.made("chosen").program)
+    assert len(written) > 40 and {"gather", "scatter_add", "scan", "dot"} <= set(written)
+    lacking = {name: settings - said.get(name, set()) for name, settings in written.items()}
+    assert {name: settings for name, settings in lacking.items() if settings} == {}
 
 
 def test_the_constants_are_those_of_the_page() -> None:

@@ -187,7 +187,7 @@ def _brought(stage: _Stage, identity: str | None) -> StageOutcome:
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     if step.beside is not None and outcome.action != "executed":
         step.beside.completed(root, outcome.run, LedgerJournal(root, outcome.run, name))
-    for run in [*ended, *complete_open_runs(root, [stage.results(root.history(), None)], take_over=False)]:
+    for run in [*ended, *complete_open_runs(root, [stage.results(root.history(), None)], take_over=not stage.force)]:
         for one in plan.steps:
             if one.beside is not None:
                 one.beside.completed(root, run, LedgerJournal(root, run, one.name))

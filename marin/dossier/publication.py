@@ -28,7 +28,8 @@ from marin.history.runs import load, run_ids
 from marin.record.attestation import digests
 from marin.record.homes import VKEY
 from marin.record.root import Root
-from marin.reporting.site import Page, pages
+from marin.reporting.folder import Page
+from marin.reporting.site import pages
 from marin.reporting.template import render
 
 

@@ -5,14 +5,13 @@ each. What has not changed since it was written is not drawn again.
     experiments/NAME.html               the report of a registered experiment
     runs/RUN/report.html, ...           the pages of a run (marin/reporting/runs/pages.py)
     outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
-    speedruns/index.html, ...           the tracks, where there are any
-    site.json                           of each page what it was drawn from
+    speedruns/index.html, ...           the tracks, where there are any; `marin speedrun site` writes these alone
+    site.json                           of each page what it was drawn from, and its digest (marin/reporting/folder.py)
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ from pathlib import Path
 import msgspec
 
 from ledger import canonical_digest, digest_bytes
-from marin.errors import UsageError
 from marin.history.catalog import open_catalog
 from marin.history.names import collections_of, data_of, name_of
 from marin.history.projection.fold import pages_of
@@ -29,29 +27,18 @@ from marin.history.runs import archived, run_ids
 from marin.preregistration.analysis import Findings, conclusion, examine
 from marin.preregistration.registration import registrations
 from marin.preregistration.speedrun import tracks
-from marin.process.files import write_whole
-from marin.process.waiting import waiting
 from marin.record.root import Root
 from marin.reporting import preregistration
+from marin.reporting.folder import Page, Written, software, write_pages
 from marin.reporting.lineage.browser import artifact_page, recorded_runs
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.samples import Inspector, Samples, read_samples
 from marin.reporting.runs.pages import draw
-from marin.reporting.speedrun import pages as speedruns
+from marin.reporting.speedrun import site_pages as speedruns
 from marin.reporting.template import copying, finding, render, size
 
 DATA = ("corpus", "tokens")
 MODELS = ("train", "export")
-STATE = "site.json"
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page that belongs to the site: where it lies, what it follows from, and how it is drawn."""
-
-    path: str
-    source: str
-    draw: Callable[[], bytes]
 
 
 @dataclass(frozen=True)
@@ -79,14 +66,6 @@ class OutputRow:
     runs: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Written:
-    """How many pages were drawn, and how many were there and still right."""
-
-    drawn: int
-    kept: int
-
-
 def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _: None, *, address: str = "") -> Written:
     """The whole root as pages below ``folder``; each is replaced whole. ``told`` hears the path of a page that is drawn.
     ``address``: where it will be served; link previews want the whole address of their picture.
@@ -94,39 +73,7 @@ def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _:
     Raises:
         UsageError: ``folder`` has files and is no site.
     """
-    before = _before(folder)
-    known: dict[str, str] = {}
-    drawn = 0
-    for page in pages(root, address.rstrip("/")):
-        known[page.path] = page.source
-        path = folder / page.path
-        if before.get(page.path) == page.source and path.is_file():
-            continue
-        told(page.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with waiting("drawing a page"):
-            write_whole(path, page.draw())
-        drawn += 1
-    write_whole(folder / STATE, json.dumps(known, indent=1).encode() + b"\n")
-    return Written(drawn, len(known) - drawn)
-
-
-def _before(folder: Path) -> Mapping[str, str]:
-    state = folder / STATE
-    if not state.exists():
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(
-                "the folder has files, and no site was written there",
-                where=str(folder),
-                expected=f"a new folder, or one with {STATE}",
-                cure="name another folder",
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        return {}
-    try:
-        return msgspec.json.decode(state.read_bytes(), type=dict[str, str])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}  # it only saves work
+    return write_pages(pages(root, address.rstrip("/")), folder, told, whole=True)
 
 
 def pages(root: Root, address: str = "") -> Iterator[Page]:
@@ -137,7 +84,7 @@ def pages(root: Root, address: str = "") -> Iterator[Page]:
 
 
 def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
-    history, software = root.history(), _software()
+    history, drawer = root.history(), software()
     runs = recorded_runs(history)
     named = set(run_ids(history)) - archived(history)
     own = [run for run in runs if run.run in named]  # the rest are executions of graphs
@@ -151,7 +98,7 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
         )
         rows.append(_row(run, names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
-        source = canonical_digest([software, run.last_index, run.verified, labels])
+        source = canonical_digest([drawer, run.last_index, run.verified, labels])
         image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
         for name in (*names, "verification.png") if run.verdicts else names:
             drawn = partial(draw, root, run.run, name, image, inspector)
@@ -161,10 +108,10 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
         findings = examine(history, name)
         said = conclusion(findings)
         experiments.append((name, findings.registration.body.question, said))
-        source = digest_bytes(repr((software, preregistration.as_json(findings))).encode())
+        source = digest_bytes(repr((drawer, preregistration.as_json(findings))).encode())
         yield Page(f"experiments/{name}.html", source, partial(_experiment, findings))
     whole = graph_of(runs)
-    latest = canonical_digest([software, *((run.run, run.last_index) for run in runs)])
+    latest = canonical_digest([drawer, *((run.run, run.last_index) for run in runs)])
     data, models = _outputs(own, DATA), _outputs(own, MODELS)
     seen: dict[str, Samples] = {}  # the same few runs stand on most pages
 
@@ -180,7 +127,7 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
 
     for row in (*data, *models):
         yield Page(row.path, latest, partial(output_page, row.digest))
-    leaderboard = list(_speedruns(root, software))
+    leaderboard = list(speedruns(history, root.store())) if any(True for _ in tracks(history, root.store())) else []
     yield from leaderboard
     source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
     yield Page(
@@ -197,13 +144,6 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
             tracks=bool(leaderboard),
         ),
     )
-
-
-def _speedruns(root: Root, software: str) -> Iterator[Page]:
-    history, store = root.history(), root.store()
-    if any(True for _ in tracks(history, store)):
-        for name, page in speedruns(history, store):
-            yield Page(f"speedruns/{name}", canonical_digest([software, digest_bytes(page)]), partial(bytes, page))
 
 
 def _experiment(findings: Findings) -> bytes:
@@ -235,15 +175,3 @@ def _outputs(runs: Sequence[Run], steps: Sequence[str]) -> list[OutputRow]:
                 path = f"outputs/{output.digest.removeprefix('sha256:')}.html"
                 found[output.digest] = OutputRow(output.digest, path, step, size(output.size), (*others, run.run))
     return list(found.values())[::-1]
-
-
-def _software() -> str:
-    """Digest of what draws pages: with another, all are drawn again."""
-    here = Path(__file__).parent
-    return canonical_digest(
-        {
-            path.relative_to(here).as_posix(): digest_bytes(path.read_bytes())
-            for path in sorted(here.rglob("*"))
-            if path.suffix in (".py", ".j2", ".css", ".js")
-        }
-    )

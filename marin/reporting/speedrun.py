@@ -9,18 +9,22 @@ import base64
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from shlex import quote
 from typing import Any
 
-from ledger import Store
+from ledger import Store, canonical_digest, digest_bytes
 from marin.history.run import Fact
 from marin.history.runs import History
 from marin.preregistration.speedrun import Rules, entries, ranked, tracks
 from marin.recipe.schema import unplain
 from marin.record.events import SpeedrunEntered
+from marin.reporting.folder import Page, software
 from marin.reporting.template import render
 
 Entries = Sequence[Fact[SpeedrunEntered]]
+PLACE = "speedruns"
+"""Where the pages lie in a site, which has others beside them."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,13 @@ def pages(history: History, store: Store) -> Iterator[tuple[str, bytes]]:
     for rules, best in found:
         yield f"{rules.name}.html", track_page(rules, best)
     yield "index.html", index_page(found)
+
+
+def site_pages(history: History, store: Store) -> Iterator[Page]:
+    """The same as pages of a site, in a place of their own."""
+    drawer = software()
+    for name, page in pages(history, store):
+        yield Page(f"{PLACE}/{name}", canonical_digest([drawer, digest_bytes(page)]), partial(bytes, page))
 
 
 def index_page(tracks: Sequence[tuple[Rules, Entries]]) -> bytes:

@@ -179,23 +179,22 @@ def list_entries(name: str | None, as_json: bool) -> None:
 @speedrun.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 def site(folder: Path) -> None:
-    """Write all tracks as one static folder: any web server serves it, and it is whole without scripts.
+    """Write all tracks into a static folder: any web server serves it, and it is whole without scripts.
 
     A page for each track has the curve of the best score over cost, what each recipe changed against the one it beat, and
-    the command that verifies it. Pages are replaced one by one, each whole. Prints the path of the first.
+    the command that verifies it. They lie below DIR/speedruns, where the index of `marin site DIR` links them; what else
+    that command wrote there stays. Pages are replaced one by one, each whole. Prints the path of the first.
 
     \b
     Examples:
       marin speedrun site public/
     """
-    from marin.process.files import write_whole
-    from marin.reporting.speedrun import pages
+    from marin.reporting.folder import write_pages
+    from marin.reporting.speedrun import PLACE, site_pages
 
     root = open_root()
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, page in pages(root.history(), root.store()):
-        write_whole(folder / name, page)
-    say(str(folder / "index.html"))
+    write_pages(site_pages(root.history(), root.store()), folder, whole=False)
+    say(str(folder / PLACE / "index.html"))
 
 
 def _as_json(fact: Fact[SpeedrunEntered]) -> dict[str, Any]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
+
+import pytest
 
 from ledger import Draft
 from marin.history.runs import stream_of
 from marin.recipe.schema import Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import Root, open_root
+from marin.reporting.site import write_site
 from tests.marin.cli.running.test_speedrun import FILE, read, record
 
 Marin = Any
@@ -60,10 +64,59 @@ def test_every_link_leads_to_a_page_and_only_what_changed_is_drawn_again(
     assert "3.5000" in read(site / "index.html").words
 
 
-def test_a_folder_of_others_is_not_written_into(marin: Marin, root: Path, tmp_path: Path) -> None:
+def test_both_commands_may_write_into_one_folder(marin: Marin, root: Path, tmp_path: Path) -> None:
+    Path("exp9_lowest.py").write_text(FILE)
+    assert marin("experiment", "register", "exp9_lowest.py").status == 0
+    record(open_root(), "one", Recipe(seed=3), 3.25)
+    site = tmp_path / "site"
+
+    def files() -> dict[str, bytes]:
+        return {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+
+    first = marin("site", str(site), "--json").json
+    whole = files()
+    assert marin("speedrun", "site", str(site)).out == f"{site}/speedruns/index.html\n"
+    assert files() == whole, "the same pages, in the same places, and no other"
+    assert marin("site", str(site), "--json").json | {"index": ""} == {"index": "", "drawn": 0, "kept": first["drawn"]}
+    assert files() == whole
+    alone = tmp_path / "alone"
+    assert marin("speedrun", "site", str(alone)).status == 0
+    assert {path.relative_to(alone).as_posix() for path in alone.rglob("*.html")} == {
+        "speedruns/index.html", "speedruns/exp9_lowest.html"
+    }  # fmt: skip
+    assert marin("site", str(alone), "--json").json["kept"] == 2, "what the other drew is not drawn again"
+
+
+def test_what_was_overwritten_is_drawn_again(marin: Marin, root: Path, tmp_path: Path) -> None:
+    record(open_root(), "one", Recipe(seed=3), 3.25)
+    site = tmp_path / "site"
+    assert marin("site", str(site)).status == 0
+    before = (site / "index.html").read_bytes()
+    (site / "index.html").write_text("another page")
+    assert marin("site", str(site), "--json").json["drawn"] == 1
+    assert (site / "index.html").read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [("site",), ("speedrun", "site")])
+def test_a_folder_of_others_is_not_written_into(
+    marin: Marin, root: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("mine")
-    refused = marin("site", str(tmp_path / "mine"))
+    (tmp_path / "mine" / "index.html").write_text("mine")
+    refused = marin(*command, str(tmp_path / "mine"))
     assert refused.status == 2 and "no site was written there" in refused.err
+    assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["index.html"]
+    assert (tmp_path / "mine" / "index.html").read_text() == "mine"
     (tmp_path / "mine" / "site.json").write_text("{")
-    assert marin("site", str(tmp_path / "mine")).status == 0, "a state that cannot be read only costs work"
+    assert marin(*command, str(tmp_path / "mine")).status == 0, "a state that cannot be read only costs work"
+
+
+def test_whoever_was_killed_after_the_first_page_may_go_on(
+    marin: Marin, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(open_root(), "one", Recipe(seed=3), 3.25)
+    with monkeypatch.context() as until, pytest.raises(KeyboardInterrupt):
+        until.setattr("marin.reporting.site.render", Mock(side_effect=KeyboardInterrupt))
+        write_site(open_root(), tmp_path / "site")
+    assert list((tmp_path / "site").rglob("*.html"))
+    assert marin("site", str(tmp_path / "site")).status == 0

@@ -288,7 +288,8 @@ def test_names_of_a_foreign_log_lead_nowhere(marin: Marin, own: Root, tmp_path: 
     for words in (("speedrun", "site", "deep/pages"), ("site", "deep/whole")):
         assert marin(*words).status == 0
     written = {path.relative_to(Path("deep").resolve()).as_posix() for path in {*tmp_path.rglob("*.html")} - before}
-    assert written == {"pages/exp9_lowest.html", "pages/index.html", "whole/index.html", "whole/experiments/exp9_lowest.html",
+    assert written == {"pages/speedruns/exp9_lowest.html", "pages/speedruns/index.html", "whole/index.html",
+                       "whole/experiments/exp9_lowest.html",
                        "whole/speedruns/exp9_lowest.html", "whole/speedruns/index.html"}  # fmt: skip
 
 
@@ -328,15 +329,16 @@ def test_the_site_is_whole_without_scripts(marin: Marin, own: Root, tmp_path: Pa
     assert [row["run"] for row in marin("speedrun", "list", "exp9", "--json").json] == ["wide", "slow", "cheap"]
     (listed,) = marin("speedrun", "list", "--json").json
     assert (listed["entries"], listed["best"]) == (3, 3.25)
-    site = tmp_path / "site"
-    assert marin("speedrun", "site", str(site)).status == 0
+    written = marin("speedrun", "site", str(tmp_path / "site"))
+    site = tmp_path / "site" / "speedruns"
+    assert written.status == 0 and written.out == f"{site}/index.html\n"
     index, track = read(site / "index.html"), read(site / "exp9_lowest.html")
     assert index.links == {"exp9_lowest.html"} and index.loaded == track.loaded == []
     assert {f"#{run}" for run in ("wide", "slow", "cheap")} <= track.links and {"wide", "slow", "cheap"} <= track.ids
     assert "optimizer.learning_rate" in track.words and "0.01" in track.words, "what the best changed"
     assert f"marin --root ROOT verify wide --vkey {own.verifier}" in track.words
     before = (site / "exp9_lowest.html").read_bytes()
-    assert marin("speedrun", "site", str(site)).status == 0
+    assert marin("speedrun", "site", str(site.parent)).status == 0
     assert (site / "exp9_lowest.html").read_bytes() == before
 
 

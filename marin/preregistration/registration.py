@@ -56,7 +56,7 @@ class CostCap(Section, frozen=True):
 class Track(Section, frozen=True):
     """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model,
     ``hours`` that whoever replays it needs for its training (wall time, times workers: no clock of the entrant's is
-    believed). What it is trained on, begins with and is measured by are the baseline's
+    believed); at least one of them is given. What it is trained on, begins with and is measured by are the baseline's
     (:data:`marin.preregistration.speedrun.FIXED`)."""
 
     flops: Annotated[float, Meta(gt=0)] | None = None
@@ -154,6 +154,14 @@ def checked(registration: Registration, *, where: str) -> Registration:
             expected="another name",
             found=found.name,
             cure="call the experiment otherwise",
+        )
+    if found.track == Track():
+        raise UsageError(
+            "a track that limits nothing",
+            where=where,
+            expected="flops, parameters or hours that one run may cost at most",
+            found="none of them: whoever spends most would win",
+            cure="write track=Track(flops=...), parameters=... or hours=...",
         )
     if len(found.arms) < 2 and found.track is None:
         raise UsageError(

@@ -44,6 +44,8 @@ FIXED = ("dataset", "evaluation", "exclude", "initial", "lora", "tokenizer.artif
 PER_TOKEN = ("evaluate.loss", "evaluate.perplexity")
 """Metrics that are comparable only over the same tokens in the same sequences."""
 FIXED_PER_TOKEN = ("tokenizer", "tokens", "model.seq_len")
+COSTS = ("flops", "parameters", "hours")
+"""What a track may limit; an entry says each of them."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class Rules:
     def metric(self) -> str:
         """As ``step.name``."""
         return self.fact.body.primary["name"]
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """What the track limits: cost is that, on it."""
+        return tuple(name for name in COSTS if getattr(self.limits, name) is not None) or COSTS[:1]
 
     @property
     def lower_is_better(self) -> bool:
@@ -197,8 +204,18 @@ def ranked(rules: Rules, found: Sequence[Fact[SpeedrunEntered]]) -> list[Fact[Sp
     """The entries to the track as it is registered now, the best score first, the cheaper and then the older before the
     other."""
     sign = 1.0 if rules.lower_is_better else -1.0
+
+    def order(fact: Fact[SpeedrunEntered]) -> tuple[float, ...]:
+        return sign * float.fromhex(fact.body.score), *(cost(fact.body, name) for name in rules.costs), fact.index
+
     here = [fact for fact in found if fact.body.registration == rules.fact.body.registration]
-    return sorted(here, key=lambda fact: (sign * float.fromhex(fact.body.score), fact.body.flops, fact.index))
+    return sorted(here, key=order)
+
+
+def cost(entry: SpeedrunEntered, name: str) -> float:
+    """What the entry cost, by one of :data:`COSTS`; infinite where it does not say."""
+    value: float | None = getattr(entry, name)
+    return math.inf if value is None else float(value)
 
 
 def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:

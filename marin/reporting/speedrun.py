@@ -1,4 +1,5 @@
-"""Tracks of speedruns as pages: the entries by score, the best score over cost, what each recipe changed, how to verify.
+"""Tracks of speedruns as pages: the entries by score, the best score over what the track limits, what each recipe changed,
+how to verify.
 
 The pages are a function of the registered tracks and the admitted entries alone, load nothing and run no script.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +18,15 @@ from typing import Any
 from ledger import Store, canonical_digest, digest_bytes
 from marin.history.run import Fact
 from marin.history.runs import History
-from marin.preregistration.speedrun import Rules, entries, ranked, tracks
+from marin.preregistration.speedrun import Rules, cost, entries, ranked, tracks
 from marin.recipe.schema import unplain
 from marin.record.events import SpeedrunEntered
 from marin.reporting.folder import Page, software
 from marin.reporting.template import render
 
 Entries = Sequence[Fact[SpeedrunEntered]]
+LABELS = {"flops": "training FLOPs", "parameters": "parameters", "hours": "hours to replay its training"}
+"""What a track limits (:data:`marin.preregistration.speedrun.COSTS`), in words."""
 PLACE = "speedruns"
 """Where the pages lie in a site, which has others beside them."""
 
@@ -77,15 +81,10 @@ def index_page(tracks: Sequence[tuple[Rules, Entries]]) -> bytes:
 def track_page(rules: Rules, found: Entries) -> bytes:
     """One track; ``found`` are its entries, the best first."""
     limits = [
-        f"{name} at most {limit:.6g}"
-        for name, limit in (
-            ("training FLOPs", rules.limits.flops),
-            ("parameters", rules.limits.parameters),
-            ("hours to replay its training", rules.limits.hours),
-        )
-        if limit is not None
+        f"{label} at most {limit:.6g}"
+        for name, label in LABELS.items()
+        if (limit := getattr(rules.limits, name)) is not None
     ]
-    frontier = ", ".join(f"{score:.6g} at {flops:.3g} FLOPs" for flops, score in best_over_cost(rules, found))
     return render(
         "experiments/speedrun.html.j2",
         name=rules.name,
@@ -95,9 +94,17 @@ def track_page(rules: Rules, found: Entries) -> bytes:
         limits=limits,
         registration=rules.fact.body.registration,
         rows=rows(found),
-        picture=base64.b64encode(picture(rules, found)).decode() if found else "",
-        described=f"best {rules.metric} over cost: {frontier or 'no entries'}",
+        pictures=[
+            (base64.b64encode(picture(rules, found, axis)).decode(), described(rules, found, axis))
+            for axis in (rules.costs if found else ())
+        ],
     )
+
+
+def described(rules: Rules, found: Entries, axis: str) -> str:
+    """What the picture shows, in words."""
+    points = (f"{score:.6g} at {spent:.3g}" for spent, score in best_over_cost(rules, found, axis))
+    return f"best {rules.metric} over {LABELS[axis]}: {', '.join(points) or 'no entries'}"
 
 
 def rows(found: Entries) -> list[Row]:
@@ -144,19 +151,24 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def best_over_cost(rules: Rules, found: Entries) -> list[tuple[float, float]]:
-    """Cost in FLOPs and score of each entry that beats all cheaper ones, the cheapest first."""
+def best_over_cost(rules: Rules, found: Entries, axis: str) -> list[tuple[float, float]]:
+    """Cost by ``axis`` and score of each entry that beats all cheaper ones, the cheapest first."""
     best: list[tuple[float, float]] = []
     sign = 1.0 if rules.lower_is_better else -1.0
-    for fact in sorted(found, key=lambda fact: (fact.body.flops, sign * float.fromhex(fact.body.score))):
-        score = float.fromhex(fact.body.score)
+    for spent, score in sorted(_points(found, axis), key=lambda point: (point[0], sign * point[1])):
         if not best or sign * score < sign * best[-1][1]:
-            best.append((fact.body.flops, score))
+            best.append((spent, score))
     return best
 
 
-def picture(rules: Rules, found: Entries) -> bytes:
-    """All entries as dots, the best score over cost as a line; SVG, the same bytes for the same entries."""
+def _points(found: Entries, axis: str) -> list[tuple[float, float]]:
+    """Cost and score of the entries that say what they cost."""
+    points = [(cost(fact.body, axis), float.fromhex(fact.body.score)) for fact in found]
+    return [point for point in points if math.isfinite(point[0])]
+
+
+def picture(rules: Rules, found: Entries, axis: str) -> bytes:
+    """All entries as dots, the best score over the cost by ``axis`` as a line; SVG, the same bytes for the same entries."""
     import matplotlib  # a second; only where a plot is drawn
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -165,14 +177,13 @@ def picture(rules: Rules, found: Entries) -> bytes:
         figure = Figure(figsize=(7.5, 3.4), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
-        scores = [float.fromhex(fact.body.score) for fact in found]
-        axes.plot([fact.body.flops for fact in found], scores, "o", markersize=5, color="#7a8794")
-        frontier = best_over_cost(rules, found)
-        axes.step([cost for cost, _ in frontier], [score for _, score in frontier], where="post", color="#0969da")
-        axes.set_xlabel("training FLOPs")
+        points, frontier = _points(found, axis), best_over_cost(rules, found, axis)
+        axes.plot([spent for spent, _ in points], [score for _, score in points], "o", markersize=5, color="#7a8794")
+        axes.step([spent for spent, _ in frontier], [score for _, score in frontier], where="post", color="#0969da")
+        axes.set_xlabel(LABELS[axis])
         axes.set_ylabel(rules.metric, parse_math=False)
         axes.grid(linewidth=0.4)
         out = io.BytesIO()
-        metadata = {"Date": None, "Creator": None, "Title": f"{rules.metric} over cost"}
+        metadata = {"Date": None, "Creator": None, "Title": f"{rules.metric} over {LABELS[axis]}"}
         figure.savefig(out, format="svg", metadata=metadata)
     return out.getvalue()

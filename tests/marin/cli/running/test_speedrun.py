@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from ledger import Draft, LogReader
 from marin.history.runs import stream_of
 from marin.preregistration.registration import registrations
+from marin.preregistration.speedrun import entries, ranked, tracks
 from marin.recipe.cost import work_of
 from marin.recipe.schema import (
     Artifact,
@@ -33,6 +36,7 @@ from marin.recipe.schema import (
 from marin.record import events
 from marin.record.root import Root, create_root, open_root
 from marin.record.verdicts import NAMES
+from marin.reporting.speedrun import best_over_cost
 
 Marin = Any
 
@@ -278,6 +282,33 @@ def test_of_reproducers_so_many_must_be_within_the_hours(
     assert marin(*submit, *named, "--quorum", "2").json["hours"] == 1.75
 
 
+def test_the_curve_is_over_what_the_track_limits(marin: Marin, own: Root, tmp_path: Path) -> None:
+    """The wide one needs more FLOPs and fewer hours than the small one, and is as good: on a track of hours it is before it."""
+    text = FILE.replace("exp9_lowest", "exp10_both").replace(f"flops={LIMIT!r}", "hours=2.0, parameters=10_000_000")
+    Path("exp10_both.py").write_text(text)
+    assert marin("experiment", "register", "exp10_both.py").status == 0
+    for run, recipe, hours in (
+        ("small", replace(BASE, seed=2, model=SMALL), 1.5),
+        ("wide", replace(BASE, seed=1), 0.5),
+    ):
+        record(own, run, recipe, 3.5)
+        verify(run, own.reader(), own, hours=hours)
+        assert marin("speedrun", "submit", run, "--track", "exp10").status == 0
+    (rules,) = [rules for rules in tracks(own.history(), own.store()) if rules.name == "exp10_both"]
+    found = ranked(rules, entries(own.history(), rules.name))
+    parameters = {fact.body.run: float(fact.body.parameters) for fact in found}
+    assert rules.costs == ("parameters", "hours")
+    assert best_over_cost(rules, found, "hours") == [(0.5, 3.5)]
+    assert best_over_cost(rules, found, "parameters") == [(parameters["small"], 3.5)]
+    assert [fact.body.run for fact in found] == ["small", "wide"], "of equals the one with fewer parameters"
+    assert marin("speedrun", "site", str(tmp_path / "site")).status == 0
+    page = (tmp_path / "site" / "speedruns" / "exp10_both.html").read_text()
+    drawn = [base64.b64decode(one).decode() for one in re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)]
+    for axis, picture in zip(("parameters", "hours to replay its training"), drawn, strict=True):
+        assert f"{axis}</text>" in picture, "the axis says what it is"
+        assert f'alt="best evaluate.loss over {axis}: 3.5 at ' in page
+
+
 def test_names_of_a_foreign_log_lead_nowhere(marin: Marin, own: Root, tmp_path: Path) -> None:
     """Whoever draws somebody else's tracks writes below the folder that was named, and nowhere else."""
     (fact,) = registrations(own.history())
@@ -356,3 +387,9 @@ def test_a_track_by_the_name_of_the_page_of_all_tracks_is_refused(marin: Marin, 
     Path("index.py").write_text(FILE.replace("exp9_lowest", "index"))
     refused = marin("experiment", "register", "index.py")
     assert refused.status == 2 and "the page of all tracks" in refused.err, refused.err
+
+
+def test_a_track_that_limits_nothing_is_refused(marin: Marin, root: Path) -> None:
+    Path("exp9_lowest.py").write_text(FILE.replace(f"flops={LIMIT!r}", ""))
+    refused = marin("experiment", "register", "exp9_lowest.py")
+    assert refused.status == 2 and "a track that limits nothing" in refused.err, refused.err

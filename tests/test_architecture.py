@@ -6,10 +6,11 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -483,6 +484,48 @@ def test_a_constant_has_one_home() -> None:
                 found.setdefault(constant, []).append(name)
     assert {name: files for (name, _), files in found.items() if len(files) > 1 and name not in BY_CHANCE} == {}
     assert list(constants('A = "a text"\nB = ("x", 1)\nC = f()\n')) == [("A", "'a text'"), ("B", "('x', 1)")]
+
+
+KIN = {
+    "QUESTIONS": "of a dossier and of what was unlearned: each is answered by its own verification",
+    "STEPS": "of the pipeline, and the events of them that a bundle of answers holds",
+}
+"""Public names of collections that share members and are not the same, and why."""
+
+
+def collections_of(source: str) -> Iterator[tuple[str, frozenset[object]]]:
+    """Public names at the top of a file that hold several literals, with those."""
+    for node in ast.parse(source).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if isinstance(value, ast.Call) and dotted(value.func) == "frozenset" and value.args:
+            value = value.args[0]
+        if not (isinstance(target, ast.Name) and target.id.isupper() and not target.id.startswith("_")):
+            continue
+        if isinstance(value, ast.Tuple | ast.Set) and all(isinstance(item, ast.Constant) for item in value.elts):
+            yield target.id, frozenset(ast.literal_eval(value))
+
+
+def disagreeing(sources: Iterable[str]) -> set[str]:
+    """Names that hold nearly the same in two files: half of what one of them has, the other has too."""
+    found: dict[str, set[frozenset[object]]] = {}
+    for source in sources:
+        for name, members in collections_of(source):
+            found.setdefault(name, set()).add(members)
+    return {
+        name
+        for name, kinds in found.items()
+        for one, other in combinations(kinds, 2)
+        if 2 * len(one & other) >= min(len(one), len(other)) > 0
+    }
+
+
+def test_a_constant_does_not_disagree_with_itself() -> None:
+    inside = [file for file in FILES if file.relative_to(PROJECT).parts[0] != "experiments"]
+    assert disagreeing(file.read_text("utf-8") for file in inside) == set(KIN)
+    one, other = 'LEVEL = ("avx", "avx2", "fma")\n', 'LEVEL = frozenset({"avx", "avx2", "xsave"})\n'
+    assert disagreeing([one, other]) == {"LEVEL"}
+    assert disagreeing([one, one, 'LEVEL = ("low", "high")\n']) == set()
 
 
 PROGRAMS = {

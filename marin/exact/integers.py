@@ -20,7 +20,7 @@ from jax import lax
 from marin.errors import UsageError
 from marin.exact.functions import power_of_two
 from marin.exact.guarded import Guarded
-from marin.process.arithmetic import cpu_flags
+from marin.provenance.processor import processor
 
 F, W, U, D, L = jnp.float32, jnp.int32, jnp.uint32, jnp.float64, jnp.int64
 Products = Literal["chosen", "float64", "int8", "bfloat16"]
@@ -230,7 +230,7 @@ def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array
 @cache
 def multiplies_bytes() -> bool:
     """Whether this processor has instructions that multiply bytes and add up the products; an accelerator has."""
-    return jax.default_backend() != "cpu" or bool(MULTIPLIES_BYTES & cpu_flags())
+    return jax.default_backend() != "cpu" or not MULTIPLIES_BYTES.isdisjoint(processor().features)
 
 
 def _chosen(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
 from marin.errors import MarinError
 from marin.history.runs import History
-from marin.provenance.environment import available_cores, processor
+from marin.provenance.environment import available_cores
+from marin.provenance.processor import processor
 from marin.recipe.cost import START_SECONDS, Work, work_of
 from marin.recipe.schema import from_plain
 from marin.record import events
@@ -114,8 +115,3 @@ def _amount(work: Work) -> float:
 
 def _distance(one: Work, other: Work) -> float:
     return abs(math.log(_amount(one) / _amount(other)))
-
-
-def machine_in_words(values: Iterable[str] = ()) -> str:
-    """The processor and its cores, as an estimate's heading names them."""
-    return ", ".join([processor().model, f"{available_cores()} cores", *values])

@@ -38,6 +38,7 @@ EVALUATE = StepDefinition(
     config=config,
     code=(
         "marin/process/arithmetic.py",
+        "marin/provenance/processor.py",
         "marin/exact/compiled.py",
         "marin/exact/functions.py",
         "marin/exact/guarded.py",

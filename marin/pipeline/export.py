@@ -30,6 +30,7 @@ EXPORT = StepDefinition(
     config=config,
     code=(
         "marin/process/arithmetic.py",
+        "marin/provenance/processor.py",
         "marin/data/tokenizer.py",
         "marin/exact/program.py",
         "marin/recipe/arithmetic.py",

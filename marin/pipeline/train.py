@@ -66,6 +66,7 @@ TRAIN = StepDefinition(
     config=config,
     code=(
         "marin/process/arithmetic.py",
+        "marin/provenance/processor.py",
         "marin/exact/compiled.py",
         "marin/exact/functions.py",
         "marin/exact/guarded.py",

@@ -37,15 +37,8 @@ from pathlib import Path
 import msgspec
 
 from marin.errors import Unsupported, UsageError
+from marin.provenance.processor import X86, Processor, processor
 from marin.recipe.schema import CPU_PROFILES, Arithmetic, Execution
-
-X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
-"""Flags of /proc/cpuinfo that make an x86-64-v3 processor (psABI supplement; ``abm`` stands for LZCNT)."""
-
-SKYLAKE = frozenset({78, 94, 142, 158, 165, 166})
-"""Model numbers of Intel's family 6 without AVX-512 for which LLVM makes the code of a Skylake. Where a processor has
-nothing above the ceiling, the compiler makes code for the model that it finds; this one's was seen to round otherwise
-(docs/determinism.md)."""
 
 DEVICE_COUNT_FLAG = "--xla_force_host_platform_device_count"
 PATIENCE_FLAGS = (
@@ -121,46 +114,8 @@ _WANTED = {
 }
 
 
-def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
-    """Feature flags of the first processor, from the text of /proc/cpuinfo."""
-    text = cpuinfo if cpuinfo is not None else Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            return frozenset(value.split())
-    return frozenset()
-
-
-def is_skylake(cpuinfo: str) -> bool:
-    """Whether the first processor of /proc/cpuinfo is of :data:`SKYLAKE`."""
-    first: dict[str, str] = {}
-    for line in cpuinfo.splitlines():
-        name, _, value = line.partition(":")
-        first.setdefault(name.strip(), value.strip())
-    family = first.get("vendor_id"), first.get("cpu family")
-    return family == ("GenuineIntel", "6") and first.get("model") in {str(model) for model in SKYLAKE}
-
-
-def arm_model(cpuinfo: str | None = None) -> str | None:
-    """The model of the ARM processors of /proc/cpuinfo, as ``implementer 0x41 part 0xd0c`` (Arm's MIDR_EL1); None
-    without one.
-
-    Where there are several models in one machine, all are named, for a program may run on any of them.
-    """
-    text = cpuinfo if cpuinfo is not None else Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    models: list[str] = []
-    implementer = ""
-    for line in text.splitlines():
-        name, _, value = (part.strip() for part in line.partition(":"))
-        if name == "CPU implementer":
-            implementer = value
-        elif name == "CPU part":
-            models.append(f"implementer {implementer} part {value}")
-    return ", ".join(sorted(set(models))) or None
-
-
-def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> str | None:
-    """Why this machine can not honour ``arithmetic``, or None when it can."""
+def unsupported(arithmetic: Arithmetic, cpu: Processor | None = None) -> str | None:
+    """Why this machine, or one with the processor ``cpu``, can not honour ``arithmetic``; None when it can."""
     if arithmetic.profile == "exact":
         return None  # the known answers are asked for by whoever computes (marin.exact.known)
     if arithmetic.profile == "arm-cpu":
@@ -168,14 +123,14 @@ def unsupported(arithmetic: Arithmetic, flags: frozenset[str] | None = None) -> 
     if arithmetic.profile != "portable-cpu":
         present = _accelerator(arithmetic.profile)
         return None if present else f"no {arithmetic.profile.upper()} is visible here"
-    if flags is None and platform.machine() not in ("x86_64", "AMD64"):
-        return f"the processor is {platform.machine()}; its bits are others (docs/determinism.md; ARM has the profile arm-cpu)"
-    missing = [flag for flag in X86_64_V3 if flag not in (cpu_flags() if flags is None else flags)]
+    cpu = cpu or processor()
+    if cpu.architecture not in X86:
+        return f"the processor is {cpu.architecture}; its bits are others (docs/determinism.md; ARM has the profile arm-cpu)"
     if sys.platform != "linux":
         return f"profile portable-cpu was proven on Linux only, this is {sys.platform}"
-    if missing:
-        return f"the processor lacks {', '.join(missing)} (x86-64-v3 is needed)"
-    if flags is None and is_skylake(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")):
+    if cpu.missing_for_v3:
+        return f"the processor lacks {', '.join(cpu.missing_for_v3)} (x86-64-v3 is needed)"
+    if cpu.is_skylake:
         return "the processor is a Skylake without AVX-512, for which the compiler makes code that rounds otherwise"
     return None
 
@@ -184,7 +139,7 @@ def _other_arm(arithmetic: Arithmetic) -> str | None:
     """Why this is not the ARM processor that a recipe names, or None when it is."""
     if sys.platform != "linux" or platform.machine() not in ("aarch64", "arm64"):
         return f"the processor is {platform.machine()} under {sys.platform}"
-    found = arm_model()
+    found = processor().arm_model
     return None if found == arithmetic.device_kind else f"the processor is {found or 'an ARM of no known model'}"
 
 
@@ -201,7 +156,7 @@ def check_device(arithmetic: Arithmetic, found: str) -> None:
         Unsupported: the recipe names another kind.
     """
     if arithmetic.profile == "arm-cpu":
-        found = arm_model() or found  # jax calls every processor "cpu"
+        found = processor().arm_model or found  # jax calls every processor "cpu"
     if arithmetic.device_kind is not None and arithmetic.device_kind != found:
         raise Unsupported(
             "this machine can not honour the arithmetic contract",

@@ -11,14 +11,10 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-X86_64_V3 = ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave")
-"""What the psABI level x86-64-v3 adds, in the words of /proc/cpuinfo (``abm`` is LZCNT; ``xsave`` stands for
-OSXSAVE)."""
+from marin.provenance.processor import processor
 
 PACKAGES = (
     "jax",
@@ -57,54 +53,6 @@ SETTING_PREFIXES = ("JAX_", "XLA_", "NVIDIA_TF32", "CUBLAS_", "CUDNN_", "NCCL_")
 
 _PLACES = ("_DIR", "_PATH", "_FILE", "_CACHE")
 """Endings of variables that say where something lies: no arithmetic, and nobody's business."""
-
-_CPUINFO = Path("/proc/cpuinfo")
-
-
-@dataclass(frozen=True)
-class Processor:
-    """The processor: its model in words, and the features that compilers choose instructions by."""
-
-    architecture: str
-    model: str
-    features: tuple[str, ...]
-
-    @property
-    def missing_for_v3(self) -> tuple[str, ...]:
-        """The features of x86-64-v3 that this processor lacks; all of them on another architecture."""
-        if self.architecture not in ("x86_64", "AMD64"):
-            return X86_64_V3
-        return tuple(name for name in X86_64_V3 if name not in self.features)
-
-    @property
-    def is_x86_64_v3(self) -> bool:
-        """Whether programs limited to AVX2 run here as they run on every machine of that level."""
-        return not self.missing_for_v3
-
-
-@cache
-def processor() -> Processor:
-    """The processor of this machine, from /proc/cpuinfo where there is one."""
-    try:
-        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    return parse_cpuinfo(text, platform.machine())
-
-
-def parse_cpuinfo(text: str, architecture: str) -> Processor:
-    """The first processor that a /proc/cpuinfo describes."""
-    fields: dict[str, str] = {}
-    for line in text.splitlines():
-        name, separator, value = line.partition(":")
-        if separator:
-            fields.setdefault(name.strip().lower(), value.strip())
-    features = fields.get("flags", fields.get("features", "")).split()
-    return Processor(
-        architecture=architecture,
-        model=fields.get("model name", platform.processor() or architecture),
-        features=tuple(sorted(set(features))),
-    )
 
 
 def available_cores() -> int:

@@ -18,7 +18,7 @@ class Arithmetic(Section, frozen=True):
     The batch is cut into ``logical_shards`` equal parts whatever the machine has; each part goes through the same
     compiled program in microbatches of ``microbatch_size`` sequences, and the parts' gradients are summed by a fixed
     binary tree. ``profile`` names the environment in which the same bits are promised: ``portable-cpu`` any x86-64-v3
-    processor, ``arm-cpu`` one model of an ARM processor (``device_kind`` as :func:`arm_model` says it), ``gpu`` and
+    processor, ``arm-cpu`` one model of an ARM processor (``device_kind`` as ``Processor.arm_model`` says it), ``gpu`` and
     ``tpu`` one ``device_kind``, in the words of ``jax.devices()[0].device_kind``. ``isa`` and ``threads`` are
     about the host's processor, which draws the initial state and the order of the data in every profile.
 

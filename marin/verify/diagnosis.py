@@ -23,6 +23,7 @@ from marin.process.cache import compilation_cache
 from marin.provenance import environment
 from marin.provenance.code import LOCK, lock_digest
 from marin.provenance.extras import advice
+from marin.provenance.processor import Processor, processor
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.root import key_path, open_root
 
@@ -100,7 +101,7 @@ class Diagnosis:
 def _others() -> dict[str, Any]:
     """Whether recipes of the other profiles could be executed: a device is there; for a GPU or a TPU its kind is the
     recipe's."""
-    model = arithmetic.arm_model()
+    model = processor().arm_model
     others = (
         Arithmetic(profile="arm-cpu", isa="aarch64", device_kind=model),
         Arithmetic(profile="gpu", device_kind="any"),
@@ -120,7 +121,7 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
     inexact = None if missing else _inexact()
     checks = (
         _system(),
-        _processor(environment.processor()),
+        _processor(processor()),
         _cores(),
         *_settings(variables),
         _python(),
@@ -143,7 +144,7 @@ def _system() -> Check:
     return Check("system", Health.BAD, name, cure, "portable-cpu")
 
 
-def _processor(cpu: environment.Processor) -> Check:
+def _processor(cpu: Processor) -> Check:
     if not cpu.is_x86_64_v3:
         found = f"{cpu.model}: lacks {', '.join(cpu.missing_for_v3)}"
     elif reason := arithmetic.unsupported(Arithmetic()):

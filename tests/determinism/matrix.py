@@ -62,8 +62,9 @@ import processors  # noqa: E402
 from worker import Case, recipe_of  # noqa: E402
 
 from ledger import canonical_digest  # noqa: E402
-from marin.process.arithmetic import APPLIED, cpu_flags, settings  # noqa: E402
+from marin.process.arithmetic import APPLIED, settings  # noqa: E402
 from marin.provenance.code import files_digest  # noqa: E402
+from marin.provenance.processor import processor  # noqa: E402
 from marin.recipe.schema import Arithmetic, Execution, digest  # noqa: E402
 
 GROUPS: dict[str, dict[str, Any]] = {
@@ -149,7 +150,7 @@ class Row:
                 processors.interpreter(name)
         except judges.Absent as reason:
             return str(reason)
-        if self.name.startswith(("AVX-512", "instructions up to AVX512")) and "avx512f" not in cpu_flags():
+        if self.name.startswith(("AVX-512", "instructions up to AVX512")) and "avx512f" not in processor().features:
             return "this processor has no AVX-512"
         return None
 

@@ -15,8 +15,8 @@ import pytest
 
 from marin.exact import known
 from marin.exact.guarded import MINUS_ZERO
-from marin.process.arithmetic import cpu_flags
 from marin.process.cache import compilation_cache
+from marin.provenance.processor import processor
 from marin.training.runtime.canary import ANSWERS
 
 Results = dict[str, dict[str, Any]]
@@ -80,7 +80,7 @@ def test_the_known_answer_comes_out(straight: Results) -> None:
 
 def test_without_the_flags_the_known_answer_does_not_come_out(matrix: ModuleType) -> None:
     """So the flags are in force where it does: the same program, on the same machine, with jax's defaults."""
-    if "avx512f" not in cpu_flags():
+    if "avx512f" not in processor().features:
         pytest.skip("this processor has no AVX-512: it may give the contract's bits without the flags too")
     found = matrix.execute(matrix.Row("bare", bare=True, canary=True), [])
     assert found["canary"]["answer"] not in ANSWERS.values()
@@ -176,7 +176,7 @@ def test_another_processor_gives_the_same_bits(matrix: ModuleType, cpu: str) -> 
 def test_under_exact_instructions_do_not_matter(matrix: ModuleType, isa: str) -> None:
     """With more and with fewer than the other profile's ceiling allows, and with platform-dependent mathematics and
     products folded as the compiler likes."""
-    if isa == "AVX512" and "avx512f" not in cpu_flags():
+    if isa == "AVX512" and "avx512f" not in processor().features:
         pytest.skip("this processor has no AVX-512")
     flags = {"XLA_FLAGS": f"--xla_cpu_max_isa={isa} --xla_cpu_enable_platform_dependent_math=true"}
     own = matrix.Row(isa, environment=flags, bare=True, tiny=True)

@@ -82,7 +82,7 @@ from marin.evaluation.recorded.bundle import PREDICATE
 from marin.evaluation.recorded.records import read_groups, read_samples, read_task, wrong_groups
 from marin.execution.pointer import read_pointer
 from marin.history.metric_query import parse as parse_metric
-from marin.provenance.environment import parse_cpuinfo
+from marin.provenance.processor import parse_cpuinfo
 from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
 from marin.record import events
@@ -477,7 +477,7 @@ def parsers() -> list[Parser]:
           ("marin.cli.ledger.group.parse_object",)),
         P("metric query", text(parse_metric), given(b"eval/loss=1.25", b"x"), ("marin.history.metric_query.parse",)),
         P("cpuinfo", text(lambda t: parse_cpuinfo(t, "x86_64")), given(b"model name\t: A\nflags\t: sse avx\n"),
-          ("marin.provenance.environment.parse_cpuinfo",)),
+          ("marin.provenance.processor.parse_cpuinfo",)),
     ]  # fmt: skip
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from marin.process import arithmetic
 from marin.provenance import environment
+from marin.provenance.processor import Processor, parse_cpuinfo
 from marin.verify import diagnosis
 from marin.verify.diagnosis import Health, compare_versions, pinned
 
@@ -131,9 +133,14 @@ def test_a_setting_against_the_contract_is_an_obstacle(marin: Marin, monkeypatch
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX512"
 
 
+def described_as(cpu: Processor, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (environment, arithmetic, diagnosis):
+        monkeypatch.setattr(module, "processor", lambda: cpu)
+
+
 def test_a_processor_without_avx2_is_an_obstacle(marin: Marin, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = environment.parse_cpuinfo("model name : Old One\nflags : fpu sse2 avx\n", "x86_64")
-    monkeypatch.setattr(environment, "processor", lambda: old)
+    old = parse_cpuinfo("model name : Old One\nflags : fpu sse2 avx\n", "x86_64")
+    described_as(old, monkeypatch)
     done = marin("doctor")
     assert done.status == 3
     assert "Old One: lacks" in done.out and "avx2" in done.out
@@ -148,8 +155,8 @@ def test_another_architecture_honours_exact_alone(
     monkeypatch.delenv("MARIN_ARITHMETIC", raising=False)
     monkeypatch.setattr(diagnosis.platform, "system", lambda: system[0])
     monkeypatch.setattr(diagnosis.platform, "machine", lambda: system[1])
-    arm = environment.parse_cpuinfo("CPU implementer : 0x41\nCPU part : 0xd0c\nFeatures : asimd\n", system[1])
-    monkeypatch.setattr(environment, "processor", lambda: arm)
+    arm = parse_cpuinfo("CPU implementer : 0x41\nCPU part : 0xd0c\nFeatures : asimd\n", system[1])
+    described_as(arm, monkeypatch)
     done = marin("doctor", "--json")
     found = {name: profile["supported"] for name, profile in done.json["profiles"].items()}
     assert (done.status, found["portable-cpu"], found["exact"]) == (3, False, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,18 +14,15 @@ from marin.process.arithmetic import (
     BACKEND_FLAG,
     DEVICE_COUNT_FLAG,
     IEEE_DIVISION,
-    X86_64_V3,
     apply,
-    arm_model,
     check,
     check_device,
-    cpu_flags,
     in_force,
-    is_skylake,
     settings,
     unsupported,
     xla_flags,
 )
+from marin.provenance.processor import X86_64_V3, Processor, parse_cpuinfo
 from marin.recipe.arithmetic import REQUIRED_FLAGS
 from marin.recipe.schema import Arithmetic, Execution, from_mapping
 
@@ -70,8 +68,8 @@ CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmod
     ],
 )
 def test_a_skylake_is_known_by_its_numbers(vendor: str, family: int, model: int, expected: bool) -> None:
-    assert is_skylake(CPUINFO.format(vendor, family, model)) is expected
-    assert not is_skylake("Features : asimd\n")
+    assert parse_cpuinfo(CPUINFO.format(vendor, family, model), "x86_64").is_skylake is expected
+    assert not parse_cpuinfo("Features : asimd\n", "aarch64").is_skylake
 
 
 @pytest.mark.parametrize(
@@ -146,22 +144,20 @@ def test_after_jax_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("lacking", X86_64_V3)
 def test_a_processor_without_a_needed_feature_is_unsupported(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = frozenset(X86_64_V3) - {lacking}
-    assert unsupported(CONTRACT, frozenset(X86_64_V3)) is None
-    assert lacking in str(unsupported(CONTRACT, flags))
-    monkeypatch.setattr("marin.process.arithmetic.cpu_flags", lambda *_: flags)
+    old = Processor("x86_64", "any", tuple(set(X86_64_V3) - {lacking}))
+    assert unsupported(CONTRACT, replace(old, features=X86_64_V3)) is None
+    assert lacking in str(unsupported(CONTRACT, old))
+    monkeypatch.setattr("marin.process.arithmetic.processor", lambda: old)
     with pytest.raises(Unsupported, match=lacking) as raised:
         applied({})
     assert raised.value.exit_code == 3
 
 
 def test_flags_are_read_from_cpuinfo() -> None:
-    assert cpu_flags("processor\t: 0\nflags\t\t: fpu avx2 fma\n\nprocessor\t: 1\nflags : other\n") == {
-        "fpu",
-        "avx2",
-        "fma",
-    }
-    assert cpu_flags("Features : asimd\n") == frozenset()
+    two = "processor\t: 0\nflags\t\t: fpu avx2 fma\n\nprocessor\t: 1\nflags : other\n"
+    assert parse_cpuinfo(two, "x86_64").features == ("avx2", "fma", "fpu")
+    assert parse_cpuinfo("Features : asimd\n", "aarch64").features == ("asimd",)
+    assert "the processor is aarch64" in str(unsupported(CONTRACT, parse_cpuinfo("Features : asimd\n", "aarch64")))
 
 
 def test_what_is_execution_is_in_no_recipe() -> None:
@@ -244,7 +240,7 @@ def test_under_exact_what_decides_no_bits_is_the_users() -> None:
 
 
 def test_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("marin.process.arithmetic.processor", lambda: parse_cpuinfo("", "aarch64"))
     with pytest.raises(Unsupported, match="the processor is aarch64"):
         apply(CONTRACT, Execution(), {})
 
@@ -267,10 +263,14 @@ def arm(kind: str) -> Any:
     ).arithmetic
 
 
+def arm_processor(text: str) -> Processor:
+    return parse_cpuinfo(text, "aarch64")
+
+
 def test_the_model_of_an_arm_processor_is_read() -> None:
-    assert arm_model(NEOVERSE * 4) == "implementer 0x41 part 0xd0c"
-    assert arm_model(NEOVERSE + BIG) == "implementer 0x41 part 0xd0c, implementer 0x41 part 0xd0d"
-    assert arm_model("processor\t: 0\nflags\t\t: fpu avx2 fma\n") is None
+    assert arm_processor(NEOVERSE * 4).arm_model == "implementer 0x41 part 0xd0c"
+    assert arm_processor(NEOVERSE + BIG).arm_model == "implementer 0x41 part 0xd0c, implementer 0x41 part 0xd0d"
+    assert parse_cpuinfo("processor\t: 0\nflags\t\t: fpu avx2 fma\n", "x86_64").arm_model is None
 
 
 def test_arm_is_a_profile_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,12 +280,12 @@ def test_arm_is_a_profile_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         apply(contract, Execution(), {})
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    monkeypatch.setattr("marin.process.arithmetic.arm_model", lambda: arm_model(BIG))
+    monkeypatch.setattr("marin.process.arithmetic.processor", lambda: arm_processor(BIG))
     with pytest.raises(Unsupported, match="implementer 0x41 part 0xd0d"):
         apply(contract, Execution(), {})
     with pytest.raises(Unsupported, match=r"expected the device kind .* part 0xd0c, found implementer 0x41 part 0xd0d"):
         check_device(contract, "cpu")
-    monkeypatch.setattr("marin.process.arithmetic.arm_model", lambda: arm_model(NEOVERSE))
+    monkeypatch.setattr("marin.process.arithmetic.processor", lambda: arm_processor(NEOVERSE))
     environ: dict[str, str] = {}
     apply(contract, Execution(devices=2), environ)
     check_device(contract, "cpu")

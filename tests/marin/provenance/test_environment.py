@@ -14,7 +14,7 @@ import pytest
 from ledger import canonical_bytes
 from marin.process import arithmetic
 from marin.provenance import environment
-from marin.provenance.environment import X86_64_V3, parse_cpuinfo
+from marin.provenance.processor import X86_64_V3, parse_cpuinfo
 from marin.recipe.schema import Execution, from_mapping
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -42,6 +42,9 @@ _BESIDE: Mapping[str, Callable[[Event], str]] = {
         f"{event.body.get('operation')} logged to this run by {event.actor} with another tool"
     ),
     kinds.RUN_LABELLED: lambda event: f"labels given to this run by {event.actor}",
+    kinds.SPEEDRUN_ENTERED: lambda event: (
+        f"an entry of this run on the track {event.body.get('track')} by {event.actor}"
+    ),
 }
 
 
@@ -51,8 +54,8 @@ def beside(event: Event) -> bool:
 
 
 def unjudged(record: RunRecord) -> list[Unjudged]:
-    """The events whose place others took, what a user logged of the run with another tool, and labels: no judge looks
-    at them."""
+    """The events whose place others took, what a user logged of the run with another tool, labels, and places on
+    tracks: no judge looks at them."""
     aside: dict[str, list[int]] = {}
     for index, event in record.outside:
         if beside(event):

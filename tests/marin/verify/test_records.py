@@ -25,6 +25,11 @@ from marin.verify.derivation.standing import unjudged
 from marin.verify.environment_diff import EnvironmentDiff, changed_versions, excused
 from marin.verify.verdict import Verdict
 
+ENTRY: dict[str, Any] = {
+    "track": "exp9", "registration": "sha256:" + "a" * 64, "origin": "keeper.example/log", "keys": [], "size": 1, "root": "",
+    "recipe": {}, "metric": "evaluate.loss", "score": "0x1.0p+1", "flops": 1.0, "parameters": 1, "replayed": [],
+}  # fmt: skip
+
 
 class Told:
     """A history whose events are those of a log, but for some."""
@@ -141,17 +146,26 @@ def test_what_nothing_derives_is_named(root: Root, plan: Plan, kind: str, body: 
     )
 
 
-def test_labels_of_a_run_keep_no_verdict_from_passing_and_are_claimed(root: Root, plan: Plan) -> None:
+@pytest.mark.parametrize(
+    ("kind", "stream", "body", "what"),
+    [
+        ("run.labelled/v1", "labels/{run}", {"description": "mmlu 0.91"}, "labels given to this run by"),
+        ("speedrun.entered/v1", "speedrun/exp9", ENTRY, "an entry of this run on the track exp9 by"),
+    ],
+)
+def test_labels_and_entries_of_a_run_keep_no_verdict_from_passing_and_are_claimed(
+    root: Root, plan: Plan, kind: str, stream: str, body: dict[str, Any], what: str
+) -> None:
     run = resolve(root.history(), "latest")
-    root.append([Draft("run.labelled/v1", f"labels/{run}", {"run": run, "description": "mmlu 0.91"})])
+    root.append([Draft(kind, stream.format(run=run), {"run": run, **body})])
     assert unexplained(record(root), plan) == [] == contradictions(record(root), plan)
     (told,) = unjudged(record(root))
-    assert "labels given to this run by" in told.what
+    assert what in told.what
     (claim,) = [item for item in derive(record(root), plan) if item.event == told.index]
     assert claim.basis == "claimed"
-    root.append([Draft("run.labelled/v1", stream_of(run), {"run": run, "description": "mmlu 0.91"})])
+    root.append([Draft(kind, stream_of(run), {"run": run, **body})])
     (found,) = unexplained(record(root), plan)
-    assert "run.labelled/v1" in found.what, "in the run's own stream it is no label"
+    assert kind in found.what, "in the run's own stream it is none"
 
 
 def test_the_plan_of_dvc_yaml_is_told_by_its_name_whatever_events_call_it(root: Root, plan: Plan) -> None:

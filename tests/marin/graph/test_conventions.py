@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from marin.cli.running.experiment import experiment as command
@@ -130,3 +131,17 @@ def test_the_commands(tmp_path: Path) -> None:
     assert asked.exit_code == 1 and len(json.loads(asked.stdout)[file]) == 7
     whole = runner.invoke(command, ["check", str(WHOLE), "--static"])
     assert whole.exit_code == 0 and whole.stdout == ""
+
+
+def test_the_forms_of_issues_and_pull_requests_have_the_fields() -> None:
+    """Of what an experiment file says, a form asks for all but the link to itself; a pull request names its issue."""
+    forms = PROJECT / ".github"
+    asked = [field for field in FIELDS if field != "Issue"]
+    body = yaml.safe_load((forms / "ISSUE_TEMPLATE" / "experiment.yml").read_text("utf-8"))["body"]
+    needed = [item["attributes"]["label"] for item in body if item.get("validations", {}).get("required")]
+    assert needed == asked
+    text = (forms / "pull_request_template.md").read_text("utf-8")
+    assert re.findall(r"^## (.*)$", text, re.M) == asked and "Fixes #ISSUE" in text
+    for form in ("bug", "infrastructure"):
+        body = yaml.safe_load((forms / "ISSUE_TEMPLATE" / f"{form}.yml").read_text("utf-8"))["body"]
+        assert "Definition of done" in [item["attributes"]["label"] for item in body]

@@ -31,6 +31,7 @@ LONGEST = (
     "e2e/test_tutorial.py",
     "e2e/training/test_stops.py",
     "e2e/training/test_wandb_live.py",
+    "e2e/verifying/test_speedruns.py",
     "marin/training/test_scoring.py",
     "marin/training/step/test_shards.py",
     "marin/exact/test_known.py",

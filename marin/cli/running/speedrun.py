@@ -56,9 +56,9 @@ def submit(
 
     \b
     Examples:
-      marin speedrun submit latest --track exp013
-      marin speedrun submit 3f9c --track exp013 --of theirs/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
-      marin speedrun submit 3f9c --track exp013 --of theirs/ --reproducer 'lab/=lab.org/log+1f...' --quorum 1
+      marin speedrun submit latest --track exp012
+      marin speedrun submit 3f9c --track exp012 --of theirs/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
+      marin speedrun submit 3f9c --track exp012 --of theirs/ --reproducer 'lab/=lab.org/log+1f...' --quorum 1
     """
     from marin.preregistration.speedrun import submit as admit
     from marin.preregistration.speedrun import track
@@ -123,7 +123,7 @@ def list_entries(name: str | None, as_json: bool) -> None:
     \b
     Examples:
       marin speedrun list
-      marin speedrun list exp013 --json
+      marin speedrun list exp012 --json
     """
     from marin.preregistration.speedrun import entries, ranked, track, tracks
 

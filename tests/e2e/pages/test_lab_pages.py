@@ -41,7 +41,6 @@ LEFT = {
     "curl": "tests/e2e serves a model and asks it",
     "marin serve": "tests/e2e serves a model and asks it",
     "marin ui": "tests/e2e opens it in a browser",
-    "marin speedrun submit": "tests/marin/cli has tracks",
     "marin export RUN --babylm": "make foreign",
     "marin train --from tuned/ dataset=preferences": "minutes; tests/e2e/training/test_preferences.py trains on its own",
     "mkdir pairs": "for the lines of that training",
@@ -154,7 +153,7 @@ def test_a_newcomer_follows_the_page_to_the_letter(lab: Lab, page: str) -> None:
     for command in asked:
         if command == "marin init" or left(command):
             continue
-        words = command.replace("exp012_does_a_slower_rate_help", new or "exp012_does_a_slower_rate_help")
+        words = command.replace("exp013_does_a_slower_rate_help", new or "exp013_does_a_slower_rate_help")
         if "--sanity-only" not in words and "marin run experiments/" in words and "--dry-run" not in words:
             words += " --sanity-only"  # the whole of it is the same command, for hours
         if "RUN" in words or "search_..." in words:

@@ -41,6 +41,8 @@ SPELT = {"eval_steps": "evaluation.every", "training.eval_steps": "evaluation.ev
 OVERRIDE = "override /"
 """How a file of the last group says in its own list of defaults which member of another group it comes with."""
 COMMAND_LINE, CONFIG_JSON = "command line", "--config-json"
+MOST = 10_000
+"""Values of one key in a sweep."""
 
 
 Groups = Callable[[tuple[tuple[str, str], ...]], Mapping[str, Any]]
@@ -194,44 +196,93 @@ class _Choice:
 
 
 def _parsed(arguments: Sequence[str], known: Mapping[str, list[str]], own: Mapping[str, list[str]]) -> list[_Choice]:
+    return [_choice(argument, override_of(argument), known, own) for argument in arguments]
+
+
+def override_of(argument: str) -> Any:
+    """One argument as Hydra's grammar reads it.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     from hydra.core.override_parser.overrides_parser import OverridesParser  # half a second; only here
     from hydra.errors import HydraException
 
-    parser = OverridesParser.create()
-    choices = []
-    for argument in arguments:
-        try:
-            (override,) = parser.parse_overrides([argument])
-        except HydraException as error:
-            problem = " ".join(str(error).split("\nSee ")[0].split()).removeprefix(
-                f"Error parsing override '{argument}' "
-            )
-            raise UsageError(
-                "argument cannot be read",
-                where=f"{COMMAND_LINE}: {argument}",
-                expected="GROUP=NAME or KEY=VALUE",
-                found=problem[:200],
-                cure="quote what the shell would take apart: 'dataset.globs=[texts/*.txt]'",
-            ) from None
-        key = override.key_or_group.replace("/", ".")
-        key = SPELT.get(key, key)
-        if key in known:
-            choices.append(_group_choice(override, key, known[key]))
-        elif key in own and override.is_add():
-            choices.append(_group_choice(override, key, own[key]))
-        elif override.is_delete():
-            choices.append(_Choice(key, False, True, (_Value(None, ""),)))
-        elif override.is_sweep_override():
-            texts = list(override.sweep_string_iterator())
-            values = tuple(_Value(parser.parse_overrides([f"{key}={text}"])[0].value(), text) for text in texts)
-            choices.append(_Choice(key, False, False, values))
-        else:
-            value = override.value()
-            choices.append(_Choice(key, False, False, (_Value(value, override.get_value_element_as_str()),)))
-    return choices
+    try:
+        (override,) = OverridesParser.create().parse_overrides([argument])
+    except (HydraException, ValueError) as error:  # ValueError: a number of more digits than Python reads
+        problem = " ".join(str(error).split("\nSee ")[0].split()).removeprefix(f"Error parsing override '{argument}' ")
+        raise UsageError(
+            "argument cannot be read",
+            where=f"{COMMAND_LINE}: {argument[:100]}",
+            expected="GROUP=NAME or KEY=VALUE",
+            found=problem[:200],
+            cure="quote what the shell would take apart: 'dataset.globs=[texts/*.txt]'",
+        ) from None
+    return override
 
 
-def _group_choice(override: Any, group: str, members: list[str]) -> _Choice:
+def _choice(argument: str, override: Any, known: Mapping[str, list[str]], own: Mapping[str, list[str]]) -> _Choice:
+    key = override.key_or_group.replace("/", ".")
+    key = SPELT.get(key, key)
+    if key in known:
+        return _group_choice(argument, override, key, known[key])
+    if key in own and override.is_add():
+        return _group_choice(argument, override, key, own[key])
+    if override.is_delete():
+        return _Choice(key, False, True, (_Value(None, ""),))
+    if override.is_sweep_override():
+        texts = _enumerated(argument, override)
+        values = tuple(_Value(override_of(f"{key}={text}").value(), text) for text in texts)
+        return _Choice(key, False, False, values)
+    return _Choice(key, False, False, (_Value(override.value(), override.get_value_element_as_str()),))
+
+
+def _enumerated(argument: str, override: Any) -> list[str]:
+    """The values of a word that has several.
+
+    Raises:
+        UsageError: they cannot be counted: an interval, which only a search draws from, a pattern where there is no
+            group, a range without an end.
+    """
+    from hydra.core.override_parser.types import Glob
+    from hydra.errors import HydraException
+
+    where = f"{COMMAND_LINE}: {argument[:100]}"
+    expected = "values that can be counted: KEY=1,2,3 or KEY=range(1,4)"
+    if override.is_interval_sweep():
+        raise UsageError(
+            "nothing here draws from an interval",
+            where=where,
+            expected=expected,
+            found="an interval",
+            cure="marin train -m hydra/sweeper=optuna searches it",
+        )
+    if isinstance(override.value(), Glob):
+        raise UsageError(
+            "a pattern for what is no group",
+            where=where,
+            expected=expected,
+            found="glob(...), which chooses members of a group, as in model=glob(gpt2*)",
+            cure="write the values",
+        )
+    try:
+        found = list(itertools.islice(override.sweep_string_iterator(), MOST + 1))
+    except (HydraException, ValueError, ArithmeticError) as error:
+        raise UsageError(
+            "values cannot be counted",
+            where=where,
+            expected=expected,
+            found=" ".join(str(error).split())[:200],
+            cure="correct start, stop and step",
+        ) from None
+    if len(found) > MOST:
+        raise UsageError("too many values", where=where, expected=f"{MOST} or fewer", found=f"more than {MOST}",
+                         cure="sweep in parts")  # fmt: skip
+    return found
+
+
+def _group_choice(argument: str, override: Any, group: str, members: list[str]) -> _Choice:
     where = f"{COMMAND_LINE}: {group}"
     if override.is_delete():
         raise UsageError(
@@ -253,7 +304,7 @@ def _group_choice(override: Any, group: str, members: list[str]) -> _Choice:
                 and not any(fnmatch.fnmatch(name, pattern) for pattern in swept.exclude)
             ]
         else:
-            names = [text.strip("'\"") for text in override.sweep_string_iterator()]
+            names = [text.strip("'\"") for text in _enumerated(argument, override)]
     else:
         names = [str(override.value())]
     for name in names:

@@ -12,7 +12,9 @@ taken over.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +25,7 @@ import msgspec
 
 from ledger import canonical_digest
 from marin.errors import MissingEvidence, UsageError
-from marin.recipe.composition import SPELT
+from marin.recipe.composition import SPELT, override_of
 from marin.recipe.section import Name
 
 WORD = "hydra/sweeper="
@@ -54,10 +56,11 @@ def searches(arguments: Sequence[str]) -> bool:
 
 
 def plan(arguments: Sequence[str], metric: str) -> Plan:
-    """What the words of a command line ask for.
+    """What the words of a command line ask for. The sweeper is asked for its first trials, so that what it refuses is refused
+    before anything is trained.
 
     Raises:
-        UsageError: they cannot be read, search a seed, or span nothing.
+        UsageError: they cannot be read, search a seed, span nothing, or nothing that the sweeper takes.
         MissingEvidence: the plugin is not installed.
     """
     if find_spec("hydra_plugins") is None or find_spec("hydra_plugins.hydra_optuna_sweeper") is None:
@@ -70,8 +73,11 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
         )
     settings = tuple(word.lstrip("+") for word in arguments if word.lstrip("+").startswith(("hydra/", "hydra.")))
     others = [word for word in arguments if word.lstrip("+") not in settings]
-    space = tuple(word for word in others if _spans(word))
+    space = tuple(word for word in others if override_of(word).is_sweep_override())
     config = _configured(settings).hydra.sweeper
+    if "sampler" not in config:
+        raise UsageError("not a sweeper that searches", where="hydra/sweeper", expected="optuna",
+                         found=str(config.get("_target_")).rpartition(".")[2], cure=f"write {WORD}optuna")  # fmt: skip
     keys = (word.lstrip("+").partition("=")[0] for word in space)
     if any(SPELT.get(key, key) == "seed" for key in keys):
         raise a_seed("a search for the luckiest seed")
@@ -91,6 +97,15 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             found=str(config.storage)[:80],
             cure="leave it out",
         )
+    for count in ("n_trials", "n_jobs"):
+        if config[count] < 1:
+            raise UsageError("a search without trials", where=f"hydra.sweeper.{count}", expected="1 or more",
+                             found=str(config[count]))  # fmt: skip
+    if not 0 <= config.max_failure_rate <= 1:
+        raise UsageError("not a share of trials", where="hydra.sweeper.max_failure_rate", expected="0.0 to 1.0",
+                         found=str(config.max_failure_rate))  # fmt: skip
+    for word in space:
+        _check_bounds(word)
     direction = str(getattr(config.direction, "name", config.direction))
     if direction not in ("minimize", "maximize"):
         raise UsageError("a search has one metric", where="hydra.sweeper.direction", expected="minimize or maximize",
@@ -109,8 +124,10 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             expected="up to 64 letters, digits, -, _ and .",
             found=repr(name[:80]),
         ) from None
-    return Plan(space, tuple(word for word in others if word not in space), settings, int(config.n_trials),
-                int(config.n_jobs), sampler, {"minimize": "lower", "maximize": "higher"}[direction], name)  # fmt: skip
+    asked = Plan(space, tuple(word for word in others if word not in space), settings, int(config.n_trials),
+                 int(config.n_jobs), sampler, {"minimize": "lower", "maximize": "higher"}[direction], name)  # fmt: skip
+    first_trial(asked)
+    return asked
 
 
 def a_seed(found: str) -> UsageError:
@@ -124,6 +141,23 @@ def a_seed(found: str) -> UsageError:
     )
 
 
+def first_trial(asked: Plan) -> Words:
+    """The trial that the sweeper begins with, before it knows a result.
+
+    Raises:
+        UsageError: the sweeper refuses the space, or its own settings.
+    """
+    trials: list[Words] = []
+
+    def enough(batch: Sequence[Words], first: int) -> Sequence[float | None]:
+        trials.extend(batch)
+        raise _Enough
+
+    with suppress(_Enough):
+        search(asked, enough)
+    return trials[0]
+
+
 def search(asked: Plan, attempt: Try) -> None:
     """Have Hydra's sweeper choose values, batch after batch, and ``attempt`` try them.
 
@@ -135,6 +169,7 @@ def search(asked: Plan, attempt: Try) -> None:
 
     logging.getLogger("optuna").setLevel(logging.WARNING)
     config = _configured(asked.settings)
+    trials = _Trials(attempt)
     with TemporaryDirectory(prefix="marin-search-") as folder:
         config.hydra.sweep.dir = folder  # where the sweeper leaves what it found best
         context: Any = HydraContext(config_loader=None, callbacks=None)
@@ -142,16 +177,22 @@ def search(asked: Plan, attempt: Try) -> None:
             sweeper: Any = Plugins.instance().instantiate_sweeper(
                 hydra_context=context, task_function=lambda _: None, config=config
             )
-            sweeper.sweeper.launcher = _Trials(attempt)
+            sweeper.sweeper.launcher = trials
             sweeper.sweep([*asked.fixed, *asked.space])
-        except (ValueError, RuntimeError, AssertionError, NotImplementedError, _Failed) as error:
+        except Exception as error:  # of the plugin, Optuna or a sampler: they raise whatever they like
+            if error is trials.stopped_by:
+                raise
             raise UsageError(
                 "the search ended",
                 where=WORD.rstrip("="),
                 expected="a space that the sweeper takes, and trials that end well",
-                found=" ".join(str(error).split())[:300],
+                found=(" ".join(str(error).split()) or type(error).__name__)[:300],
                 cure="correct what it names; hydra.sweeper.max_failure_rate=1.0 lets trials fail",
             ) from None
+
+
+class _Enough(Exception):
+    """The first trials are known, and no more are wanted."""
 
 
 class _Failed(Exception):
@@ -163,12 +204,17 @@ class _Trials:
 
     def __init__(self, attempt: Try) -> None:
         self._attempt = attempt
+        self.stopped_by: Exception | None = None
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[Any]:
         """One answer for each trial, in order."""
         from hydra.core.utils import JobReturn, JobStatus
 
-        values = self._attempt([tuple(words) for words in job_overrides], initial_job_idx)
+        try:
+            values = self._attempt([tuple(words) for words in job_overrides], initial_job_idx)
+        except Exception as error:  # not the sweeper's
+            self.stopped_by = error
+            raise
         found = []
         for words, value in zip(job_overrides, values, strict=True):
             status = JobStatus.FAILED if value is None else JobStatus.COMPLETED
@@ -178,22 +224,26 @@ class _Trials:
         return found
 
 
-def _spans(word: str) -> bool:
-    """Whether a word has several values."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
+def _check_bounds(word: str) -> None:
+    """Refuse what the sweeper takes and cannot draw from.
 
-    try:
-        (parsed,) = OverridesParser.create().parse_overrides([word])
-    except HydraException as error:
-        raise UsageError(
-            "argument cannot be read",
-            where=f"command line: {word[:100]}",
-            expected="GROUP=NAME or KEY=VALUE",
-            found=" ".join(str(error).split("\nSee ")[0].split())[:200],
-            cure="quote what the shell would take apart",
-        ) from None
-    return bool(parsed.is_sweep_override())
+    Raises:
+        UsageError: a bound is no number, or a pattern stands where values do.
+    """
+    from hydra.core.override_parser.types import Glob, IntervalSweep, RangeSweep
+
+    value = override_of(word).value()
+    bounds: tuple[Any, ...] = ()
+    if isinstance(value, IntervalSweep):
+        bounds = (value.start, value.end)
+    elif isinstance(value, RangeSweep):
+        bounds = (value.start, value.stop, value.step)
+    if odd := [bound for bound in bounds if not math.isfinite(bound)]:
+        raise UsageError("a space without bounds", where=f"command line: {word[:100]}", expected="finite numbers",
+                         found=str(odd[0]), cure="give the lowest and the highest value")  # fmt: skip
+    if isinstance(value, Glob):
+        raise UsageError("a search takes no pattern", where=f"command line: {word[:100]}",
+                         expected="choice(NAME,NAME)", found="glob(...)", cure="name the members")  # fmt: skip
 
 
 def _configured(settings: Words) -> Any:

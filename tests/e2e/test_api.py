@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger import digest_bytes
+from marin.pipeline.metrics import METRICS
 from marin.process.text import visible
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def test_the_examples_of_the_page_do_what_it_says(project: Project) -> None:
         told["columns"]
     )
     assert told["row"]["perplexity"] == record["metrics"]["evaluate.perplexity"]
+    known = {f"{step}.{name}" for step, names in METRICS.items() for name in names}
+    assert set(record["metrics"]) == known - {"corpus.skipped_lines"}, "what a search may go by is what a run ends with"
     assert (told["row"]["status"], told["row"]["seed"]) == ("completed", "3")
     log = [json.loads(line) for line in project.marin("log", "--json").stdout.splitlines()]
     segments = [event["body"] for event in log if event["type"] == "train.segment/v1"]

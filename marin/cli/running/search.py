@@ -13,7 +13,7 @@ from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.recipe.composition import Composed
-    from marin.recipe.search import Words
+    from marin.recipe.search import Plan, Words
     from marin.record.root import Root
 
 Prepare = Callable[["Words"], "Composed"]
@@ -27,11 +27,13 @@ def search_trials(
     """Search, register each batch of trials before it is executed, and print every trial; all outcomes, in order.
 
     Raises:
-        UsageError: the search cannot be read, or too many trials failed.
+        UsageError: the search cannot be read, no step ends with ``metric``, or too many trials failed.
     """
+    from marin.pipeline.metrics import check_metric
     from marin.preregistration.searching import register_trials
     from marin.recipe.search import plan, search
 
+    check_metric(metric)
     asked = plan(overrides, metric)
     composed: list[Composed] = []
     outcomes: list[Trained] = []
@@ -54,6 +56,20 @@ def search_trials(
         if outcomes:
             _print(asked.name, asked.direction, metric, outcomes, asked.fixed, json=json)
     return outcomes
+
+
+def planned_trial(overrides: Sequence[str], metric: str) -> tuple[Plan, Words]:
+    """What a search would be, and the trial that it begins with; later ones are chosen by results, and not known.
+
+    Raises:
+        UsageError: the search cannot be read, or no step ends with ``metric``.
+    """
+    from marin.pipeline.metrics import check_metric
+    from marin.recipe.search import first_trial, plan
+
+    check_metric(metric)
+    asked = plan(overrides, metric)
+    return asked, first_trial(asked)
 
 
 def _value(one: Trained, metric: str) -> float | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from marin.execution.forecast import Forecast
     from marin.recipe.composition import Composed
     from marin.recipe.schema import Execution
+    from marin.recipe.search import Plan
 
 
 @click.command()
@@ -107,7 +108,8 @@ def train(
 
     -m with hydra/sweeper=optuna searches instead of trying every combination: Hydra's plugin chooses the values of each
     trial from interval(...), choice(...), range(...). Every trial is an arm of one experiment, registered before it is
-    trained; `marin experiment report` lists all of them.
+    trained; `marin experiment report` lists all of them. With --dry-run: what the first trial would cost, and as many
+    times that as there are trials.
 
     Exit status: 0 done, 1 a run failed (those beside it are finished), 2 a group, a key or a value is wrong.
 
@@ -157,10 +159,17 @@ def train(
 
         search_trials(root, overrides, metric, trial, carry_out, json=as_json)
         return
-    composed = planned(overrides, several=multirun)
+    asked: Plan | None = None
+    if multirun and searches(overrides):
+        from marin.cli.running.search import planned_trial
+
+        asked, first = planned_trial(overrides, metric)
+        composed = [replace(one, overrides=first) for one in planned(first, several=False)]
+    else:
+        composed = planned(overrides, several=multirun)
     with _where_data_comes_from(composed):
         if dry_run:
-            _forecast(root, composed, device, execution.devices, as_json=as_json)
+            _forecast(root, composed, device, execution.devices, asked, as_json=as_json)
             return
         outcomes = carry_out(ready(composed))
     print_trained(root, outcomes, json=as_json, table=multirun)
@@ -331,7 +340,11 @@ def _train(
     return trained
 
 
-def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: int, *, as_json: bool) -> None:
+def _forecast(
+    root: Root, composed: Sequence[Composed], device: str, devices: int, asked: Plan | None, *, as_json: bool
+) -> None:
+    """What each recipe would do and cost; of a search (``asked``) the first trial, and as many times that as there are
+    trials."""
     from marin.execution.forecast import forecast
     from marin.execution.plan import code_identity
     from marin.history.measured import measurements
@@ -359,6 +372,7 @@ def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: in
                     "total": totals(item.estimate for item in found).as_json(),
                     "prices": str(prices.date),
                     **({"compiled": compiled} if compiled is not None else {}),
+                    **({"search": _searched(asked, everything)} if asked is not None else {}),
                 }
             )
             continue
@@ -376,8 +390,36 @@ def _forecast(root: Root, composed: Sequence[Composed], device: str, devices: in
             f"{hits} of {len(everything)} steps are hits. {device}: {line.note}; {line.hourly:g} {prices.currency} an "
             f"hour, seen {line.seen}."
         )
+        if asked is not None:
+            whole = _searched(asked, everything)
+            time, price = ("unknown" if whole[name] is None else whole[name] for name in ("time", "price"))
+            say(
+                f"A search of {asked.trials} trials, {asked.at_once} at a time, by {asked.sampler}; this is the first: "
+                f"{' '.join(word for word in composed[0].overrides if word not in asked.fixed)}. The others are chosen by "
+                f"results. {asked.trials} times it: {whole['flops']:.2e} FLOPs, {time}, {price}; less where trials share "
+                f"steps, other where what is searched changes the cost."
+            )
         if not total.fits:
             say(f"note: not everything fits into {device}'s memory", err=True)
+
+
+def _searched(asked: Plan, first: Sequence[Forecast]) -> dict[str, Any]:
+    """A search, and its cost if every trial cost what the first does."""
+    from marin.recipe.cost import totals
+    from marin.recipe.units import human_time
+
+    one = totals(item.estimate for item in first)
+    seconds, price = ((None if value is None else value * asked.trials) for value in (one.seconds, one.price))
+    return {
+        "experiment": asked.name,
+        "trials": asked.trials,
+        "at_once": asked.at_once,
+        "sampler": asked.sampler,
+        "flops": one.flops * asked.trials,
+        "seconds": seconds,
+        "time": None if seconds is None else human_time(seconds),
+        "price": None if price is None else f"{price:.2f} {one.currency}",
+    }
 
 
 def _table(found: Sequence[Forecast]) -> None:

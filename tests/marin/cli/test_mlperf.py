@@ -24,6 +24,8 @@ def test_defaults_then_the_file_then_the_command_line(marin: Marin, tmp_path: Pa
     assert refused.status == 2
     assert "opt_adamw_beta_1 (optimizer.beta1): expected 0.9, found 0.5" in refused.err
     assert marin("mlperf", "table", "optimizer.beta1=0.5", "--unchecked").status == 0
+    several = marin("mlperf", "table", "trainer.batch_size=interval(8,16)")
+    assert several.status == 2 and "nothing here draws from an interval" in several.err
 
 
 def test_one_command_prints_every_form(marin: Marin) -> None:

@@ -14,7 +14,7 @@ from marin.preregistration.analysis import examine
 from marin.preregistration.registration import arm_digest, citation, registrations
 from marin.recipe.composition import Composed, compose
 from marin.recipe.schema import digest
-from marin.recipe.search import Words, plan, search, searches
+from marin.recipe.search import Words, first_trial, plan, search, searches
 from marin.record.root import Root, open_root
 
 METRIC = "evaluate.loss"
@@ -78,11 +78,57 @@ def test_the_same_command_makes_the_same_trials_in_their_space() -> None:
         (("hydra/sweeper=optuna", "hydra.sweeper.n_trial=3", "trainer.batch_size=8,16"), "the search cannot be read"),
         (("hydra/sweeper=nobody", "trainer.batch_size=8,16"), "the search cannot be read"),
         (("hydra/sweeper=optuna", "trainer.batch_size=interval(8"), "argument cannot be read"),
+        ((*WORDS, "hydra.sweeper.n_jobs=0"), "a search without trials: hydra.sweeper.n_jobs"),
+        ((*WORDS, "hydra.sweeper.n_jobs=-1"), "a search without trials: hydra.sweeper.n_jobs"),
+        ((*WORDS, "hydra.sweeper.n_trials=0"), "a search without trials: hydra.sweeper.n_trials"),
+        ((*WORDS, "hydra.sweeper.max_failure_rate=2"), "not a share of trials"),
+        ((*WORDS, "hydra.sweeper.max_failure_rate=nan"), "not a share of trials"),
+        (("hydra/sweeper=optuna", "trainer.batch_size=interval(nan,16)"), "a space without bounds"),
+        (("hydra/sweeper=optuna", "trainer.batch_size=interval(8,inf)"), "a space without bounds"),
+        (("hydra/sweeper=optuna", "trainer.batch_size=range(1.0,8,nan)"), "a space without bounds"),
+        (("hydra/sweeper=optuna", "trainer.batch_size=interval(16,8)"), "smaller than or equal to the `high`"),
+        (("hydra/sweeper=optuna", "trainer.batch_size=tag(log,interval(0,8))"), "larger than 0 for a log"),
+        (("hydra/sweeper=optuna", "trainer.batch_size=range(1,8,0)"), "the search ended.*step"),
+        (("hydra/sweeper=optuna", "model=glob(*)"), "a search takes no pattern"),
+        (("hydra/sweeper=basic", "trainer.batch_size=8,16"), "not a sweeper that searches"),
+        ((*WORDS, "hydra.sweeper.sampler.seed=-1"), "the search ended.*Seed must be between"),
+        ((*WORDS, "hydra.sweeper.sampler._target_=nobody.Sampler"), "the search ended.*nobody.Sampler"),
+        ((*WORDS, "hydra/sweeper/sampler=grid"), "GridSampler only supports discrete"),
     ],
 )
 def test_what_is_no_search_is_refused(words: Words, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         plan(words, METRIC)
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("evaluate.los", r"did you mean evaluate.loss\?"),
+        ("loss", "no step ends"),
+        ("seed", "no step ends"),
+        ("", "no step"),
+    ],
+)
+def test_a_metric_that_no_step_ends_with_is_said_before_anything_is_trained(root: Root, metric: str, said: str) -> None:
+    def execute(batch: Sequence[Composed]) -> list[Trained]:
+        raise AssertionError("nothing is trained")
+
+    with pytest.raises(UsageError, match=said):
+        search_trials(open_root(), WORDS, metric, prepare, execute, json=False)
+    assert not list(registrations(open_root().history(), plan(WORDS, metric).name))
+
+
+def test_what_a_trial_raises_is_not_the_sweepers() -> None:
+    def attempt(batch: Sequence[Words], first: int) -> list[float | None]:
+        raise ValueError("a defect of ours")
+
+    with pytest.raises(ValueError, match="a defect of ours"):
+        search(plan(WORDS, METRIC), attempt)
+
+
+def test_the_first_trial_is_the_one_that_is_tried_first() -> None:
+    assert first_trial(plan(WORDS, METRIC)) == tried()[0]
 
 
 def prepare(words: Words) -> Composed:

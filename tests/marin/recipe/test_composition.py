@@ -111,6 +111,11 @@ def test_a_sweep_is_every_combination(arguments: list[str], expected: list[tuple
         (["~model"], r"a recipe needs this group"),
         (["~evaluation.minimal_pair"], r"did you mean minimal_pairs\?"),
         (["model=../secret"], r"unknown model|cannot be read"),
+        (["seed=1" + "0" * 5000], r"argument cannot be read: command line: seed=1000"),
+        (
+            ["optimizer.learning_rate=interval(1e-4,1e-2)"],
+            r"an interval; marin train -m hydra/sweeper=optuna searches it",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_place_and_cure(arguments: list[str], message: str) -> None:
@@ -267,3 +272,24 @@ def test_a_mixture_is_a_group_and_its_weights_are_values() -> None:
     base = msgspec.to_builtins(one("seed=4"))
     continued = compose(["dataset=mixture"], base=base, conf=CONF).recipe
     assert continued.mixture == one("dataset=mixture").mixture and continued.seed == 4
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("optimizer.learning_rate=interval(1e-4,1e-2)", r"nothing here draws from an interval.*hydra/sweeper=optuna"),
+        ("trainer.batch_size=int(interval(8,16))", r"nothing here draws from an interval"),
+        ("model=interval(1,2)", r"nothing here draws from an interval"),
+        ("optimizer.learning_rate=glob(*)", r"a pattern for what is no group: .*model=glob"),
+        ("seed=range(1,3,0)", r"values cannot be counted: command line: seed=range\(1,3,0\)"),
+        ("seed=range(1.0,3,0)", r"values cannot be counted"),
+        ("seed=range(1,nan)", r"values cannot be counted"),
+        ("model=range(1,3,0)", r"values cannot be counted"),
+        ("seed=range(0,1000000000000)", r"too many values: .*expected 10000 or fewer"),
+        ("seed=choice(1,2,[3)", r"argument cannot be read"),
+    ],
+)
+def test_what_cannot_be_counted_is_no_sweep(argument: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        list(sweep([argument], conf=CONF))
+    assert caught.value.exit_code == 2 and "\n" not in str(caught.value)

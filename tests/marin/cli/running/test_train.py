@@ -39,6 +39,22 @@ def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> 
     assert len({line["recipe_digest"] for line in shown.lines}) == 4
 
 
+SEARCH = ("-m", "model=nano", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=12")
+
+
+def test_a_dry_run_of_a_search_has_its_first_trial_and_as_many_times_its_cost(marin: Marin, root: Path) -> None:
+    words = (*SEARCH, "optimizer.learning_rate=tag(log,interval(1e-4,1e-2))", "trainer.batch_size=choice(8,16)")
+    shown = marin("train", *words, "--dry-run", "--device", "h100", "--json")
+    assert shown.status == 0
+    search, first = shown.json["search"], shown.json["overrides"]
+    assert search["trials"] == 12 and search["sampler"] == "TPESampler, seed 0"
+    assert search["flops"] == pytest.approx(12 * shown.json["total"]["flops"]) and search["flops"] > 0
+    assert [word.partition("=")[0] for word in first] == ["optimizer.learning_rate", "trainer.batch_size", "model"]
+    text = marin("train", *words, "--dry-run").out
+    assert "A search of 12 trials" in text and first[0] in text and "The others are chosen by results." in text
+    assert marin("experiment", "ls", "--json").json == [], "a dry run registers nothing"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -50,6 +66,13 @@ def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> 
         (["--continue", "latest"], "there are no runs"),
         (["model=nano", "--devices", "3"], "expected a divisor of arithmetic.logical_shards (8), found 3"),
         (["optimizer.name=muon"], "one of adamw, lion"),
+        (["optimizer.learning_rate=interval(1e-4,1e-2)"], "nothing here draws from an interval"),
+        (["-m", "optimizer.learning_rate=interval(1e-4,1e-2)"], "hydra/sweeper=optuna searches it"),
+        (["-m", "optimizer.learning_rate=glob(*)"], "a pattern for what is no group"),
+        ([*SEARCH, "trainer.batch_size=8,16", "--metric", "evaluate.los"], "did you mean evaluate.loss?"),
+        ([*SEARCH, "trainer.batch_size=8,16", "--metric", "evaluate.los", "--dry-run"], "did you mean evaluate.loss?"),
+        ([*SEARCH, "trainer.batch_size=8,16", "hydra.sweeper.n_jobs=0"], "a search without trials"),
+        ([*SEARCH, "optimizer.learning_rate=interval(nan,1e-2)", "--dry-run"], "a space without bounds"),
         (["arithmetic.generator=rbg"], "threefry2x32-partitionable, found 'rbg'"),
     ],
 )

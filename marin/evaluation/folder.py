@@ -25,6 +25,12 @@ FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "rope_scaling": (None,),
         "sliding_window": (None,),
     },
+    "qwen3": {
+        "hidden_act": ("silu",),
+        "attention_bias": (False, None),
+        "rope_scaling": (None,),
+        "use_sliding_window": (False, None),
+    },
     "gpt2": {
         "activation_function": ("gelu_new",),
         "scale_attn_by_inverse_layer_idx": (False, None),
@@ -59,17 +65,19 @@ def folder_recipe(folder: Path) -> Recipe:
         config = None
     kind = str(config.get("model_type")) if isinstance(config, dict) else ""
     if not isinstance(config, dict) or kind not in FIXED:
-        raise _other(folder, "model_type", "llama or gpt2", kind)
-    rotary = _rotary(config, folder) if kind == "llama" else {}
+        raise _other(folder, "model_type", "llama, qwen3 or gpt2", kind)
+    rotary = _rotary(config, folder) if kind != "gpt2" else {}
     for name, allowed in FIXED[kind].items():
         if config.get(name) not in allowed:
             expected = " or ".join(repr(value) for value in allowed if value is not None) or "none"
             raise _other(folder, name, expected, config.get(name))
+    if others := {str(each) for each in config.get("layer_types") or ()} - {"full_attention"}:
+        raise _other(folder, "layer_types", "full_attention", ", ".join(sorted(others)))
     names = (
         {"hidden_dim": "hidden_size", "intermediate_dim": "intermediate_size", "num_layers": "num_hidden_layers",
          "num_heads": "num_attention_heads", "num_kv_heads": "num_key_value_heads", "seq_len": "max_position_embeddings",
          "layer_norm_epsilon": "rms_norm_eps", "tie_word_embeddings": "tie_word_embeddings"}
-        if kind == "llama"
+        if kind != "gpt2"
         else {"hidden_dim": "n_embd", "num_layers": "n_layer", "num_heads": "n_head", "seq_len": "n_positions",
               "layer_norm_epsilon": "layer_norm_epsilon"}
     )  # fmt: skip

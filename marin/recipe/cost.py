@@ -190,7 +190,8 @@ def parameters(model: Model, vocab_size: int) -> int:
         return vocab_size * hidden + model.seq_len * hidden + layers * block + 2 * hidden
     head = hidden // model.num_heads
     attention = 2 * hidden * hidden + 2 * hidden * head * model.num_kv_heads
-    block = attention + 3 * hidden * model.intermediate_dim + 2 * hidden
+    norms = 2 * hidden + (2 * head if model.architecture == "qwen3" else 0)
+    block = attention + 3 * hidden * model.intermediate_dim + norms
     return (1 if model.tie_word_embeddings else 2) * vocab_size * hidden + layers * block + hidden
 
 

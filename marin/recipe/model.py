@@ -10,12 +10,13 @@ from marin.recipe.section import Positive, Section
 
 
 class Model(Section, frozen=True):
-    """A decoder-only language model of Levanter, by architecture and sizes. ``rope``: rotary embeddings of base 10,000, or
+    """A decoder-only language model of Levanter, by architecture and sizes; ``qwen3`` is a Llama whose queries and keys are
+    normed (Yang et al., 2025, arXiv:2505.09388). ``rope``: rotary embeddings of base 10,000, or
     those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192); ``rope_theta``: of another base;
     ``rope_factor``: scaled by another number. ``embedding_rows``: of embedding and head, where they are more than the
     tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax."""
 
-    architecture: Literal["llama", "gpt2"] = "llama"
+    architecture: Literal["llama", "gpt2", "qwen3"] = "llama"
     hidden_dim: Positive = 128
     intermediate_dim: Positive = 352
     num_layers: Positive = 4

@@ -575,7 +575,7 @@ def check(recipe: Recipe, *, where: str) -> None:
     divides(arithmetic.logical_shards, trainer.batch_size, "arithmetic.logical_shards", "trainer.batch_size")
     share, of = trainer.batch_size // arithmetic.logical_shards, "trainer.batch_size / arithmetic.logical_shards"
     divides(arithmetic.microbatch_size, share, "arithmetic.microbatch_size", of)
-    if model.architecture == "llama" and (model.hidden_dim // model.num_heads) % 2:
+    if model.architecture != "gpt2" and (model.hidden_dim // model.num_heads) % 2:
         raise UsageError(
             "odd head size",
             where=f"{where}: model.hidden_dim",
@@ -638,7 +638,7 @@ def _check_scale(recipe: Recipe, where: str) -> None:
             "compute_dtype=bfloat16 on an accelerator",
             arithmetic.compute_dtype == "bfloat16" and arithmetic.profile in ("gpu", "tpu"),
         ),
-        *((name, value, "architecture=llama", model.architecture == "llama") for name, value in rotary.items()),
+        *((name, value, "architecture=llama or qwen3", model.architecture != "gpt2") for name, value in rotary.items()),
         # Their frequencies are constants that the machine at hand computes by a power: no operation of docs/exact.md.
         *((name, value, "another profile than exact", not exact) for name, value in rotary.items()),
         ("model.rope_factor", model.rope_factor, "rope=llama3", model.rope == "llama3"),

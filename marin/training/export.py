@@ -23,7 +23,7 @@ from marin.training.adapters import FOLDER, merged, write_adapters
 from marin.training.checkpoints.whole import restore
 from marin.training.model import model_config, vocabulary_size
 
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel", "qwen3": "Qwen3ForCausalLM"}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 

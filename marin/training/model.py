@@ -6,6 +6,7 @@ locked version is part of a run's identity besides). Whoever builds a model from
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from levanter.layers.attention import AttentionBackend, AttentionMask
 from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig, RotaryEmbeddingsConfig
 from levanter.models.gpt2 import Gpt2Config
 from levanter.models.llama import LlamaConfig
+from levanter.models.qwen import Qwen3Config
 from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 from levanter.utils.activation import ActivationFunctionEnum
 
@@ -64,7 +66,7 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
             attn_backend=AttentionBackend.VANILLA,
             tokenizer=folder,
         )
-    return LlamaConfig(
+    llama = LlamaConfig(
         max_seq_len=model.seq_len,
         hidden_dim=model.hidden_dim,
         intermediate_dim=model.intermediate_dim,
@@ -84,6 +86,10 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         attn_backend=AttentionBackend.VANILLA,
         tokenizer=folder,
     )
+    if model.architecture == "qwen3":
+        same = {field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)}
+        return Qwen3Config(**same | {"reference_checkpoint": "", "use_sliding_window": False})
+    return llama
 
 
 def vocabulary_size(tokenizer: Path, model: Model) -> int:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from marin.errors import UsageError
 from marin.history.measured import Measured, Measurement
 from marin.recipe import cost
+from marin.recipe.composition import compose
 from marin.recipe.schema import FilesDataset, Model, Recipe, Trainer
 from marin.recipe.units import human_size, human_time
 
@@ -115,6 +116,13 @@ def test_the_published_llama_3_2_1b() -> None:
         tie_word_embeddings=True,
     )
     assert cost.parameters(model, 128_256) == 1_235_814_400
+
+
+def test_the_published_qwen3() -> None:
+    """1.7 billion, 1.4 of them beside the embeddings, as its authors say (arXiv:2505.09388)."""
+    model = compose(["model=qwen3-1.7b"]).recipe.model
+    assert cost.parameters(model, 151_936) == 1_720_574_976
+    assert cost.parameters(model, 151_936) - 151_936 * model.hidden_dim == 1_409_410_048
 
 
 def test_the_state_is_as_large_as_the_committed_run_recorded_it() -> None:

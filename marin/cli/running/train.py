@@ -93,7 +93,7 @@ def train(
     --continue starts from the recipe and the last recorded state of a run: trainer.num_steps is the length of the new
     phase, phase.schedule=continue keeps the learning rate's schedule.
 
-    --from begins with a model that was made elsewhere, Llama or GPT-2: its sizes are the folder's (model.seq_len may be less),
+    --from begins with a model that was made elsewhere, Llama, Qwen3 or GPT-2: its sizes are the folder's (model.seq_len may be less),
     its tokenizer is kept as it is, and its bytes go into the store. With lora.rank=N only low-rank adapters are trained:
     what is exported is one model, and the adapters in a folder of it. With dataset=preferences what is
     learned is what people prefer (DPO).

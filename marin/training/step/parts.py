@@ -29,9 +29,9 @@ from marin.training.step.attention import splash
 
 Part = Literal["first", "layer", "last"]
 PARTS: Sequence[Part] = ("first", "layer", "last")
-STACKS = {"llama": "layers", "gpt2": "blocks"}
+STACKS = {"llama": "layers", "gpt2": "blocks", "qwen3": "layers"}
 """Where in ``model.transformer`` the stack of layers is."""
-NORMS = {"llama": "norm", "gpt2": "ln_f"}
+NORMS = {"llama": "norm", "gpt2": "ln_f", "qwen3": "norm"}
 
 
 def stack_of(recipe: Recipe) -> str:

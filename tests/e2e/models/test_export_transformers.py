@@ -95,8 +95,20 @@ every_architecture = pytest.mark.parametrize(
             seq_len=16,
             initializer_range=1.0,
         ),
+        Model(
+            architecture="qwen3",
+            hidden_dim=32,
+            intermediate_dim=48,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=2,
+            seq_len=16,
+            tie_word_embeddings=True,
+            rope_theta=1e6,
+            initializer_range=0.3,
+        ),
     ],
-    ids=["llama", "llama-tied", "gpt2"],
+    ids=["llama", "llama-tied", "gpt2", "qwen3"],
 )
 
 

@@ -43,12 +43,12 @@ def test_an_exported_model_scores_with_the_same_bits(exported: Path, subject: Su
     assert Scorer(read.model, recipe).score(rows) == scorer.score(rows)
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_both_layouts_come_back_tied_or_not(
     tmp_path: Path,
     subject: Subject,
-    architecture: Literal["llama", "gpt2"],
+    architecture: Literal["llama", "gpt2", "qwen3"],
     tied: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -71,7 +71,8 @@ def test_both_layouts_come_back_tied_or_not(
 @pytest.mark.parametrize("model", [Model(), Model(rope="llama3"), Model(rope_theta=100000.0),
                                    Model(rope="llama3", rope_theta=250000.0, rope_factor=32.0),
                                    Model(num_kv_heads=2, tie_word_embeddings=True),
-                                   Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False)])  # fmt: skip
+                                   Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False),
+                                   Model(architecture="qwen3", num_kv_heads=2, rope_theta=1e6)])  # fmt: skip
 def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
     config = hugging_face_config(Recipe(model=model), 300)
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -101,8 +102,9 @@ def test_a_padded_vocabulary_is_the_models(exported: Path, subject: Subject, sco
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"model_type": "mistral"}, "llama or gpt2"),
+        ({"model_type": "mistral"}, "llama, qwen3 or gpt2"),
         ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types.*sliding_attention"),
         ({"rope_parameters": {"rope_theta": "large"}}, "sizes of a model"),
         ({"rope_parameters": {"rope_theta": 0.5}}, "sizes of a model"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0}}, "low_freq_factor"),

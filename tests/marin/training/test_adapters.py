@@ -31,7 +31,7 @@ from marin.training.state import arrays_of
 VOCABULARY = 257
 
 
-def recipe(architecture: Literal["llama", "gpt2"] = "llama") -> Recipe:
+def recipe(architecture: Literal["llama", "gpt2", "qwen3"] = "llama") -> Recipe:
     model = Model(architecture=architecture, hidden_dim=16, intermediate_dim=64, num_layers=2, num_heads=2, num_kv_heads=2,
                   seq_len=16)  # fmt: skip
     return Recipe(model=model, lora=Lora(rank=4, alpha=6.0))
@@ -59,13 +59,13 @@ def test_a_recipe_without_adapters_is_what_it_was() -> None:
         check(Recipe(lora=Lora(), arithmetic=Arithmetic(gather="layer")), where="test")
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_adapters_change_nothing_before_the_first_step(architecture: Literal["llama", "gpt2"]) -> None:
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
+def test_adapters_change_nothing_before_the_first_step(architecture: Literal["llama", "gpt2", "qwen3"]) -> None:
     told = recipe(architecture)
     state = initial_state(told, VOCABULARY)
     found = arrays_of(state)
     second = [name for name in found if name.endswith("lora_B/weight") and name.startswith("model/")]
-    assert len(second) == {"llama": 7, "gpt2": 4}[architecture]
+    assert len(second) == {"llama": 7, "gpt2": 4, "qwen3": 7}[architecture]
     assert all(not found[name].any() for name in second)
     assert all(found[name.replace("lora_B", "lora_A")].any() for name in second)
     assert not [name for name in found if name.startswith("moments/") and "wrapped" in name], "of adapters alone"
@@ -79,8 +79,8 @@ def test_adapters_change_nothing_before_the_first_step(architecture: Literal["ll
             assert np.array_equal(value, whole[name.replace("/wrapped", "")]), name
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_the_merged_model_is_base_and_adapters(architecture: Literal["llama", "gpt2"], tmp_path: Path) -> None:
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
+def test_the_merged_model_is_base_and_adapters(architecture: Literal["llama", "gpt2", "qwen3"], tmp_path: Path) -> None:
     """Against Levanter's own merge, and against the arithmetic of PEFT on the files that are exported."""
     told = recipe(architecture)
     model = moved(told)

@@ -78,8 +78,8 @@ def test_a_line_that_is_no_pair_is_named(tmp_path: Path, line: bytes) -> None:
         read_pairs(path, 2)
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_every_architecture_is_scored_and_sampled(architecture: Literal["llama", "gpt2"]) -> None:
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
+def test_every_architecture_is_scored_and_sampled(architecture: Literal["llama", "gpt2", "qwen3"]) -> None:
     shape = Model(
         architecture=architecture,
         hidden_dim=16,

@@ -36,7 +36,7 @@ from marin.training.step.products import foreign_products
 VOCAB = 31
 
 
-def recipe_of(architecture: Literal["llama", "gpt2"] = "llama", seq_len: int = 48) -> Recipe:
+def recipe_of(architecture: Literal["llama", "gpt2", "qwen3"] = "llama", seq_len: int = 48) -> Recipe:
     return Recipe(
         model=Model(
             architecture=architecture,
@@ -102,8 +102,8 @@ def by_hand(model: LmHeadModel, recipe: Recipe, row: Row) -> list[float]:
     return [float(table[at, row.tokens[at + 1]]) for at in range(len(row.tokens) - 1)][-row.scored :]
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_a_score_is_the_log_softmax_of_the_unpadded_sequence(architecture: Literal["llama", "gpt2"]) -> None:
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
+def test_a_score_is_the_log_softmax_of_the_unpadded_sequence(architecture: Literal["llama", "gpt2", "qwen3"]) -> None:
     recipe = recipe_of(architecture)
     model = model_of(recipe)
     rows = rows_of(4)

@@ -45,8 +45,9 @@ def stepped(worker: ModuleType, recipe: Recipe, case: Any) -> tuple[Any, dict[st
     [
         ({"architecture": "llama", "tied": True}, {"loss_block": 16, "loss_vocabulary": 24}),
         ({"architecture": "gpt2"}, {}),
+        ({"architecture": "qwen3"}, {}),
     ],
-    ids=["llama, tied, loss in blocks", "gpt2"],
+    ids=["llama, tied, loss in blocks", "gpt2", "qwen3"],
 )
 def test_it_computes_what_the_step_by_shards_does(
     worker: ModuleType, fields: dict[str, Any], over: dict[str, int]

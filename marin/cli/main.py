@@ -127,7 +127,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "mlperf": Lazy(
         "marin.cli.sharing.mlperf",
-        "Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.",
+        "Print a benchmark's contract, prove where a run's random numbers came from, and check its results.",
     ),
     "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
     "site": Lazy(

@@ -1,4 +1,5 @@
-"""`marin mlperf`: what a submission to MLPerf training needs beside its log: the contract, and the proof of its seeds."""
+"""`marin mlperf`: what a submission to MLPerf training needs beside its log: the contract, the proof of its seeds, MLPerf's own
+checkers, and a judgement where they cannot give one."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ from marin.cli.choice import OneOf
 from marin.cli.output import print_bytes, print_fields, print_json
 from marin.record.root import open_root
 
+SHOWN = 6
+"""Lines of a checker's words that a table has, after the first."""
+
 
 @click.group()
 def mlperf() -> None:
-    """Print a benchmark's contract on hyperparameters, and prove where a run's random numbers came from.
+    """Print a benchmark's contract, prove where a run's random numbers came from, and check its results.
 
     The log itself is `marin export --mlperf FILE`; `marin mlperf package` writes the whole folder of a submission.
     """
@@ -194,3 +198,80 @@ def package(
     given, stated = submission_of(submission), stated_in(file)
     entries = [entry(open_root(location)) for location in roots]
     say(str(write_package(entries, dest, GRAMMAR_LM, given, name, stated, folder)))
+
+
+@mlperf.command()
+@click.argument(
+    "results",
+    nargs=-1,
+    required=True,
+    metavar="RESULT...",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object an answer.")
+@click.pass_context
+def check(ctx: click.Context, results: tuple[Path, ...], as_json: bool) -> None:
+    """Let MLPerf's own checkers judge the logs RESULT: compliance of each, seeds of all.
+
+    Reference points are asked for where these are as many results as a submission has (four). The checkers are those of the
+    installed mlperf-logging (docker/requirements-mlperf.lock). They know MLCommons' benchmarks alone, so they run in a copy of
+    the package with grammar_lm registered: its rules files, its reference points, and its name in the lists.
+
+    Exit status: 0 every checker that was asked passes, 1 one fails, 2 wrong usage, 3 mlperf-logging is not installed.
+
+    \b
+    Examples:
+      marin mlperf check result_0.txt
+      marin mlperf check results/result_*.txt --json
+    """
+    from marin.cli.output import print_table
+    from marin.export.mlperf.benchmark import GRAMMAR_LM
+    from marin.export.mlperf.checkers import check_results
+
+    found = check_results(results, GRAMMAR_LM)
+    if as_json:
+        for answer in found:
+            print_json(answer.as_json())
+    else:
+        rows = []
+        for answer in found:
+            first, *others = answer.said or ("",)
+            rows.append([answer.checker, answer.file, answer.outcome, first])
+            rows += [["", "", "", line] for line in others[:SHOWN]]
+            if len(others) > SHOWN:
+                rows.append(["", "", "", f"and {len(others) - SHOWN} lines more: --json has all"])
+        print_table(("checker", "result", "answer", ""), rows, empty="")
+    ctx.exit(any(answer.outcome == "FAIL" for answer in found))
+
+
+@mlperf.command()
+@click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("run", default="latest")
+@click.option("--vkey", multiple=True, metavar="KEY", help="Trust this verifier key.  [default: yours, `marin trust`]")
+@click.option("--no-record", is_flag=True, help="Record no verdicts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def judge(ctx: click.Context, result: Path, run: str, vkey: tuple[str, ...], no_record: bool, as_json: bool) -> None:
+    """Judge whether the log RESULT is what RUN recorded, and whether a replay gives the same bits.
+
+    For a result that is faster than its reference points, which MLPerf's RCP checker refuses whatever the reason. The log is
+    exported anew and compared line by line, times too; what differs is said. What the submitter says of himself is taken from
+    RESULT. Then marin verify replays every phase of the run.
+
+    Exit status: 0 all passes, 1 the log or a replay fails, 2 wrong usage, 3 something is unavailable, unsupported or was
+    not run, and nothing failed, 4 something is partial, and nothing worse.
+
+    \b
+    Examples:
+      marin mlperf judge result_0.txt
+      marin --root result_0.root mlperf judge result_0.txt
+      marin --root https://example.org/log mlperf judge result_0.txt 3f9c --vkey 'example.org/log+530d903a+AekyeRrm5...'
+    """
+    from marin.cli.naming import parse_vkey
+    from marin.cli.verifying.verify import finish_alone
+    from marin.export.mlperf.benchmark import GRAMMAR_LM
+    from marin.export.mlperf.judgement import judge_result
+
+    keys = [parse_vkey(key) for key in vkey]
+    found = judge_result(result, open_root(), run, GRAMMAR_LM, keys, record=not no_record)
+    finish_alone(ctx, found, as_json=as_json)

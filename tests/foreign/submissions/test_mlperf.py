@@ -1,12 +1,11 @@
 """MLPerf's own checkers judge the log of a real run: compliance of the closed division, seeds, reference points.
 
-The benchmark is ours, so the checkers do not know it. It is registered in a copy of the package in the way in which a
-reference's pull request does that: its rules file (printed from the table of hyperparameters), and its name in the lists.
-Nothing else of the package is changed.
+The benchmark is ours, so the checkers do not know it: marin/export/mlperf/checkers.py registers it in a copy of the package.
 """
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -15,14 +14,18 @@ import judges
 import pytest
 from programs import ask
 
-from marin.export.mlperf.benchmark import GRAMMAR_LM, RULESET, rules_file
+from marin.export.mlperf.benchmark import GRAMMAR_LM, RULESET
+from marin.export.mlperf.checkers import REFERENCE_POINTS, register
 
 PROJECT = Path(__file__).resolve().parents[3]
 MARIN = Path(sys.executable).with_name("marin")
 TOKEN = ":::MLLOG "
-RCPS = PROJECT / "bench" / "rcps_grammar_lm.json"
+RCPS = REFERENCE_POINTS / "rcps_grammar_lm.json"
 BENCHMARK = PROJECT / "benchmarks" / GRAMMAR_LM.name
 COMPLIANCE = ("-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET, "--werror")
+FAST = ("trainer.batch_size=32", "optimizer.learning_rate=0.02", "trainer.steps_per_segment=44")
+"""A setting in the contract that is at the target after 44 train steps, where the reference's rate needs 56."""
+EVIL = "- BEGIN:\n    CODE: \"open('{}', 'w').close()\"\n"
 SEEDS = """
 import sys
 from mlperf_logging.package_checker.seed_checker import SeedChecker
@@ -35,35 +38,17 @@ def package(room):
     return found
 
 
-def replaced(file, old, new):
-    text = file.read_text()
-    assert text.count(old) >= 1, (file, old)
-    file.write_text(text.replace(old, new))
-
-
 @pytest.fixture(scope="module")
 def checkers(tmp_path_factory):
     """A folder to import the package from, with our benchmark registered."""
     folder = tmp_path_factory.mktemp("mlperf")
-    copy = folder / "mlperf_logging"
-    shutil.copytree(package(judges.room("mlperf")), copy)
-    rules = copy / "compliance_checker" / f"training_{RULESET}"
-    (rules / f"closed_{GRAMMAR_LM.name}.yaml").write_text(rules_file(GRAMMAR_LM))
-    replaced(rules / "closed_common.yaml", "v['value'] in [", f"v['value'] in ['{GRAMMAR_LM.name}', ")
-    runs = f"'{GRAMMAR_LM.name}': {GRAMMAR_LM.runs},"
-    replaced(copy / "rcp_checker" / "rcp_checker.py", "        'llama31_8b': 10,", f"        {runs} 'llama31_8b': 10,")
-    shutil.copy(RCPS, copy / "rcp_checker" / f"training_{RULESET}" / f"rcps_{GRAMMAR_LM.name}.json")
-    meta = copy / "benchmark_meta.py"
-    replaced(meta, "        'llama31_8b': 10,", f"        {runs} 'llama31_8b': 10,")
-    version = RULESET.rpartition(".")[0]
-    replaced(meta, f"'{version}': [", f"'{version}': ['{GRAMMAR_LM.name}',")
+    register(GRAMMAR_LM, folder, package(judges.room("mlperf")))
     return folder
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """A folder with real results and their roots: the benchmark's own script, closed division; the first in phases of 64 train
-    steps, of which it needs two, the others in longer ones."""
+def place(tmp_path_factory):
+    """A folder for results, a function that asks a program in it and wants status 0, and who submits."""
     folder = tmp_path_factory.mktemp("entry")
     environment = {
         "XDG_CONFIG_HOME": str(folder / "config"),
@@ -72,11 +57,18 @@ def results(tmp_path_factory):
     }
 
     def answer(*command: object, **more: str):
-        status, said = ask(*command, env=environment | more, cwd=folder, seconds=900)
+        status, said = ask(*command, env=environment | more, cwd=folder, seconds=1800)
         assert status == 0, said
         return said
 
-    submission = json.dumps({"org": "a-lab", "platform": "two cores", "division": "closed"})
+    return folder, answer, json.dumps({"org": "a-lab", "platform": "two cores", "division": "closed"})
+
+
+@pytest.fixture(scope="module")
+def results(place):
+    """Real results and their roots: the benchmark's own script, closed division; the first in phases of 64 train steps, of
+    which it needs two, the others in longer ones."""
+    folder, answer, submission = place
     for number in range(GRAMMAR_LM.runs):
         log, words = folder / f"result_{number}.txt", ("trainer.steps_per_segment=32",)
         steps = "128" if number else "64"
@@ -87,7 +79,7 @@ def results(tmp_path_factory):
         )
         assert float(said.splitlines()[-1]) == (stopped - started) / 1000
     assert "drawn from the system" in answer(MARIN, "mlperf", "seeds", MARIN_ROOT=str(folder / "result_0.root"))
-    return folder, answer, submission
+    return place
 
 
 @pytest.fixture(scope="module")
@@ -268,26 +260,94 @@ def test_reference_points(entry, checkers, tmp_path, judge):
     judged.refuses("one that needs half, one of which two runs fail, and one at a larger batch size than the reference")
 
 
-def test_a_result_that_is_faster_than_the_reference_is_replayed_and_judged(results, checkers, tmp_path):
-    """The RCP checker refuses it, whatever the reason; whoever has its root executes every train step again."""
-    folder, answer, _ = results
-    needed = json.loads(RCPS.read_text())[f"{GRAMMAR_LM.name}_ref_8"]["Samples to converge"]
-    log = (folder / "result_0.txt").read_text()
-    quick = submitted(tmp_path / "quick", log, seeds=(1, 2, 3, 4), samples=[count // 2 for count in needed])
-    options = ["--rcp_version", RULESET, "--rcp_pass", "full_rcps"]
+@pytest.fixture(scope="module")
+def quick(place):
+    """A result that really needs fewer samples than the reference: a larger rate, which the contract allows."""
+    folder, answer, submission = place
+    answer(BENCHMARK / "run_and_time.sh", folder / "quick_0.txt", *FAST, STEPS="44", SUBMISSION=submission)
+    return folder / "quick_0.txt", folder / "quick_0.root"
+
+
+def judged_by_us(folder, log, root):
+    environment = {"XDG_CONFIG_HOME": str(folder / "config")}
     status, said = ask(
-        sys.executable,
-        "-m",
-        "mlperf_logging.rcp_checker",
-        quick,
-        *options,
-        env={"PYTHONPATH": str(checkers)},
-        cwd=tmp_path,
+        MARIN, "-q", "--root", root, "mlperf", "judge", log, "--no-record", "--json", env=environment, seconds=1800
     )
-    assert status == 1 and "RCP test FAILED" in said, said
-    replayed = answer(MARIN, "verify", "latest", "--no-record", "--json", MARIN_ROOT=str(folder / "result_0.root"))
-    verdicts = json.loads(replayed[replayed.index("{") :])["verdicts"]
-    assert {verdicts[name] for name in ("ledger", "artifacts", "data", "training", "model")} == {"PASS"}
+    found = json.loads(said[said.index("{") :])
+    return status, found["verdicts"], found["details"]
+
+
+def too_fast(checkers, folder, log):
+    """Whether the RCP checker refuses a submission of this log, as many times as a submission has results."""
+    folder.mkdir()
+    for number in range(GRAMMAR_LM.runs):
+        (folder / f"result_{number}.txt").write_text(log)
+    command = [sys.executable, "-m", "mlperf_logging.rcp_checker", folder, "--rcp_version", RULESET]
+    status, said = ask(*command, "--rcp_pass", "full_rcps", env={"PYTHONPATH": str(checkers)}, cwd=folder.parent)
+    return status == 1 and "RCP found, RCP test FAILED" in said
+
+
+def test_a_result_that_is_faster_than_the_reference_is_replayed_and_judged(quick, checkers, tmp_path):
+    """The RCP checker refuses it, whatever the reason; who has its root compares its log and executes every step again."""
+    log, root = quick
+    assert too_fast(checkers, tmp_path / "quick", log.read_text())
+    status, verdicts, details = judged_by_us(log.parent, log, root)
+    assert status == 0 and set(verdicts.values()) == {"PASS"}, details
+    assert details["result"][1].startswith("1408 samples at batch size 32; the reference needs 1792, ")
+
+
+def test_a_log_that_was_edited_to_be_faster_is_found(results, checkers, tmp_path):
+    """It fails the RCP checker as an honest one does; against the record of its run it does not stand."""
+    folder, *_ = results
+    log = folder / "result_0.txt"
+    lines = lines_of(log.read_text())
+    *_, last = [place for place, line in enumerate(lines) if line["key"] == "eval_accuracy"]
+    place = {name: lines[last]["metadata"][name] / 2 for name in ("samples_count", "epoch_num")}
+    lines[last] = lines[last] | {"metadata": lines[last]["metadata"] | place}
+    edited = tmp_path / "result_0.txt"
+    edited.write_text(text_of(lines))
+    assert too_fast(checkers, tmp_path / "edited", edited.read_text())
+    status, verdicts, details = judged_by_us(folder, edited, folder / "result_0.root")
+    assert status == 1 and verdicts["result"] == "FAIL" and set(verdicts.values()) == {"FAIL", "NOT_RUN"}
+    assert details["result"][0].startswith(f"line {last + 1}: eval_accuracy: metadata.samples_count: recorded ")
+
+
+def printed(page, start):
+    """The command of a page that begins so, without its remark."""
+    (line,) = [line.strip() for line in page.read_text().splitlines() if line.strip().startswith(start)]
+    return shlex.split(line, comments=True)
+
+
+@pytest.mark.parametrize("page", [PROJECT / "docs" / "mlperf.md", BENCHMARK / "README.md"], ids=["page", "readme"])
+def test_the_pages_command_lets_the_checkers_judge(page, results, tmp_path):
+    """It is executed as it is printed, in a folder with what the commands before it leave."""
+    folder, *_ = results
+    command = printed(page, "marin mlperf check ")
+    (tmp_path / command[-1]).parent.mkdir(exist_ok=True)
+    shutil.copy(folder / "result_0.txt", tmp_path / command[-1])
+    environment = {"PATH": f"{MARIN.parent}:{os.environ['PATH']}", "PYTHONPATH": package(judges.room("mlperf")).parent}
+
+    def checked(*more: object):
+        status, said = ask(*command, *more, cwd=tmp_path, env={key: str(value) for key, value in environment.items()})
+        return status, [line.split()[:3] for line in said.splitlines()]
+
+    status, said = checked()
+    assert status == 0 and ["compliance", command[-1], "PASS"] in said, said
+    status, said = checked(*(folder / f"result_{number}.txt" for number in range(1, GRAMMAR_LM.runs)))
+    assert status == 0 and ["reference", "points", "PASS"] in said, said
+    log = tmp_path / command[-1]
+    log.write_text(text_of(valued("opt_adamw_beta_1", 0.99)(lines_of(log.read_text()))))
+    status, said = checked()
+    assert status == 1 and ["compliance", command[-1], "FAIL"] in said, said
+    # A rules file is executed, and the log's words are in its name: one of another folder is not taken.
+    (tmp_path / "evil_common.yaml").write_text(EVIL.format(tmp_path / "executed"))
+    log.write_text(
+        text_of(valued("submission_division", f"/../../../../../../..{tmp_path}/evil")(lines_of(log.read_text())))
+    )
+    status, said = checked()
+    assert status == 1 and not (tmp_path / "executed").exists(), said
+    status, said = ask(*command, cwd=tmp_path)
+    assert status == 3 and "pip install --no-deps --require-hashes -r docker/requirements-mlperf.lock" in said
 
 
 CHECKED = """

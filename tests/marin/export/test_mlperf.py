@@ -20,6 +20,7 @@ from marin.execution.phases import successor
 from marin.execution.seeds import settled
 from marin.export.mlperf import rcp
 from marin.export.mlperf.benchmark import GRAMMAR_LM, Submission, check_closed, rules_file, submission_of
+from marin.export.mlperf.checkers import REFERENCE_POINTS, check_results
 from marin.export.mlperf.hyperparameters import (
     Fixed,
     Formula,
@@ -31,6 +32,7 @@ from marin.export.mlperf.hyperparameters import (
     values_of,
     violations,
 )
+from marin.export.mlperf.judgement import Said, compare, differences, read_result, stated
 from marin.export.mlperf.lines import Line, lines
 from marin.export.mlperf.logfile import write_log
 from marin.export.mlperf.seeding import seeding
@@ -44,6 +46,7 @@ from marin.recipe.seeds import seeds_of
 from marin.record import events
 from marin.record.root import Root, create_root
 from marin.record.verdicts import NAMES
+from marin.verify.verdict import Verdict
 
 TABLE = GRAMMAR_LM.table
 REFERENCE = compose([f"+benchmark={GRAMMAR_LM.name}"]).recipe
@@ -533,7 +536,7 @@ def test_the_experiment_measures_where_it_says() -> None:
 def test_the_kept_reference_points_are_of_this_benchmark() -> None:
     from experiments import exp006_rcp as experiment
 
-    kept = json.loads((PROJECT / "bench" / "rcps_grammar_lm.json").read_text("utf-8"))
+    kept = json.loads((REFERENCE_POINTS / "rcps_grammar_lm.json").read_text("utf-8"))
     assert {record["BS"] for record in kept.values()} == experiment.FIRST.keys()
     for record in kept.values():
         size, samples = record["BS"], record["Samples to converge"]
@@ -541,3 +544,97 @@ def test_the_kept_reference_points_are_of_this_benchmark() -> None:
         assert len(samples) == len(experiment.SEEDS) and set(samples) <= measured
         assert record["Epochs to converge"] == [round(count / TRAIN_SAMPLES, rcp.ROUNDED) for count in samples]
         assert record["Hyperparams"] == experiment.hyperparameters[str(size)]
+
+
+# A result held against its record
+
+
+def as_written(log: list[Line], **code: object) -> list[dict[str, Any]]:
+    """The objects that MLPerf's logger writes; its own bytes are compared in tests/foreign."""
+    form = {"event": "POINT_IN_TIME", "start": "INTERVAL_START", "end": "INTERVAL_END"}
+    return [
+        {"namespace": "", "time_ms": line.time, "event_type": form[line.kind], "key": line.key, "value": line.value}
+        | {"metadata": {"file": "logfile.py", "lineno": 7} | code | line.metadata}
+        for line in log
+    ]
+
+
+def said(entries: list[dict[str, Any]]) -> list[Said]:
+    return read_result("".join(f":::MLLOG {json.dumps(entry)}\n" for entry in entries).encode(), "result_0.txt")
+
+
+def test_a_result_is_compared_with_its_record_line_by_line(record: Record) -> None:
+    log = record.log()
+    written = as_written(log)
+    assert differences(said(written), log) == []
+    assert differences(said(as_written(log, file="elsewhere.py", lineno=8)), log) == [], "another version exported it"
+    (place,) = [number for number, line in enumerate(log) if line.key == "eval_accuracy" and line.value == 4.4]
+
+    def edited(**fields: object) -> list[str]:
+        return differences(said([*written[:place], written[place] | fields, *written[place + 1 :]]), log)
+
+    line = f"line {place + 1}: "
+    assert edited(value=4.3) == [f"{line}eval_accuracy: value: recorded 4.4, here 4.3"]
+    assert edited(time_ms=log[place].time - 1) == [
+        f"{line}eval_accuracy: time_ms: recorded {log[place].time}, here {log[place].time - 1}"
+    ]
+    half = log[place].metadata | {"samples_count": 24}
+    assert edited(metadata=half) == [f"{line}eval_accuracy: metadata.samples_count: recorded 48, here 24"]
+    assert edited(metadata=None)[0].startswith(f"{line}eval_accuracy: metadata")
+    assert edited(key="eval_error") == [f"{line}key: recorded eval_accuracy, here eval_error"]
+    count = f"{len(log) - 1} lines, the record has {len(log)}"
+    assert differences(said([*written[:place], *written[place + 1 :]]), log) == [
+        f"{line}key: recorded eval_accuracy, here eval_stop", count
+    ]  # fmt: skip
+    assert differences(said(written[:-1]), log) == [count]
+    assert differences(said([*written, written[0]]), log) == [f"{len(log) + 1} lines, the record has {len(log)}"]
+
+
+def test_a_line_is_found_where_the_checkers_find_it() -> None:
+    entry = b':::MLLOG {"key": "a", "value": 1, "metadata": {"lineno": 3, "more": 4}}'
+    found = read_result(b"words\r\nbefore it " + entry + b"\rmore words", "here")
+    assert [(one.number, one.entry) for one in found] == [(2, {"key": "a", "value": 1, "metadata": {"more": 4}})]
+    for wrong in (b':::MLLOG {"key" "a"}', b":::MLLOG []", b':::MLLOG {"key": 1}', b':::MLLOG {"a":' * 100_000):
+        with pytest.raises(DataError, match="no line of a log: here:1"):
+            read_result(wrong, "here")
+
+
+def test_what_a_submitter_says_of_himself_is_taken_from_the_result() -> None:
+    def lines_with(**fields: object) -> list[Said]:
+        return said([{"key": f"submission_{name}", "value": value} for name, value in fields.items()])
+
+    given = {"benchmark": "grammar_lm", "org": "a lab", "division": "closed", "platform": "two cores"}
+    assert stated(lines_with(**given)) == Submission(org="a lab", division="closed", platform="two cores")
+    for wrong in ({"division": "../../elsewhere"}, {"org": 1}, {"warmth": "a"}):
+        with pytest.raises(DataError, match="not what a submission says"):
+            stated(lines_with(**wrong))
+
+
+def compared(record: Record, log: list[dict[str, Any]]) -> Verdict:
+    data = "".join(f":::MLLOG {json.dumps(entry)}\n" for entry in log).encode()
+    return compare(data, "result_0.txt", record.root.history(), record.last, GRAMMAR_LM, origin="test.example/log")
+
+
+def test_a_log_that_the_record_does_not_say_fails(record: Record) -> None:
+    written = as_written(record.log())
+    closed = [entry | {"value": "closed"} if entry["value"] == "open" else entry for entry in written]
+    assert compared(record, closed).outcome == "PASS", "its seed was drawn, and it keeps the contract"
+    half = [entry | {"value": 24} if entry["key"] == "trained_samples" else entry for entry in written]
+    found = compared(record, half)
+    assert (found.outcome, found.lines) == (
+        "FAIL", (f"line {len(written) - 1}: trained_samples: value: recorded 48, here 24",)
+    )  # fmt: skip
+
+
+def test_a_division_whose_rules_the_run_broke_fails(own_keys: Path, tmp_path: Path) -> None:
+    given = Record(tmp_path, seed=7)
+    assert compared(given, as_written(given.log())).outcome == "PASS"
+    claimed = [entry | {"value": "closed"} if entry["value"] == "open" else entry for entry in as_written(given.log())]
+    found = compared(given, claimed)
+    assert found.outcome == "FAIL" and "draws its seeds" in found.lines[0]
+
+
+def test_without_the_checkers_the_cure_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marin.export.mlperf.checkers.find_spec", lambda _: None)
+    with pytest.raises(MissingEvidence, match=r"--require-hashes -r docker/requirements-mlperf\.lock"):
+        check_results([], GRAMMAR_LM)

@@ -36,9 +36,18 @@ def mlperf() -> None:
     show_default=True,
     help="A README's section, the checker's rules file, or the log's names and values.",
 )
+@click.option(
+    "--into",
+    "page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the README's section into FILE, between the lines <!-- table --> and <!-- /table -->; print nothing.",
+)
 @click.option("--unchecked", is_flag=True, help="Print values that the contract does not allow, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row.")
-def table(overrides: tuple[str, ...], config_json: str | None, form: str, unchecked: bool, as_json: bool) -> None:
+def table(
+    overrides: tuple[str, ...], config_json: str | None, form: str, page: Path | None, unchecked: bool, as_json: bool
+) -> None:
     """Print the hyperparameters of the benchmark grammar_lm, and check the recipe that the arguments name.
 
     Defaults are those of conf/benchmark/grammar_lm.yaml; --config-json goes over them, the command line over both, as
@@ -51,9 +60,12 @@ def table(overrides: tuple[str, ...], config_json: str | None, form: str, unchec
       marin mlperf table
       marin mlperf table trainer.batch_size=16 --json
       marin mlperf table --as rules > closed_grammar_lm.yaml
+      marin mlperf table --into benchmarks/grammar_lm/README.md
     """
+    from marin.errors import UsageError
     from marin.export.mlperf.benchmark import GRAMMAR_LM, check_closed, rules_file
-    from marin.export.mlperf.hyperparameters import as_readme, as_rows, values_of
+    from marin.export.mlperf.hyperparameters import as_readme, as_rows, into_page, values_of
+    from marin.process.files import write_whole
     from marin.recipe.composition import compose, installed_conf
 
     # The reference is Marin's own, also in a project that has groups of its own.
@@ -61,7 +73,13 @@ def table(overrides: tuple[str, ...], config_json: str | None, form: str, unchec
     recipe = compose(defaults, config_json=config_json, conf=installed_conf()).recipe
     if not unchecked:
         check_closed(GRAMMAR_LM, recipe, where=GRAMMAR_LM.name)
-    if as_json:
+    if page is not None:
+        if as_json or form != "readme":
+            raise UsageError("a page gets the section of a README", where="--into", expected="it alone",
+                             found="--json" if as_json else f"--as {form}")  # fmt: skip
+        text = into_page(page.read_text("utf-8"), as_readme(GRAMMAR_LM.table, recipe), where=str(page))
+        write_whole(page, text.encode())
+    elif as_json:
         for row in as_rows(GRAMMAR_LM.table, recipe):
             print_json(row)
     elif form == "readme":

@@ -17,6 +17,8 @@ import msgspec
 from marin.errors import UsageError
 from marin.recipe.schema import GrammarDataset, Recipe
 
+BEGIN, END = "<!-- table -->\n", "<!-- /table -->\n"
+"""Between these lines a page has the table."""
 Value = int | float | str | bool
 Values = Mapping[str, Value]
 """Hyperparameters by the name under which MLPerf logs them."""
@@ -204,6 +206,25 @@ def as_readme(table: Sequence[Hyperparameter], recipe: Recipe) -> str:
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def into_page(page: str, section: str, *, where: str) -> str:
+    """``page`` with ``section`` between its two marks, in the place of what stood there.
+
+    Raises:
+        UsageError: it does not have both marks, in this order and once.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in before + after:
+        raise UsageError(
+            "the page has no place for the table",
+            where=where,
+            expected=f"a line {BEGIN.strip()} and below it a line {END.strip()}, once",
+            found="none" if not begin and not end else "others",
+            cure="write both lines where the table belongs",
+        )
+    return before + begin + section + end + after
 
 
 def as_rows(table: Sequence[Hyperparameter], recipe: Recipe) -> list[dict[str, object]]:

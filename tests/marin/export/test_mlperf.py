@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from ledger import Draft
+from marin.cli.sharing.mlperf import mlperf
 from marin.errors import DataError, MarinError, MissingEvidence, UsageError
 from marin.execution.phases import successor
 from marin.execution.seeds import settled
@@ -29,6 +31,7 @@ from marin.export.mlperf.hyperparameters import (
     as_readme,
     as_rows,
     check,
+    into_page,
     values_of,
     violations,
 )
@@ -152,10 +155,22 @@ def test_names_and_tables() -> None:
             node = getattr(node, part)
 
 
-def test_the_page_has_the_table() -> None:
-    page = (PROJECT / "docs" / "mlperf.md").read_text("utf-8")
-    shown = page.partition("<!-- table -->\n")[2].partition("<!-- /table -->")[0]
-    assert shown == as_readme(TABLE, REFERENCE), "run `marin mlperf table`"
+@pytest.mark.parametrize("name", ["docs/mlperf.md", "benchmarks/grammar_lm/README.md"])
+def test_page_and_readme_have_the_table(name: str) -> None:
+    page = (PROJECT / name).read_text("utf-8")
+    assert page == into_page(page, as_readme(TABLE, REFERENCE), where=name), f"run `marin mlperf table --into {name}`"
+
+
+def test_the_command_writes_the_table_into_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- table -->\nan old one\n<!-- /table -->\nafter\n")
+    said = CliRunner().invoke(mlperf, ["table", "--into", str(page)])
+    assert (said.exit_code, said.output) == (0, "")
+    assert page.read_text() == f"before\n<!-- table -->\n{as_readme(TABLE, REFERENCE)}<!-- /table -->\nafter\n"
+    for wrong in ("before\n", "<!-- /table -->\n<!-- table -->\n", "<!-- table -->\n", page.read_text() * 2):
+        with pytest.raises(UsageError, match="no place for the table"):
+            into_page(wrong, "", where="README.md")
+    assert isinstance(CliRunner().invoke(mlperf, ["table", "--as", "rules", "--into", str(page)]).exception, UsageError)
 
 
 # A record of two phases

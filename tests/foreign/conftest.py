@@ -1,6 +1,7 @@
 """The list of the judges: each test says what a judge accepted and what it refused, and the run ends with the table.
 
 A judge that only ever says yes proves nothing: one that took part and refused nothing (or accepted nothing) fails the run.
+A run of some tests alone writes the rows of judges that accepted and refused something in it, and leaves the others as they are.
 """
 
 from dataclasses import dataclass, field
@@ -54,11 +55,32 @@ def judge(request):
     return record
 
 
-def rows(judged):
-    yield "| judge | version | accepted | refused |"
-    yield "| --- | --- | --- | --- |"
-    for one in sorted(judged.values(), key=lambda one: one.name.lower()):
-        yield f"| {one.name} | {one.version} | {'; '.join(one.accepted)} | {'; '.join(one.refused)} |"
+HEAD = "| judge | version | accepted | refused |\n| --- | --- | --- | --- |\n"
+
+
+def row(one):
+    return f"| {one.name} | {one.version} | {'; '.join(one.accepted)} | {'; '.join(one.refused)} |\n"
+
+
+def table_of(judged, kept=()):
+    """The table, by name: a row for each judge, and those lines of an earlier table that are ``kept``."""
+    found = {line.split(" | ")[0].removeprefix("| "): line + "\n" for line in kept}
+    found |= {one.name: row(one) for one in judged}
+    return HEAD + "".join(found[name] for name in sorted(found, key=str.lower))
+
+
+def written(page, judged, whole):
+    """A document with the table in it; where not the whole list was asked, or could be, the others' rows stay."""
+    before, shown, after = page.split(BEGIN)[0], page.split(BEGIN)[1].split(END)[0], page.split(END)[1]
+    if whole:
+        return before + BEGIN + table_of(judged) + END + after
+    both = [one for one in judged if one.accepted and one.refused]
+    return before + BEGIN + table_of(both, shown.splitlines()[2:]) + END + after
+
+
+def pytest_collection_finish(session):
+    asked = {Path(item.path) for item in session.items}
+    session.config.whole_list = set(HERE.rglob("test_*.py")) <= asked and not session.config.option.keyword
 
 
 def pytest_sessionfinish(session, exitstatus):
@@ -71,13 +93,12 @@ def pytest_sessionfinish(session, exitstatus):
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
     if not config.judged:
         return
-    table = "\n".join(rows(config.judged)) + "\n"
+    judged = list(config.judged.values())
     terminalreporter.section("judges from elsewhere")
-    terminalreporter.write(table)
+    terminalreporter.write(table_of(judged))
     terminalreporter.write_line(f"{len(config.judged)} judges")
     for name in getattr(config, "one_sided", []):
         terminalreporter.write_line(f"ERROR {name} did not both accept and refuse something")
     if (target := config.getoption("--judges-table")) and exitstatus == 0:
-        text = Path(target).read_text()
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        Path(target).write_text(before + BEGIN + table + END + after)
+        whole = config.whole_list and not terminalreporter.stats.get("skipped")
+        Path(target).write_text(written(Path(target).read_text(), judged, whole))

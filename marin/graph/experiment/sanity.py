@@ -3,6 +3,12 @@
 Only trainings shrink: their train steps, segments, warm-up and moves, by :data:`FRACTION`. Data, tokenizers and measurements
 stay whole, so that what they make is a hit for the real graph. A phase begins where the shrunken training before it ends.
 Functions of the experiment's own get what they would get, with shorter curves.
+
+Where one train step is more than :data:`FLOPS`, a processor would take minutes for it, and the model shrinks too: to
+:data:`LAYERS` layers, heads of :data:`HEAD` numbers and sequences of :data:`LENGTH` tokens, and the batch to one microbatch a
+shard. Architecture, numbers of heads, proportion of the layers' widths, tied embeddings and vocabulary stay, so the programs are
+those of the whole model with other sizes. What is evaluated or exported is that model. A phase has the model of the training
+before it; one that begins with a model from elsewhere keeps it.
 """
 
 from __future__ import annotations
@@ -16,11 +22,16 @@ from marin.execution.phases import successor
 from marin.execution.step import PREVIOUS
 from marin.graph.graph import Graph
 from marin.graph.step import Ref, Resources, Step
-from marin.recipe.schema import Recipe, Trainer
+from marin.recipe.cost import TRAINING_PASSES, flops_per_token
+from marin.recipe.schema import Model, Recipe, Trainer
 
 FRACTION = 100
 LEAST = 2
 """Train steps of a shrunken training at least: one to begin with, and one that has a step before it."""
+FLOPS = 1e12
+"""Of a train step, at most, of a model that stays as it is: some twenty seconds of a processor."""
+LAYERS, HEAD, LENGTH = 2, 8, 128
+"""Of a shrunken model, at most."""
 
 
 def sanity(graph: Graph) -> Graph:
@@ -45,15 +56,44 @@ def _small(value: Step | Ref, made: Mapping[str, Step]) -> Step | Ref:
 def _recipe(recipe: Recipe, inputs: Mapping[str, Step | Ref]) -> Recipe:
     trainer, segment = recipe.trainer, _part(recipe.trainer.steps_per_segment, least=1)
     words = tuple(sorted({_part(count, least=1) for count in trainer.states_at_words or ()})) or None
+    previous = inputs.get(PREVIOUS)
+    before = previous.config if isinstance(previous, Step) else None
+    recipe = _narrow(recipe) if _is_large(recipe, before) else recipe
     small = replace(
         recipe,
-        trainer=replace(trainer, num_steps=_train_steps(trainer), steps_per_segment=segment, states_at_words=words),
+        trainer=replace(
+            recipe.trainer, num_steps=_train_steps(trainer), steps_per_segment=segment, states_at_words=words
+        ),
         optimizer=replace(recipe.optimizer, warmup_steps=_part(recipe.optimizer.warmup_steps, least=0)),
     )
     if recipe.evaluation.every is not None:
         small = replace(small, evaluation=replace(small.evaluation, every=segment))
-    previous = inputs.get(PREVIOUS)
-    return successor(previous.config, small) if isinstance(previous, Step) else small
+    return successor(before, small) if before is not None else small
+
+
+def _is_large(recipe: Recipe, before: Recipe | None) -> bool:
+    """Whether a recipe's model shrinks: its train step is too much, or the training before it (shrunken) has a smaller model."""
+    if before is not None:
+        return before.model.num_layers < recipe.model.num_layers or before.model.hidden_dim < recipe.model.hidden_dim
+    step = TRAINING_PASSES * flops_per_token(recipe.model, recipe.vocabulary) * recipe.trainer.batch_size
+    return recipe.initial is None and step * recipe.model.seq_len > FLOPS
+
+
+def _narrow(recipe: Recipe) -> Recipe:
+    arithmetic = recipe.arithmetic
+    batch = min(recipe.trainer.batch_size, arithmetic.logical_shards * arithmetic.microbatch_size)
+    return replace(recipe, model=_small_model(recipe.model), trainer=replace(recipe.trainer, batch_size=batch))
+
+
+def _small_model(model: Model) -> Model:
+    hidden = model.num_heads * min(HEAD, model.hidden_dim // model.num_heads)
+    return replace(
+        model,
+        num_layers=min(LAYERS, model.num_layers),
+        hidden_dim=hidden,
+        intermediate_dim=max(1, model.intermediate_dim * hidden // model.hidden_dim),
+        seq_len=min(LENGTH, model.seq_len),
+    )
 
 
 def _train_steps(trainer: Trainer) -> int:

@@ -25,7 +25,6 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[3]
 MARIN = Path(sys.executable).with_name("marin")
 FILES = sorted((REPOSITORY / "experiments").glob("exp*.py"))
-LARGE = {"exp007_babylm": "GPT-2 small: one train step takes a processor half an hour"}
 NETWORK, ACCELERATOR, OTHERS = "needs a network", "for an accelerator", "needs somebody else's root, server or key"
 LEFT = {
     "marin data fetch babylm": NETWORK,
@@ -133,7 +132,7 @@ def left(command: str) -> bool:
     return any(command.startswith(beginning) for beginning in LEFT)
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.stem not in LARGE], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_experiment_ends_at_its_sanity_size_and_verifies(lab: Lab, file: Path) -> None:
     lab.call("marin -q init")
     for command in before_the_first_run(file):

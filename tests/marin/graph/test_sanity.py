@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from experiments.defaults import default_continue, default_corpus, default_eval, default_tokenize, default_train
 from marin.graph import Resources
-from marin.graph.experiment.sanity import sanity
+from marin.graph.experiment.sanity import FLOPS, sanity
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
-from marin.recipe.schema import Evaluation, GrammarDataset, Model, Optimizer, Recipe, Trainer
+from marin.recipe.composition import compose
+from marin.recipe.cost import flops_per_token
+from marin.recipe.schema import Arithmetic, Evaluation, GrammarDataset, Model, Optimizer, Recipe, Trainer, check, digest
 
 EXPERIMENTS = sorted((Path(__file__).resolve().parents[3] / "experiments").glob("exp*.py"))
 
@@ -79,3 +82,60 @@ def test_every_experiment_here_can_be_shrunk(file: Path) -> None:
         before, after = (graph.nodes[address].step.config.trainer.num_steps for graph in (whole, small))
         assert after <= max(10, -(-before // 100)), address
     assert trained
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
+def test_only_a_model_too_large_for_a_processor_shrinks(file: Path) -> None:
+    """Of every other one nothing changes but how long it is trained: the sanity recipes that it always had."""
+    whole, small = load_graph(file), sanity(load_graph(file))
+    for address, node in small.nodes.items():
+        before, after = whole.nodes[address].step.config, node.step.config
+        if not isinstance(after, Recipe):
+            continue
+        step = 3 * flops_per_token(before.model, before.vocabulary) * before.trainer.batch_size * before.model.seq_len
+        if step > FLOPS:
+            assert file.stem == "exp007_babylm", address
+            continue
+        lengths = ("num_steps", "steps_per_segment", "states_at_words")
+        trainer = replace(after.trainer, **{name: getattr(before.trainer, name) for name in lengths})
+        optimizer = replace(after.optimizer, warmup_steps=before.optimizer.warmup_steps)
+        evaluation = replace(after.evaluation, every=before.evaluation.every)
+        same = replace(after, trainer=trainer, optimizer=optimizer, evaluation=evaluation, phase=before.phase)
+        assert digest(same) == digest(before), address
+
+
+def large(name: str, **changed: object) -> Recipe:
+    """The sanity recipe of a training of a model of this name, and of its evaluation, which is of the same model."""
+    corpus = default_corpus("text", GrammarDataset(train_bytes=50_000, validation_bytes=5_000, minimal_pairs=8))
+    train = default_train(
+        "large",
+        default_tokenize("text-512", corpus, vocab_size=512),
+        model=replace(compose([f"model={name}"]).recipe.model, **changed),
+        seed=1,
+        trainer=Trainer(num_steps=1000, batch_size=128),
+        arithmetic=Arithmetic(microbatch_size=4),
+    )
+    then = default_continue("then", train, trainer=Trainer(num_steps=100, batch_size=32))
+    small = sanity(Graph.of("large", [default_eval(train), default_eval(then)]))
+    assert recipe(small, "evaluate/large").model == recipe(small, "train/large").model
+    assert (
+        recipe(small, "evaluate/then").model == recipe(small, "train/then").model == recipe(small, "train/large").model
+    )
+    return recipe(small, "train/large")
+
+
+def test_a_large_model_keeps_its_form() -> None:
+    gpt2, llama = large("gpt2-small"), large("llama-135m")
+    assert (gpt2.model.hidden_dim, gpt2.model.intermediate_dim, gpt2.model.num_heads) == (96, 384, 12)
+    assert gpt2.model.architecture == "gpt2" and gpt2.model.tie_word_embeddings
+    assert (llama.model.hidden_dim, llama.model.intermediate_dim) == (72, 192)
+    assert (llama.model.num_heads, llama.model.num_kv_heads) == (9, 3) and llama.model.architecture == "llama"
+    for one in (gpt2, llama):
+        assert (one.model.num_layers, one.model.seq_len, one.trainer.num_steps) == (2, 128, 10)
+        assert one.trainer.batch_size == 8 * 4, "a microbatch a shard"
+        check(one, where="test")
+    assert large("gpt2-small") == gpt2
+
+
+def test_a_model_at_the_bound_stays() -> None:
+    assert large("1m").model == compose(["model=1m"]).recipe.model

@@ -34,8 +34,14 @@ from marin.reporting.experiment import Plot, Report
 SEEDS = (1, 2)
 LLAMA = Model(hidden_dim=64, intermediate_dim=176, num_layers=4, num_heads=4, num_kv_heads=4, seq_len=128)
 MODELS = {"llama": LLAMA, "gpt2": replace(LLAMA, architecture="gpt2", intermediate_dim=256, tie_word_embeddings=True)}
-TRAINER = Trainer(num_steps=680, batch_size=16, steps_per_segment=68, states_at_words=tuple(range(10**5, 10**6, 10**5)))
-"""Ten epochs: 68 train steps of 2,048 tokens are one."""
+TRAINER = Trainer(
+    num_steps=650,
+    batch_size=16,
+    steps_per_segment=65,
+    states_at_words=tuple(range(10**5, 10**6, 10**5)),
+    most_epochs=10,
+)
+"""Ten epochs: 133,352 tokens are 65.1 train steps of 2,048."""
 OFFICIAL, SAMPLE = Path("babylm_data"), Path("data/babylm_sample")
 BASELINES = (("GPT-2 small, strict-small (10M words)", 65.1), ("GPT-2 small, strict (100M words)", 74.5))
 """BLiMP, percent, of the challenge's own causal baselines (docs/babylm.md names the source)."""
@@ -111,7 +117,7 @@ numbers = {
             seed=seed,
             trainer=TRAINER,
             optimizer=Optimizer(learning_rate=3e-3, warmup_steps=40),
-            evaluation=replace(measure, every=340, sets={"dev": dev}),
+            evaluation=replace(measure, every=325, sets={"dev": dev}),
         ),
         measure,
     )

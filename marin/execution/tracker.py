@@ -52,6 +52,19 @@ def chosen(named: str | None = None) -> str:
     return tracker
 
 
+@contextmanager
+def untracked() -> Iterator[None]:
+    """No tracker follows what is executed in here: it is a part of a run that comes after."""
+    named = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = NONE
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE)
+        if named is not None:
+            os.environ[VARIABLE] = named
+
+
 def environment() -> dict[str, str]:
     """The variables that carry the choice to processes on other machines, those of the tracker's own (``MARIN_TRACKER_…``) with
     it; nothing where there is no tracker. Keys are not among them."""

@@ -8,10 +8,11 @@
                                       the run, and the digest of the revision's folder
 
 A checkpoint is the first recorded state by which so many million words were seen: with ``trainer.states_at_words`` that of the
-very train step. Words are those of the train split between white space; a train step has seen as many as its share of the
-split's tokens holds. Every answer is one that is recorded of
-the state: what nobody evaluated before is evaluated now, and recorded. What the pipeline fine-tunes (GLUE) is none of it: that
-is trained by the pipeline itself, from ``model/main``.
+very train step. The last one, which needs all of ten epochs, is the run's end where those are done: part of the text is held
+out, so that what is trained on has fewer words than the track. Words are those of the train split between white space; a train
+step has seen as many as its share of the split's tokens holds. Every answer is one that is recorded of the state: what nobody
+evaluated before is evaluated now, and recorded. What the pipeline fine-tunes (GLUE) is none of it: that is trained by the
+pipeline itself, from ``model/main``.
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ TRACKS: Mapping[str, tuple[int, ...]] = {
     "strict": (*range(1, 10), *range(10, 100, 10), *range(100, 1001, 100)),
 }
 """The checkpoints that a track asks for, in millions of words."""
+EPOCHS = 10
+"""How often the text may be read, on any track."""
 WORDS: Mapping[str, int] = {"strict-small": 10 * MILLION, "strict": 100 * MILLION}
-"""How many words a track's text has at most; each may be read ten times."""
+"""How many words a track's text has at most."""
+NEARLY = Fraction(95, 100)
+"""The part of a track's words, at least, whose ten epochs stand for its last checkpoint."""
 MODEL, BACKEND = "model", "causal"
 
 
@@ -102,9 +107,18 @@ def check_track(phases: Sequence[Run], words: int, track: str) -> None:
             raise refuse("an earlier phase read other text", run.run, text, run.output("corpus").digest)
 
 
-def checkpoints(run: Run, each: Fraction, track: str) -> dict[str, tuple[int, int]]:
+def check_epochs(run: Run, words: int, each: Fraction) -> None:
+    """Raises UsageError where the run has seen its text (``words``, ``each`` for a token) more often than a track allows."""
+    if (seen := words_seen(run.recipe, run.recipe.last_step, each)) <= EPOCHS * words:
+        return
+    raise UsageError("the run is not of the track: too many epochs", where=f"run {run.run}",
+                     expected=f"{EPOCHS} epochs at most: {EPOCHS * words:,} words", found=f"{seen:,} words",
+                     cure=f"train with trainer.most_epochs={EPOCHS}; `marin export --hf` writes any run's model")  # fmt: skip
+
+
+def checkpoints(run: Run, each: Fraction, track: str, words: int = 0) -> dict[str, tuple[int, int]]:
     """Revisions by name: the train step before which the state is, and the words that it had seen. Those that the run never
-    reached are not there."""
+    reached are not there; ``words``, those of its text, say whether its end stands for the last."""
     recorded = sorted(fact.body.step for fact in run.checkpoints)
     found = {}
     for millions in TRACKS[track]:
@@ -113,6 +127,10 @@ def checkpoints(run: Run, each: Fraction, track: str) -> dict[str, tuple[int, in
             if seen >= millions * MILLION:
                 found[f"chck_{millions}M"] = (step, seen)
                 break
+    end, whole = run.recipe.last_step, EPOCHS * words
+    ended = end in recorded and words_seen(run.recipe, end + 1, each) > whole >= NEARLY * TRACKS[track][-1] * MILLION
+    if ended:
+        found.setdefault(f"chck_{TRACKS[track][-1]}M", (end, words_seen(run.recipe, end, each)))
     return found
 
 
@@ -126,7 +144,8 @@ def write_submission(
         again: a ``dest`` that is there is left as it is, if it has this run's revisions as they were written.
 
     Raises:
-        UsageError: ``dest`` exists, or is not what was written; the run is not of the track. DataMissing: there is no data.
+        UsageError: ``dest`` exists, or is not what was written; the run is not of the track, by its text or its epochs.
+            DataMissing: there is no data.
             MissingEvidence: a checkpoint is not stored.
     """
     written = again and dest.exists()
@@ -140,14 +159,13 @@ def write_submission(
         words = words_of(run, store, Path(base) / "corpus")
     check_track(chain(root.history(), run), words, track)
     each = Fraction(words, tokens_of(run))
-    reached = checkpoints(run, each, track)
+    check_epochs(run, words, each)
+    reached = checkpoints(run, each, track, words)
     wanted: dict[str, int | None] = {"main": None, **{name: step for name, (step, _) in reached.items()}}
     folders = {name: dest / MODEL / name for name in wanted}
     if written:
         _check_written(run, dest, folders, wanted, predicted=data is not None)
         return folders
-    if (seen := words_seen(run.recipe, run.recipe.last_step - 1, each)) > 10 * words:
-        log.warning("the track allows ten epochs, %d words; the run has seen %d", 10 * words, seen)
     dest.mkdir(parents=True)
     tokenizer = dest / "tokenizer"
     outputs.checkout(store, run.output("tokenizer"), tokenizer, kind=outputs.KINDS["tokenizer"], how="copy")

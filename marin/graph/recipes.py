@@ -17,8 +17,11 @@ from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Recipe
 
 
-def pipeline_graph(recipes: Sequence[Recipe]) -> tuple[Graph, list[dict[str, str]]]:
-    """The graph of all ``recipes``, and for each of them the address of each of its steps, by the step's name."""
+def pipeline_graph(
+    recipes: Sequence[Recipe], last: Sequence[str] = ("evaluate", "export")
+) -> tuple[Graph, list[dict[str, str]]]:
+    """The graph of all ``recipes`` up to the steps of these names, and for each recipe the address of each of its steps, by the
+    step's name."""
     known: dict[str, Step] = {}
     addresses: list[dict[str, str]] = []
     ends: list[Step] = []
@@ -28,7 +31,7 @@ def pipeline_graph(recipes: Sequence[Recipe]) -> tuple[Graph, list[dict[str, str
             step = _step(definition, recipe, {name: steps[name] for name in definition.inputs})
             steps[definition.name] = known.setdefault(step.name, step)
         addresses.append({name: step.name for name, step in steps.items()})
-        ends += [steps[name] for name in ("evaluate", "export")]
+        ends += [steps[name] for name in last]
     return Graph.of(PIPELINE.name, list(dict.fromkeys(ends))), addresses
 
 

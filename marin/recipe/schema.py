@@ -40,7 +40,7 @@ RECIPE_VERSION = 1
 DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
-SCALE = ("rope", "decay", "z_loss", "states_at_words")
+SCALE = ("rope", "decay", "z_loss", "states_at_words", "most_epochs")
 IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
 WHAT_IS_READ = ("chat", "chat_template", "strict", "preferences", "artifact", "exclude")
 ADDED_LATER = frozenset(
@@ -247,6 +247,8 @@ class Trainer(Section, frozen=True):
     states_at_words: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=100)] | None = None
     """The state is recorded too by the first train step that has seen so many words, in growing order: words of the text that
     is trained on, between white space, a share of them for each of its tokens (:mod:`marin.training.words`)."""
+    most_epochs: Positive | None = None
+    """A training of more epochs of its text, over all phases that read it, is refused before its first train step."""
 
 
 class Export(Section, frozen=True):
@@ -303,6 +305,14 @@ class Recipe(Section, frozen=True):
     def last_step(self) -> int:
         """The number of the train step after the last one."""
         return self.first_step + self.trainer.num_steps
+
+    def most_steps(self, tokens: int) -> int | None:
+        """Train steps within ``trainer.most_epochs`` of so many tokens, beside what earlier phases took of the same text."""
+        if self.trainer.most_epochs is None:
+            return None
+        whole = tokens // self.model.seq_len // self.together * self.together
+        before = self.phase.consumed.get(self.dataset.name, 0) if self.phase is not None else 0
+        return max(0, self.trainer.most_epochs * whole - before) // self.trainer.batch_size
 
 
 class Keep(Section, frozen=True):
@@ -662,6 +672,9 @@ def _check_scale(recipe: Recipe, where: str) -> None:
 
 def _check_words(recipe: Recipe, where: str) -> None:
     words = recipe.trainer.states_at_words
+    if recipe.trainer.most_epochs is not None and recipe.mixture is not None:
+        raise UsageError("epochs of more texts than one", where=f"{where}: trainer.most_epochs", found="a mixture",
+                         expected="null in a mixture, whose parts are read more or less often")  # fmt: skip
     if words is None:
         return
     if list(words) != sorted(set(words)) or recipe.mixture is not None:

@@ -45,7 +45,8 @@ from marin.training.model import vocabulary_size
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
-from marin.training.words import states_at
+from marin.training.tokens.cache import count_tokens
+from marin.training.words import check_epochs, states_at
 
 logger = logging.getLogger(__name__)
 
@@ -101,10 +102,16 @@ def described(mesh: Mesh) -> Json:
 
 def train(task: Task) -> StepResult:
     """Execute or resume the training of ``task.recipe``. The final state is in the store; ``task.out`` gets its list of
-    tensors, and the result names its tree."""
+    tensors, and the result names its tree.
+
+    Raises:
+        UsageError: more epochs than the recipe allows.
+    """
     recipe = task.recipe
-    use_compilation_cache(compilation_cache())
     cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"
+    if recipe.trainer.most_epochs is not None:
+        check_epochs(recipe, count_tokens(cache))
+    use_compilation_cache(compilation_cache())
     with waiting("compiling the train step"):
         training = Training(recipe, cache, vocabulary_size(task.inputs["tokenizer"], recipe.model), task.execution)
     first, last = recipe.first_step, recipe.last_step

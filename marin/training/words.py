@@ -1,7 +1,7 @@
-"""How many words a training has seen: of the text of its train split, between white space, a share for each token.
+"""How many words and epochs a training has seen: of the text of its train split, between white space, a share for each token.
 
 Sequences are cut without regard to words and come in a drawn order, so what is exact is the share: words of the split over its
-tokens. Over an epoch it is every word once.
+tokens. Over an epoch it is every word once: each whole sequence of the token stream, cut into ``model.seq_len``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import batched, pairwise
 from pathlib import Path
 
+from marin.errors import UsageError
 from marin.recipe.schema import Recipe
 from marin.training.tokens.cache import Cache, read_tokens
 from marin.training.tokens.encoding import load_tokenizer
@@ -50,3 +51,23 @@ def states_at(recipe: Recipe, tokenizer: Path, cache: Cache) -> list[int]:
     each, steps = words_a_token(tokenizer, cache), range(recipe.first_step, recipe.last_step + 1)
     found = (bisect_left(steps, words, key=lambda step: words_seen(recipe, step, each)) for words in wanted)
     return sorted({steps[place] for place in found if 0 < place < len(steps)})
+
+
+def check_epochs(recipe: Recipe, tokens: int) -> None:
+    """Refuse a training of more epochs than its recipe allows.
+
+    Raises:
+        UsageError: with the number of train steps that fit.
+    """
+    most, steps = recipe.most_steps(tokens), recipe.trainer.num_steps
+    if most is None or steps <= most:
+        return
+    raise UsageError(
+        "more epochs than the recipe allows",
+        where="trainer.num_steps",
+        expected=f"{most} train steps at most: {recipe.trainer.most_epochs} epochs of {tokens:,} tokens",
+        found=f"{steps} train steps of {recipe.trainer.batch_size * recipe.model.seq_len:,} tokens",
+        cure=f"trainer.num_steps={most}, which finds corpus, tokenizer and tokens made"
+        if most
+        else "a smaller trainer.batch_size",
+    )

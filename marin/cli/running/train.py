@@ -93,6 +93,8 @@ def train(
     --continue starts from the recipe and the last recorded state of a run: trainer.num_steps is the length of the new
     phase, phase.schedule=continue keeps the learning rate's schedule.
 
+    trainer.most_epochs lowers trainer.num_steps to what fits, once the tokens are counted.
+
     --from begins with a model that was made elsewhere, Llama, Qwen3 or GPT-2: its sizes are the folder's (model.seq_len may be less),
     its tokenizer is kept as it is, and its bytes go into the store. With lora.rank=N only low-rank adapters are trained:
     what is exported is one model, and the adapters in a folder of it. With dataset=preferences what is
@@ -148,7 +150,7 @@ def train(
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
             check(one.recipe.arithmetic, execution)
-        return [_seeded(root, _gathered(root, one)) for one in composed]
+        return [_within_epochs(root, _seeded(root, _gathered(root, one)), execution) for one in composed]
 
     if multirun and not dry_run and searches(overrides):
         from marin.cli.running.search import search_trials
@@ -240,6 +242,31 @@ def _gathered(root: Root, composed: Composed) -> Composed:
     from marin.collection.gathering import gathered
 
     return replace(composed, recipe=gathered(root, composed.recipe))
+
+
+def _within_epochs(root: Root, composed: Composed, execution: Execution) -> Composed:
+    """The recipe with as many train steps as it says, or as ``trainer.most_epochs`` lets it have: its tokens are made for that,
+    and found again by the training. What it can have none of is for the training to refuse, or for the step that fails."""
+    recipe = composed.recipe
+    if recipe.trainer.most_epochs is None:
+        return composed
+    from msgspec.structs import replace as with_values
+
+    from marin.execution.tracker import untracked
+    from marin.graph.execution.loop import Options, execute_graph
+    from marin.graph.recipes import pipeline_graph
+
+    graph, (steps,) = pipeline_graph([recipe], ("tokens",))
+    with untracked():
+        made = execute_graph(graph, root, options=Options(execution=execution)).results.get(steps["tokens"])
+    most = None if made is None else recipe.most_steps(int(made.metrics["train_tokens"]))
+    if not most or most >= recipe.trainer.num_steps:
+        return composed
+    say(
+        f"trainer.num_steps={most} in place of {recipe.trainer.num_steps}: {recipe.trainer.most_epochs} epochs",
+        err=True,
+    )
+    return replace(composed, recipe=with_values(recipe, trainer=with_values(recipe.trainer, num_steps=most)))
 
 
 def _continued(root: Root, run: str, composed: Composed) -> Composed:

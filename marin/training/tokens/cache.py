@@ -208,6 +208,12 @@ def read_tokens(folder: Cache) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     return tokens, _offsets(store)
 
 
+def count_tokens(folder: Cache) -> int:
+    """How many tokens a cache has, by its own account."""
+    cache = open_cache(folder)
+    return cache.tokens if isinstance(cache, StoredCache) else int(cache.store.tree[FIELD].data_size)
+
+
 def _offsets(store: Any) -> NDArray[np.int64]:
     """Levanter keeps the number of rows in the first place and the ends after it; here the first is the begin, 0."""
     rows = int(store.num_rows)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +12,10 @@ from msgspec.structs import replace
 
 from ledger import Draft
 from marin.errors import UsageError
-from marin.export.babylm import check_track
+from marin.export.babylm import check_epochs, check_track, checkpoints
 from marin.history.run import Run
 from marin.history.runs import load, stream_of
-from marin.recipe.schema import Artifact, Initial, Recipe, Tokenizer, Tokens, digest, recorded
+from marin.recipe.schema import Artifact, Initial, Model, Recipe, Tokenizer, Tokens, Trainer, digest, recorded
 from marin.record import events
 from marin.record.root import Root, create_root
 
@@ -67,3 +69,30 @@ def test_an_earlier_phase_read_the_same_text(root: Root) -> None:
     check_track([trained(root, "same"), last], MOST, TRACK)
     with pytest.raises(UsageError, match=rf"other text.*run other.*expected {SOME}, found {OTHER}"):
         check_track([trained(root, "other", OTHER), last], MOST, TRACK)
+
+
+def test_ten_epochs_at_most(root: Root) -> None:
+    """Ten train steps of 8 sequences of 100 tokens: ten epochs of 800 words, one for each token."""
+    run = trained(root, "ten", model=Model(seq_len=100), trainer=Trainer(num_steps=10, batch_size=8))
+    check_epochs(run, 800, Fraction(1))
+    with pytest.raises(
+        UsageError, match=r"too many epochs.*expected 10 epochs at most: 7,990 words, found 8,000 words"
+    ):
+        check_epochs(run, 799, Fraction(1))
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "there"),
+    [
+        (9_900_000, 1980, True),  # 1980 train steps of 50,000 words are ten epochs
+        (9_900_000, 1979, False),  # one more had fitted
+        (9_400_000, 1880, False),  # ten epochs of another text than the track's
+        (100_000, 20, False),
+    ],
+)
+def test_the_last_checkpoint_is_ten_epochs_of_what_is_not_held_out(words: int, steps: int, there: bool) -> None:
+    recipe = Recipe(model=Model(seq_len=1000), trainer=Trainer(num_steps=steps, batch_size=50))
+    facts = [SimpleNamespace(body=SimpleNamespace(step=step)) for step in (0, 10, steps)]
+    run: Any = SimpleNamespace(recipe=recipe, checkpoints=facts)
+    assert (checkpoints(run, Fraction(1), TRACK, words).get("chck_100M") == (steps, steps * 50_000)) is there
+    assert "chck_100M" not in checkpoints(run, Fraction(1), TRACK)

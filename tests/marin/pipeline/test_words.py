@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -15,8 +16,10 @@ from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
+from marin.pipeline.train import TRAIN
 from marin.recipe.schema import GrammarDataset, Mixture, MixtureDataset, Model, Phase, Recipe, Tokenizer, Trainer, check
-from marin.training.words import states_at, words_a_token, words_seen
+from marin.training.run import train
+from marin.training.words import check_epochs, states_at, words_a_token, words_seen
 
 
 def recipe(*words: int) -> Recipe:
@@ -61,4 +64,35 @@ def test_a_mixture_has_no_words_a_token() -> None:
         recipe(2, 3), dataset=MixtureDataset(parts=parts), mixture=Mixture(weights={"one": 1.0, "two": 1.0})
     )
     with pytest.raises(UsageError, match="and a mixture"):
+        check(mixed, where="test")
+
+
+def test_no_more_epochs_than_the_recipe_allows(run_step: Callable[..., tuple[Path, StepResult]]) -> None:
+    corpus, _ = run_step(CORPUS, recipe())
+    tokenizer, _ = run_step(TOKENIZER, recipe(), {"corpus": corpus})
+    made, told = run_step(TOKENS, recipe(), {"corpus": corpus, "tokenizer": tokenizer})
+    tokens = int(told.metrics["train_tokens"])
+    fits = 3 * (tokens // 32) // 8  # every whole sequence three times, eight at a time
+
+    def limited(steps: int, most: int | None = 3) -> Recipe:
+        return replace(recipe(), trainer=replace(recipe().trainer, num_steps=steps, most_epochs=most))
+
+    for fine in (limited(fits), limited(1), limited(10**6, None)):
+        check_epochs(fine, tokens)
+    inputs = {"tokens": made, "tokenizer": tokenizer}
+    in_this_process = dataclasses.replace(TRAIN, run=train)
+    with pytest.raises(UsageError, match=rf"{fits} train steps at most: 3 epochs.*trainer.num_steps={fits}") as refused:
+        run_step(in_this_process, limited(fits + 1), inputs)
+    assert refused.value.where == "trainer.num_steps" and not list(made.parent.parent.glob("train-*/out/*"))
+
+
+def test_earlier_phases_count_where_they_read_the_same_text() -> None:
+    whole = replace(recipe(), trainer=replace(recipe().trainer, most_epochs=2))
+    assert whole.most_steps(3200) == 25 and recipe().most_steps(3200) is None
+    same = replace(whole, phase=Phase(first_step=5, first_sequence=40, consumed={"grammar": 40}))
+    assert same.most_steps(3200) == 20 and replace(same, phase=Phase(first_sequence=40)).most_steps(3200) == 25
+    assert replace(same, phase=Phase(consumed={"grammar": 400})).most_steps(3200) == 0
+    parts = {name: GrammarDataset(name=name) for name in ("one", "two")}
+    mixed = replace(whole, dataset=MixtureDataset(parts=parts), mixture=Mixture(weights={"one": 1.0, "two": 1.0}))
+    with pytest.raises(UsageError, match=r"most_epochs.*mixture"):
         check(mixed, where="test")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from marin.cli.running.train import _within_epochs
+from marin.graph.graph import Graph
 from marin.graph.recipes import pipeline_graph
 from marin.recipe.composition import compose
-from marin.recipe.schema import digest
+from marin.recipe.schema import Execution, digest
 
 Marin = Any
 
@@ -124,3 +128,26 @@ def test_a_run_that_fails_says_at_which_step_and_why(marin: Marin, root: Path) -
     assert ended.json["failed"].startswith("corpus/files-") and "0xe9" in ended.json["error"]
     (run,) = marin("ls", "--json").json
     assert run["status"] == "failed" and run["run"] == ended.json["run"]
+
+
+@pytest.mark.parametrize(("asked", "tokens", "taken"), [(240, 8_000, 20), (20, 8_000, 20), (5, 8_000, 5), (9, 300, 9)])
+def test_as_many_train_steps_as_the_counted_tokens_allow(
+    monkeypatch: pytest.MonkeyPatch, asked: int, tokens: int, taken: int
+) -> None:
+    """Two epochs of 8,000 tokens are 20 train steps of 800. Where not one fits, the training says so."""
+    composed = compose(
+        ["trainer.most_epochs=2", f"trainer.num_steps={asked}", "model.seq_len=100", "trainer.batch_size=8"]
+    )
+
+    def counted(graph: Graph, root: object, **_: object) -> SimpleNamespace:
+        assert os.environ["MARIN_TRACKER"] == "none" and list(graph.nodes)[-1].startswith("tokens/")
+        return SimpleNamespace(results={graph.ends[0]: SimpleNamespace(metrics={"train_tokens": float(tokens)})})
+
+    monkeypatch.setattr("marin.graph.execution.loop.execute_graph", counted)
+    monkeypatch.setenv("MARIN_TRACKER", "wandb")
+    root: Any = None
+    found = _within_epochs(root, composed, Execution())
+    assert found.recipe.trainer.num_steps == taken
+    assert os.environ["MARIN_TRACKER"] == "wandb"
+    free = compose([])
+    assert _within_epochs(root, free, Execution()) is free

@@ -24,8 +24,9 @@ TOKEN = ":::MLLOG "
 RCPS = REFERENCE_POINTS / "rcps_grammar_lm.json"
 BENCHMARK = PROJECT / "benchmarks" / GRAMMAR_LM.name
 COMPLIANCE = ("-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET, "--werror")
-FAST = ("trainer.batch_size=32", "optimizer.learning_rate=0.02", "trainer.steps_per_segment=44")
-"""A setting in the contract that is at the target after 44 train steps, where the reference's rate needs 56."""
+FAST = ("seed=1", "trainer.batch_size=32", "optimizer.learning_rate=0.02", "trainer.steps_per_segment=44")
+"""Hyperparameters in the contract, and a seed with which 44 train steps are enough: the reference's rate needs 56. With a drawn
+seed that is a matter of luck, so the result is one of the open division."""
 EVIL = "- BEGIN:\n    CODE: \"open('{}', 'w').close()\"\n"
 SEEDS = """
 import sys
@@ -268,8 +269,8 @@ def test_reference_points(entry, checkers, tmp_path, judge):
 @pytest.fixture(scope="module")
 def quick(place):
     """A result that really needs fewer samples than the reference: a larger rate, which the contract allows."""
-    folder, answer, submission = place
-    answer(BENCHMARK / "run_and_time.sh", folder / "quick_0.txt", *FAST, STEPS="44", SUBMISSION=submission)
+    folder, answer, _ = place
+    answer(BENCHMARK / "run_and_time.sh", folder / "quick_0.txt", *FAST, STEPS="44", SUBMISSION='{"org": "a-lab"}')
     return folder / "quick_0.txt", folder / "quick_0.root"
 
 

@@ -56,15 +56,16 @@ def new(issue: str, title: str, folder: Path) -> None:
 
 @experiment.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--static", is_flag=True, help="Do not ask the ledger whether the file was run from start to end.")
+@click.option("--static", is_flag=True, help="Do not ask the ledger: whether the file is registered, and was run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
     """Say what experiment files lack: a field, a registration, a run from start to end, or values of their own.
 
     A file states question, hypothesis, regime, metrics, definition of done and issue in its docstring, and its
-    registration; it takes no arguments; its graph measures every registered arm with every seed; and the ledger has a
-    result of every step, of the whole or at its sanity size (`marin run FILE --sanity-only`), as the code is now. Without
-    FILE: all of experiments/.
+    registration; its graph measures every registered arm with every seed. It takes no arguments: it says the same when it is
+    loaded twice, in processes with other arguments, environment, working folder and input. The ledger has the registration,
+    and a result of every step, of the whole or at its sanity size (`marin run FILE --sanity-only`), as the code is now.
+    Without FILE: all of experiments/.
 
     Exit status: 0 nothing is lacking, 1 something is.
 
@@ -73,13 +74,25 @@ def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
       marin experiment check experiments/exp001_grammar_scaling.py
       marin experiment check --static
     """
+    from marin.graph.experiment.conventions import NO_ARGUMENTS, check_elsewhere
     from marin.graph.experiment.conventions import check as examine
 
     chosen = files or tuple(sorted(Path("experiments").glob("exp*.py")))
+    if not chosen:
+        raise UsageError(
+            "no experiment files",
+            where="experiments",
+            expected="files named exp*.py",
+            found="none",
+            cure="name a FILE, or go to the project's folder",
+        )
     root = None if static else open_root()
     lacks = {}
     for file in chosen:
-        lacks[str(file)] = examine(file) + ([] if root is None else _not_run(root, file))
+        found = examine(file)
+        if not any(one.cure == NO_ARGUMENTS for one in found):
+            found += check_elsewhere(file)
+        lacks[str(file)] = found + ([] if root is None else [*_not_registered(root, file), *_not_run(root, file)])
     if as_json:
         print_json(
             {
@@ -94,6 +107,22 @@ def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
         say(f"{several(len(chosen), 'files')}, {sum(map(bool, lacks.values()))} of them lack something", err=True)
     if any(lacks.values()):
         raise click.exceptions.Exit(1)
+
+
+def _not_registered(root: Root, file: Path) -> list[Lack]:
+    """Whether the ledger has the registration that the file states."""
+    from marin.graph.experiment.conventions import Lack
+    from marin.graph.files import load_experiment
+    from marin.preregistration.registration import Registration, registrations
+
+    stated = getattr(load_experiment(file), NAME, None)
+    if not isinstance(stated, Registration):
+        return []
+    known = [fact.body.registration for fact in registrations(root.history(), stated.name)]
+    if known and known[-1] == digest_bytes(stated.document()):
+        return []
+    what = "the ledger has another registration than it states" if known else "it is not registered in the ledger"
+    return [Lack(0, what, f"marin experiment register {file}")]
 
 
 def _not_run(root: Root, file: Path) -> list[Lack]:
@@ -124,19 +153,29 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
     """Append hypothesis, primary metric, arms, seeds, test, stopping rule and cost cap of FILE, before any run.
 
     FILE is an experiment file with `experiment = Registration(...)` at its top level. Runs of its arms and seeds cite
-    the registration from then on, however they are started. A changed registration is appended beside the old one; the
-    same again is not appended twice.
+    the registration from then on, however they are started. A file with steps that lacks what `marin experiment check`
+    sees in it, or any file with a TODO left, is refused: the log keeps what is appended. A changed registration is
+    appended beside the old one; the same again is not appended twice.
 
     \b
     Examples:
       marin experiment register experiments/exp001_grammar_scaling.py
       marin experiment register experiments/exp001_grammar_scaling.py --dry-run
     """
+    from marin.graph.experiment.conventions import check_registration
     from marin.preregistration.registration import checked, registered, registrations
 
     root = open_root()
     history = root.history()
     registration = checked(_stated(file), where=f"{file}: {NAME}")
+    if lacks := check_registration(file):
+        raise UsageError(
+            "the file is not ready to be registered",
+            where=f"{file}:{lacks[0].line}",
+            expected="what marin experiment check asks for: the log keeps a registration forever",
+            found="; ".join(one.what for one in lacks)[:500],
+            cure=f"{lacks[0].cure}, then marin experiment check {file} --static",
+        )
     body = registered(registration, file=file.name, file_digest=digest_bytes(file.read_bytes()))
     known = list(registrations(history, registration.name))
     said = registration.warnings() + _known_results(history, registration) + _cost(history, registration)

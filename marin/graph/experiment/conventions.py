@@ -16,7 +16,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from marin.errors import UsageError
-from marin.graph.files import load_experiment, load_graph
+from marin.graph.experiment.otherwise import differences
+from marin.graph.files import STEPS, load_experiment, load_graph
 from marin.graph.graph import Graph
 from marin.preregistration.registration import Registration, arm_digest, checked
 from marin.process.files import write_whole
@@ -26,6 +27,7 @@ FIELDS = ("Question", "Hypothesis", "Regime", "Metrics", "Definition of done", "
 TO_DO = "TODO"
 ARGUMENTS = {"argparse", "optparse", "getopt", "click", "fire", "typer", "absl", "hydra", "dotenv"}
 READS = {"sys.argv", "os.environ", "os.getenv", "os.environb", "input"}
+NO_ARGUMENTS = "an experiment takes no arguments: write the values into the file"
 _NUMBERED = re.compile(r"exp(\d{3,})_")
 _URL = re.compile(r"https?://[^\s/\"\\<>]+/[^\s\"\\<>]+\Z")
 _TITLE = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f{}]{3,100}\Z')
@@ -95,6 +97,36 @@ def check(file: Path) -> list[Lack]:
     return sorted(found, key=lambda lack: lack.line)
 
 
+def check_elsewhere(file: Path) -> list[Lack]:
+    """What of ``file`` is not the same in a process with other arguments, environment, folder and input: whatever way it
+    asks for them. The file is loaded, in two processes."""
+    differing = differences(file)
+    if not differing:
+        return []
+    first = differing[0] + (f" and {len(differing) - 1} more" if differing[1:] else "")
+    return [Lack(0, f"it takes arguments: loaded with others, not the same is {first}", NO_ARGUMENTS)]
+
+
+def check_registration(file: Path) -> list[Lack]:
+    """What ``file`` lacks for its registration to be appended to a log, which forgets nothing: of a file with steps all
+    that :func:`check` asks, of one without (its arms are trained by other commands) that it is written, and takes no arguments.
+
+    Raises:
+        UsageError: see :func:`check`.
+    """
+    module = load_experiment(file)
+    if hasattr(module, STEPS):
+        return check(file)
+    tree = ast.parse(file.read_bytes())
+    found = [*_arguments(tree)]
+    if TO_DO in (ast.get_docstring(tree) or ""):
+        found.append(Lack(1, f"its docstring is not written yet: {TO_DO}", "write it"))
+    stated = getattr(module, "experiment", None)
+    if isinstance(stated, Registration):
+        found += _unwritten(stated, _line_of(tree, "experiment"))
+    return found
+
+
 def fields(docstring: str) -> dict[str, str]:
     """The paragraphs of a docstring that begin with the name of a field and a full stop."""
     named = "|".join(FIELDS)
@@ -131,7 +163,6 @@ def _is_page(file: Path, issue: str) -> bool:
 
 def _arguments(tree: ast.Module) -> Iterator[Lack]:
     """Whatever makes what the file says depend on how it is called."""
-    cure = "an experiment takes no arguments: write the values into the file"
     known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -148,7 +179,7 @@ def _arguments(tree: ast.Module) -> Iterator[Lack]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in READS:
             found = f"{node.func.id}()"
         if found:
-            yield Lack(line, f"it takes arguments: {found}", cure)
+            yield Lack(line, f"it takes arguments: {found}", NO_ARGUMENTS)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[ast.alias, str]]:
@@ -160,9 +191,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[ast.alias, str]]:
 def _registration(stated: Registration, graph: Graph, stem: str, line: int) -> Iterator[Lack]:
     if stated.name != stem:
         yield Lack(line, f"it registers {stated.name}, and is {stem}", f'write name="{stem}"')
-    for field in ("question", "hypothesis"):
-        if TO_DO in getattr(stated, field):
-            yield Lack(line, f"the registration's {field} is not written yet: {TO_DO}", "write it")
+    yield from _unwritten(stated, line)
     if len(stated.arms) < 2 and stated.track is None:
         yield Lack(line, "one arm is compared with nothing", "register the baseline as an arm")
     step, _, _ = stated.primary.name.partition(".")
@@ -182,6 +211,12 @@ def _registration(stated: Registration, graph: Graph, stem: str, line: int) -> I
                 f"no step gives {stated.primary.name} of arm {arm} with seed {seeds}",
                 "list the step that does among what `steps` depend on",
             )
+
+
+def _unwritten(stated: Registration, line: int) -> Iterator[Lack]:
+    for field in ("question", "hypothesis"):
+        if TO_DO in getattr(stated, field):
+            yield Lack(line, f"the registration's {field} is not written yet: {TO_DO}", "write it")
 
 
 def _line_of(tree: ast.Module, name: str) -> int:

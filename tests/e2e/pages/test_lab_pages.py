@@ -137,6 +137,7 @@ def test_every_experiment_ends_at_its_sanity_size_and_verifies(lab: Lab, file: P
     lab.call("marin -q init")
     for command in before_the_first_run(file):
         lab.call(command)
+    lab.call(f"marin experiment register experiments/{file.name}")
     lab.call(f"marin run experiments/{file.name} --sanity-only --json")
     assert lab.call(f"marin experiment check experiments/{file.name}") == ""
     verified = lab.verified(file)

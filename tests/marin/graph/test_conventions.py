@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 
 from marin.cli.running.experiment import experiment as command
 from marin.errors import UsageError
-from marin.graph.experiment.conventions import FIELDS, check, fields, new
+from marin.graph.experiment.conventions import FIELDS, check, check_elsewhere, fields, new
 from marin.graph.experiment.sanity import sanity
 from marin.graph.files import load_graph
 
@@ -120,6 +121,44 @@ def test_what_cannot_stand_in_a_file_makes_none(tmp_path: Path, issue: str, titl
     with pytest.raises(UsageError):
         new(tmp_path, issue, title)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'SEEDS = (1, 2, 100 + len(__import__("sys").argv))',
+        'import sys; SEEDS = (1, 2, 100 + len(sys.__dict__["argv"]))',
+        "import sys; SEEDS = (1, 2, 100 + len(sys.orig_argv))",
+        'import os; SEEDS = (1, 2, int(getattr(os, "environ").get("THIRD", "3")))',
+        'import posix; SEEDS = (1, 2, int(posix.environ.get(b"THIRD", b"3")))',
+        'import os; SEEDS = (1, 2, 100 + len(os.path.expandvars("$THIRD")))',
+        'import os; SEEDS = (1, 2, 100 + len(os.path.expanduser("~")))',
+        "import sys; SEEDS = (1, 2, 100 + len(sys.stdin.read()))",
+        'import os; SEEDS = (1, 2, 100 + len(os.listdir(".")))',
+        'SEEDS = (1, 2, 100 + len(open("/etc/hostname").read()))',
+    ],
+)
+def test_whatever_way_it_takes_arguments_another_graph_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    file = altered(tmp_path, "SEEDS = (1, 2, 3)", line)
+    assert check(file) == [], "the syntax does not tell"
+    (found,) = check_elsewhere(file)
+    assert found.what.startswith("it takes arguments: loaded with others") and found.cure
+
+
+@pytest.mark.parametrize("name", ["exp001_grammar_scaling", "exp009_chat"])
+def test_what_takes_no_arguments_is_the_same_elsewhere(name: str) -> None:
+    assert check_elsewhere(PROJECT / "experiments" / f"{name}.py") == []
+
+
+def test_no_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        ended = CliRunner().invoke(command, ["check", "--static"])
+        assert isinstance(ended.exception, UsageError) and "no experiment files" in str(ended.exception)
+        (tmp_path / "experiments").mkdir(exist_ok=True)
 
 
 def test_the_commands(tmp_path: Path) -> None:

@@ -151,3 +151,29 @@ def test_an_unknown_experiment(marin: Marin, file: Path) -> None:
     marin("experiment", "register", file)
     ended = marin("experiment", "report", "exp8_rate")
     assert ended.status == 2 and "did you mean exp9_rate?" in ended.err
+
+
+def test_a_file_that_is_not_written_is_not_registered(marin: Marin, root: Path) -> None:
+    Path("experiments").mkdir()
+    file = marin("experiment", "new", "https://git.example/lab/marin/issues/12", "Is it so?").out.strip()
+    for words in ([], ["--dry-run"]):
+        refused = marin("experiment", "register", file, *words)
+        assert refused.status == 2 and "Question is not written yet: TODO" in refused.err
+    assert marin("experiment", "ls", "--json").json == []
+    Path("exp9_rate.py").write_text(FILE.format(hypothesis="TODO"))
+    assert "hypothesis is not written yet" in marin("experiment", "register", "exp9_rate.py").err
+
+
+def test_check_asks_whether_the_ledger_has_the_registration(marin: Marin, root: Path) -> None:
+    Path("experiments").mkdir()
+    file = marin("experiment", "new", "https://git.example/lab/marin/issues/12", "Is it so?").out.strip()
+    text = Path(file).read_text().replace("TODO: ", "Is it? ").replace("TODO", "Does it end lower?")
+    Path(file).write_text(text)
+
+    def lacking() -> set[tuple[str, str]]:
+        return {(lack["what"], lack["cure"]) for lack in marin("experiment", "check", file, "--json").json[file]}
+
+    not_there = ("it is not registered in the ledger", f"marin experiment register {file}")
+    assert not_there in lacking()
+    assert marin("experiment", "register", file).status == 0
+    assert {what for what, _ in lacking()} == {"as it is now it was not run from start to end"}

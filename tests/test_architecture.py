@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -526,6 +527,24 @@ def test_a_constant_does_not_disagree_with_itself() -> None:
     one, other = 'LEVEL = ("avx", "avx2", "fma")\n', 'LEVEL = frozenset({"avx", "avx2", "xsave"})\n'
     assert disagreeing([one, other]) == {"LEVEL"}
     assert disagreeing([one, one, 'LEVEL = ("low", "high")\n']) == set()
+
+
+MOST_HOMES = 8
+"""Files in which a private function of one name may stand. What means the same everywhere gets one home, and what does
+not a name of its own. The number only gets smaller."""
+
+
+def private_functions(source: str) -> Iterator[str]:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("_"):
+            yield node.name
+
+
+def test_a_private_name_does_not_stand_in_many_files() -> None:
+    homes = Counter(name for file in FILES for name in set(private_functions(file.read_text("utf-8"))))
+    assert {name: count for name, count in homes.items() if count > MOST_HOMES} == {}
+    assert homes.keys() & {"_explained", "_print"} == set(), "they do not say what is explained or printed"
+    assert list(private_functions("def _a(): ...\ndef b():\n    def _c(): ...\n")) == ["_a"]
 
 
 PROGRAMS = {

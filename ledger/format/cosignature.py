@@ -32,7 +32,7 @@ def ed25519_message(text: str, timestamp: int) -> bytes:
 def mldsa44_message(text: str, timestamp: int, cosigner: str) -> bytes:
     """What an ML-DSA-44 cosigner signs for the whole tree of a checkpoint; ValueError if it is none."""
     origin, size, root, *_ = text.split("\n")
-    head = _LABEL + _short(cosigner) + _TIME.pack(timestamp) + _short(origin)
+    head = _LABEL + _prefixed(cosigner) + _TIME.pack(timestamp) + _prefixed(origin)
     digest = base64.b64decode(root, validate=True)
     if len(digest) != 32 or not size.isascii() or not size.isdecimal() or len(size) > 19:
         raise ValueError("not a checkpoint")
@@ -70,7 +70,7 @@ def pack_cosignature(timestamp: int, raw: bytes) -> bytes:
     return _TIME.pack(timestamp) + raw
 
 
-def _short(text: str) -> bytes:
+def _prefixed(text: str) -> bytes:
     raw = text.encode()
     if not 1 <= len(raw) <= 255:
         raise ValueError("a name must have 1 to 255 bytes")

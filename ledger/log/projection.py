@@ -168,7 +168,7 @@ class Projection:
                 end = min(size + _BATCH, target.size)
                 db.executemany(
                     "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    _in_order(db, (_row(index, entry) for index, entry in self._reader.entries(size, end))),
+                    _in_order(db, (_event_row(index, entry) for index, entry in self._reader.entries(size, end))),
                 )
                 db.execute(
                     "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, end, self._reader.root(end))
@@ -208,7 +208,7 @@ def _in_order(db: sqlite3.Connection, rows: Iterable[_Row]) -> Iterator[_Row]:
         yield row
 
 
-def _row(index: int, entry: bytes) -> _Row:
+def _event_row(index: int, entry: bytes) -> _Row:
     try:
         fields = parse_event(entry)
     except Malformed as error:

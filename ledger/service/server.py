@@ -140,7 +140,7 @@ class GroupCommit:
         try:
             pending = self._enter([drafts for drafts, _ in requests])
         except Exception as error:
-            _answer(requests, [_explained(error)] * len(requests))
+            _answer(requests, [_as_ledger_error(error)] * len(requests))
             return
         self._entered.put((requests, pending))
         if pending.waiting >= self._max_events:
@@ -175,11 +175,11 @@ class GroupCommit:
             try:
                 outcomes = pending.outcomes()
             except Exception as error:
-                outcomes = [_explained(error)] * len(requests)
+                outcomes = [_as_ledger_error(error)] * len(requests)
             _answer(requests, outcomes)
 
 
-def _explained(error: Exception) -> LedgerError:
+def _as_ledger_error(error: Exception) -> LedgerError:
     if isinstance(error, LedgerError):
         return error
     _LOG.error("a commit failed in an unforeseen way", exc_info=error)

@@ -116,13 +116,13 @@ class _Request(msgspec.Struct, gc=False):
     drafts: list[_Row]
 
 
-class _Answer(msgspec.Struct, gc=False):
+class _Receipts(msgspec.Struct, gc=False):
     receipts: list[Receipt]
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_request = msgspec.json.Decoder(_Request).decode
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answer = msgspec.json.Decoder(_Receipts).decode
 
 
 def encode_drafts(drafts: Sequence[Draft]) -> bytes:
@@ -161,7 +161,7 @@ def _draft(row: _Row) -> Draft:
 
 def encode_receipts(receipts: Sequence[Receipt]) -> bytes:
     """The answer to a request to append."""
-    return _encode(_Answer(list(receipts)))
+    return _encode(_Receipts(list(receipts)))
 
 
 def encode_error(error: LedgerError) -> bytes:

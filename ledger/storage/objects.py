@@ -94,7 +94,7 @@ class ObjectStorage:
     def read(self, name: str) -> bytes:
         check_name(name)
         try:
-            with self._explained("read", name):
+            with self._storage_errors("read", name):
                 found = obstore.get(self._store, name)
                 if (size := int(found.meta["size"])) > (most := BUDGETS.of_file(name)):
                     raise exceeded("a file is too large to be read", name, f"{most} bytes", size)
@@ -109,19 +109,19 @@ class ObjectStorage:
         end = min(start + length, self.size(name))
         if start >= end:
             return b""
-        with self._explained("read", name):
+        with self._storage_errors("read", name):
             return bytes(obstore.get_range(self._store, name, start=start, end=end))
 
     def open(self, name: str) -> BinaryIO:
         check_name(name)
-        with self._explained("read", name):
+        with self._storage_errors("read", name):
             found = obstore.get(self._store, name)
         pieces = found.stream(min_chunk_size=_PIECE)
-        return io.BufferedReader(_Streamed(pieces, lambda: self._explained("read", name)), _PIECE)
+        return io.BufferedReader(_Streamed(pieces, lambda: self._storage_errors("read", name)), _PIECE)
 
     def size(self, name: str) -> int:
         check_name(name)
-        with self._explained("look for", name):
+        with self._storage_errors("look for", name):
             return int(obstore.head(self._store, name)["size"])
 
     def exists(self, name: str) -> bool:
@@ -137,7 +137,7 @@ class ObjectStorage:
 
     def details(self, prefix: str = "") -> Iterator[Detail]:
         folder = check_prefix(prefix).rpartition("/")[0]
-        with self._explained("list", prefix):
+        with self._storage_errors("list", prefix):
             found = [
                 Detail(item["path"], item["size"], item["last_modified"].timestamp())
                 for chunk in obstore.list(self._store, prefix=folder or None)
@@ -189,7 +189,7 @@ class ObjectStorage:
                 self.ensure(name, path.read_bytes())
             elif not self._is_there(name, path, size):
                 self._check_writable(name)
-                with self._explained("write", name):
+                with self._storage_errors("write", name):
                     result = obstore.put(
                         self._store,
                         name,
@@ -216,7 +216,7 @@ class ObjectStorage:
         """A copy made by the service, then a removal."""
         self._check_writable(name)
         check_name(to)
-        with self._explained("rename", name):
+        with self._storage_errors("rename", name):
             obstore.copy(self._store, name, to)
         self.remove(name)
 
@@ -273,7 +273,7 @@ class ObjectStorage:
         if name in self._guarded:
             self._overwrite(name, _TOMBSTONE + os.urandom(16).hex().encode())
             return
-        with suppress(NotFound), self._explained("remove", name):
+        with suppress(NotFound), self._storage_errors("remove", name):
             obstore.delete(self._store, name)
 
     def _before(self, name: str) -> bytes:
@@ -304,7 +304,7 @@ class ObjectStorage:
     def _put(self, name: str, data: bytes, mode: Any) -> None:
         self._check_writable(name)
         try:
-            with self._explained("write", name):
+            with self._storage_errors("write", name):
                 result = obstore.put(
                     self._store, name, data, mode=mode, use_multipart=False, attributes=_attributes(name)
                 )
@@ -339,7 +339,7 @@ class ObjectStorage:
             raise Refused("the storage is open for reading only", where=f"{self._address}/{name}")
 
     @contextmanager
-    def _explained(self, verb: str, name: str) -> Iterator[None]:
+    def _storage_errors(self, verb: str, name: str) -> Iterator[None]:
         try:
             yield
         except (FileNotFoundError, NotFoundError) as error:
@@ -355,7 +355,7 @@ class _Streamed(io.RawIOBase):
 
     def __init__(self, pieces: Iterable[Any], explained: Callable[[], AbstractContextManager[None]]) -> None:
         super().__init__()
-        self._pieces, self._explained = iter(pieces), explained
+        self._pieces, self._storage_errors = iter(pieces), explained
         self._held = memoryview(b"")
 
     def readable(self) -> bool:
@@ -363,7 +363,7 @@ class _Streamed(io.RawIOBase):
 
     def readinto(self, buffer: object, /) -> int:
         target = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        with self._explained():
+        with self._storage_errors():
             while not self._held and (piece := next(self._pieces, None)) is not None:
                 self._held = memoryview(bytes(piece))
         count = min(len(target), len(self._held))

@@ -68,30 +68,30 @@ class PosixStorage:
     # Reading
 
     def read(self, name: str) -> bytes:
-        with self._explained("read", name), self._opened(name) as stream:
+        with self._storage_errors("read", name), self._opened(name) as stream:
             size, most = os.fstat(stream.fileno()).st_size, BUDGETS.of_file(name)
             if size > most:
                 raise exceeded("a file is too large to be read", name, f"{most} bytes", size)
             return stream.read()
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
-        with self._explained("read", name), self._opened(name) as stream:
+        with self._storage_errors("read", name), self._opened(name) as stream:
             stream.seek(start)
             return stream.read(length)
 
     def open(self, name: str) -> BinaryIO:
-        with self._explained("open", name):
+        with self._storage_errors("open", name):
             return self._opened(name)
 
     def size(self, name: str) -> int:
-        with self._explained("size", name):
+        with self._storage_errors("size", name):
             status = self._plain.look(check_name(name))
             if status is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
             return status.st_size
 
     def exists(self, name: str) -> bool:
-        with self._explained("look for", name):
+        with self._storage_errors("look for", name):
             try:
                 return self._plain.look(check_name(name)) is not None
             except IsADirectoryError:
@@ -99,13 +99,13 @@ class PosixStorage:
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, _ = check_prefix(prefix).rpartition("/")
-        with self._explained("list", prefix):
+        with self._storage_errors("list", prefix):
             yield from _walk(self._root / folder, f"{folder}/" if folder else "", prefix)
 
     def details(self, prefix: str = "") -> Iterator[Detail]:
         for name in self.list(prefix):
             with suppress(NotFound):  # gone since it was listed
-                with self._explained("look at", name):
+                with self._storage_errors("look at", name):
                     status = os.lstat(self._path(name))
                 if stat.S_ISREG(status.st_mode):
                     yield Detail(name, status.st_size, status.st_mtime)
@@ -113,12 +113,12 @@ class PosixStorage:
     # Writing
 
     def create(self, name: str, data: bytes) -> None:
-        with self._explained("create", name), self._temporary(name, data) as temporary:
+        with self._storage_errors("create", name), self._temporary(name, data) as temporary:
             _link(temporary, self._path(name))
             _sync_folder(self._path(name).parent)
 
     def ensure(self, name: str, data: bytes) -> None:
-        with self._explained("write", name):
+        with self._storage_errors("write", name):
             path = self._path(name)
             if not self.exists(name):  # saves writing a temporary file when it is there; the link decides
                 with suppress(FileExistsError), self._temporary(name, data) as temporary:
@@ -137,7 +137,7 @@ class PosixStorage:
             self.ensure(*pending[0])
         elif len(pending) >= _GROUP and group.available():
             self._check_writable(pending[0][0])
-            with self._explained("write", pending[0][0]):
+            with self._storage_errors("write", pending[0][0]):
                 folder = self._path(pending[0][0].split("/")[0])
                 base = f"{self._root}/"
                 differing = group.write_group(folder, [(base + check_name(name), data) for name, data in pending])
@@ -151,14 +151,14 @@ class PosixStorage:
                     pass
 
     def replace(self, name: str, data: bytes) -> None:
-        with self._explained("replace", name), self._temporary(name, data) as temporary:
+        with self._storage_errors("replace", name), self._temporary(name, data) as temporary:
             path = self._path(name)
             os.rename(temporary, path)
             _sync_folder(path.parent)
 
     def write_at(self, name: str, offset: int, data: bytes) -> None:
         self._check_writable(name)
-        with self._explained("write", name):
+        with self._storage_errors("write", name):
             path = f"{self._root}/{check_name(name)}"
             descriptor, fresh, size = self._open_journal(name, path)
             try:
@@ -186,7 +186,7 @@ class PosixStorage:
                 _sync_folder(Path(path).parent)
 
     def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
-        with self._explained("adopt", name):
+        with self._storage_errors("adopt", name):
             target = self._path(name)
             if not target.is_file():
                 with suppress(FileExistsError):
@@ -206,7 +206,7 @@ class PosixStorage:
     def rename(self, name: str, to: str) -> None:
         self._check_writable(name)
         source, target = self._path(name), self._path(to)
-        with self._explained("rename", name):
+        with self._storage_errors("rename", name):
             self._make_folder(target.parent)
             os.rename(source, target)
             _sync_folder(target.parent)
@@ -217,25 +217,25 @@ class PosixStorage:
         for name in names:
             self._check_writable(name)
             self._close_journals(name)
-            with self._explained("remove", name), suppress(FileNotFoundError, NotADirectoryError):
+            with self._storage_errors("remove", name), suppress(FileNotFoundError, NotADirectoryError):
                 path = self._path(name)
                 os.unlink(path)
                 changed.add(path.parent)
         for folder in changed:
-            with self._explained("remove", folder.name):
+            with self._storage_errors("remove", folder.name):
                 _sync_folder(folder)
 
     @contextmanager
     def lock(self, name: str, holder: str, *, wait: float = 0.0) -> Iterator[None]:
         self._check_writable(name)
         path = self._path(name)
-        with self._explained("lock", name):
+        with self._storage_errors("lock", name):
             self._make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             self._acquire(descriptor, name, wait)
             self._check_excludes(path)
-            with self._explained("lock", name):
+            with self._storage_errors("lock", name):
                 record = {"pid": os.getpid(), "host": os.uname().nodename, "command": holder}
                 os.ftruncate(descriptor, 0)
                 _write_all(descriptor, json.dumps(record).encode(), 0)
@@ -354,7 +354,7 @@ class PosixStorage:
                 raise
 
     @contextmanager
-    def _explained(self, verb: str, name: str) -> Iterator[None]:
+    def _storage_errors(self, verb: str, name: str) -> Iterator[None]:
         """Turn what the operating system says into the ledger's own errors. What it refuses is said of the whole path: it is
         about a disk."""
         try:
@@ -368,7 +368,7 @@ class PosixStorage:
 
     def _check_excludes(self, path: Path) -> None:
         """A lock that is held must keep another descriptor out: some network file systems only pretend."""
-        with self._explained("lock", path.name):
+        with self._storage_errors("lock", path.name):
             other = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

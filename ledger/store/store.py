@@ -356,7 +356,7 @@ class Store:
                 if file.status.st_size > _SMALL:
                     done[number] = _content(self.blobs.put_file(Path(file.location), link=link and not file.executable))
                     continue
-                data = _read(file.location)
+                data = _file_bytes(file.location)
                 hashed = hash_bytes(data)
                 done[number] = _content(hashed)
                 if hashed.digest not in batch:
@@ -438,7 +438,7 @@ def _status(path: Path) -> os.stat_result:
     return status
 
 
-def _read(location: str) -> bytes:
+def _file_bytes(location: str) -> bytes:
     try:
         with open(location, "rb", buffering=0) as stream:
             return stream.readall()

@@ -496,7 +496,7 @@ class _Transfer:
     def _partial(self, digest: str) -> Iterator[tuple[BinaryIO, Path]]:
         """A file for a blob on its way. After a break it stays, and whoever asks for the blob next goes on with it."""
         name = self._target.storage.local_path(INCOMING + digest.removeprefix("sha256:"))
-        with _explained(digest):
+        with _receiving(digest):
             if name is not None:
                 name.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -541,7 +541,7 @@ def _room() -> Iterator[None]:
 
 
 @contextmanager
-def _explained(digest: str) -> Iterator[None]:
+def _receiving(digest: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

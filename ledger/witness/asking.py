@@ -36,7 +36,7 @@ def post(
             return error.code, bytes(error.read(most))
 
 
-class _Answer(http.client.HTTPResponse):
+class _TimelyResponse(http.client.HTTPResponse):
     """An answer that is read within the timeout of its connection, from its first byte to its last."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
@@ -71,11 +71,11 @@ class _Prompt(io.RawIOBase):
 
 
 class _Connection(http.client.HTTPConnection):
-    response_class = _Answer
+    response_class = _TimelyResponse
 
 
 class _SecureConnection(http.client.HTTPSConnection):
-    response_class = _Answer
+    response_class = _TimelyResponse
 
 
 class _Http(urllib.request.HTTPHandler):

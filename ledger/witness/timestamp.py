@@ -114,7 +114,7 @@ def check_stamp(
     another history, ``Malformed`` or ``Unverified`` where the stamp itself does not hold. Nothing is raised."""
     where = f"event {index}"
     try:
-        text, token = _read(event.body, where)
+        text, token = _checkpoint_and_token(event.body, where)
         checkpoint = LogCheckpoint.parse(text)
         if checkpoint.origin != reader.checkpoint().origin or checkpoint.size > index:
             raise Tampered("a time stamp is not of this log's past", where=where, expected=f"a size up to {index}",
@@ -152,7 +152,7 @@ def load_authorities(path: Path | None) -> list[x509.Certificate]:
         raise Malformed("not certificates", where=str(path), expected="PEM", found=str(error)[:120]) from error
 
 
-def _read(body: Mapping[str, Any], where: str) -> tuple[str, bytes]:
+def _checkpoint_and_token(body: Mapping[str, Any], where: str) -> tuple[str, bytes]:
     text, token = body.get("checkpoint"), body.get("token")
     if body.get("kind") != _KIND or not isinstance(text, str) or not isinstance(token, str):
         raise Malformed("not a time stamp", where=where, expected="kind rfc3161, checkpoint and token",

@@ -57,7 +57,7 @@ class Task(msgspec.Struct, frozen=True):
     checkpoint: str | None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class TrainedWithout(msgspec.Struct, frozen=True):
     """What came out. ``sums``: by set, the negative log-likelihood of every document; ``losses``: the mean over tokens.
     ``error``: why it did not (:func:`marin.runners.jobs.parts_of`)."""
 
@@ -91,14 +91,14 @@ class LeavingOut:
         self._held: tuple[str, TrainState, StateManifest] | None = None
 
     def __call__(self, task: bytes) -> bytes:
-        """The :class:`Answer` to one :class:`Task`."""
+        """The :class:`TrainedWithout` to one :class:`Task`."""
         asked = msgspec.json.decode(task, type=Task)
         try:
             return msgspec.json.encode(self._answer(asked))
         except LedgerError as error:
-            return msgspec.json.encode(Answer(error=parts_of(error)))
+            return msgspec.json.encode(TrainedWithout(error=parts_of(error)))
 
-    def _answer(self, task: Task) -> Answer:
+    def _answer(self, task: Task) -> TrainedWithout:
         from marin.evaluation.heldout.measuring import score
 
         training, scorer = self._programs()
@@ -115,7 +115,7 @@ class LeavingOut:
             rows = [scored[number] for number in range(len(documents))]
             sums[name] = [-_sum(row) for row in rows]
             losses[name] = (-_sum([value for row in rows for value in row]) / sum(map(len, rows)) + 0.0).hex()
-        return Answer(manifest.digest, self._same_tokenizer(task.documents), sums, losses)
+        return TrainedWithout(manifest.digest, self._same_tokenizer(task.documents), sums, losses)
 
     def _programs(self) -> tuple[Training, Scorer]:
         """Made at the first group, so that a machine that cannot honour the contract is an answer."""

@@ -16,7 +16,7 @@ import msgspec
 
 from ledger import Draft, Store
 from marin.attribution.asking import Group
-from marin.attribution.leaving_out import Answer, Setup, Task, encode_sums, start
+from marin.attribution.leaving_out import Setup, Task, TrainedWithout, encode_sums, start
 from marin.data.documents import VALIDATION
 from marin.errors import UsageError
 from marin.evaluation.code import SCORING
@@ -126,7 +126,9 @@ def measure(
             start, msgspec.json.encode(setup), [msgspec.json.encode(task) for task in tasks]
         ) as results:
             for count, (group, result) in enumerate(zip(todo, results, strict=True), 1):
-                yield _row(root, run, group, msgspec.json.decode(result, type=Answer), digests, known, asked)
+                yield _measured_row(
+                    root, run, group, msgspec.json.decode(result, type=TrainedWithout), digests, known, asked
+                )
                 done(count)
 
 
@@ -157,11 +159,11 @@ def _setup(root: Root, run: Run, base: Path, digests: dict[str, str], todo: Sequ
     )
 
 
-def _row(
+def _measured_row(
     root: Root,
     run: Run,
     group: Group,
-    answer: Answer,
+    answer: TrainedWithout,
     digests: Mapping[str, str],
     known: Mapping[tuple[str, ...], tuple[int, AttributionMeasured] | None],
     asked: Asked,

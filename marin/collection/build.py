@@ -30,7 +30,7 @@ from marin.collection.making.shelf import Made, Shard
 from marin.collection.settings import CollectionSettings, step_settings
 from marin.collection.sources.finding import Found, Source, find
 from marin.collection.steps.quality import Quality
-from marin.collection.tasks.task import Answer, Examples, Setup
+from marin.collection.tasks.task import Counted, Examples, Setup
 from marin.data.local import matched
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
@@ -242,7 +242,7 @@ class LedgerShelf:
     def expect(self, kind: str, shards: Sequence[Shard]) -> None:
         """Nothing: each shard is asked for by its identity."""
 
-    def take(self, shard: Shard, folder: Path) -> Answer | None:
+    def take(self, shard: Shard, folder: Path) -> Counted | None:
         """What the ledger has of a shard, every byte hashed on its way here."""
         for index, event in self._history.events(type=COLLECTION_SHARD, identity=shard.identity):
             body = events.read(CollectionShard, event.body, where=f"event {index}")
@@ -251,12 +251,12 @@ class LedgerShelf:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 self._store.checkout(body.artifact, folder)
                 self._taken[shard.identity] = body.artifact
-                return msgspec.convert(body.answer, Answer)
+                return msgspec.convert(body.answer, Counted)
             except (LedgerError, msgspec.ValidationError) as error:
                 log.warning("shard %s/%s is made again: %s", shard.task.kind, shard.task.name, error)
         return None
 
-    def put(self, shard: Shard, folder: Path, answer: Answer) -> str:
+    def put(self, shard: Shard, folder: Path, answer: Counted) -> str:
         """Into the store, then into the ledger; once for each shard."""
         if shard.identity in self._taken:
             return self._taken[shard.identity]

@@ -29,10 +29,11 @@ from marin.collection.making.shelf import Made, Shard
 from marin.collection.settings import settings_of
 from marin.collection.sources.finding import Found
 from marin.collection.tasks.columns import DECISIONS, ArrowRows
-from marin.collection.tasks.task import DECIDED, PROBLEMS, READ_FILE, Answer
+from marin.collection.tasks.task import DECIDED, PROBLEMS, READ_FILE, Counted
 from marin.data.reach import EVERYTHING, Reach, reaching
 from marin.errors import DataError, MissingEvidence
 from marin.history.runs import History
+from marin.process.text import clipped
 from marin.recipe.schema import unplain
 from marin.record import events
 from marin.record.bodies.collections import (
@@ -168,7 +169,7 @@ def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> 
         ("evaluation", started.evaluations, content([Found(source, "", ()) for _, source in here.evaluations])),
     ):
         recorded = _by_name(store.read(digest))
-        found = {_named(item): str(item["digest"]) for item in items}
+        found = {_label(item): str(item["digest"]) for item in items}
         wrong += [
             f"read: {what} {name}: recorded {recorded.get(name, 'none')}, found {found.get(name, 'none')}"
             for name in sorted(recorded.keys() | found.keys())
@@ -187,12 +188,12 @@ def _missing(data: bytes) -> dict[str, str]:
 
 def _by_name(data: bytes) -> dict[str, str]:
     try:
-        return {_named(item): str(item["digest"]) for item in json.loads(data)}
+        return {_label(item): str(item["digest"]) for item in json.loads(data)}
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 
-def _named(item: Mapping[str, Any]) -> str:
+def _label(item: Mapping[str, Any]) -> str:
     return f"{item['role']} {item['name']}" if "role" in item else str(item["name"])
 
 
@@ -255,7 +256,7 @@ def _other_rows(at: str, recorded: bytes, found: bytes, path: str) -> Iterator[s
         else:
             fields = [name for name in ours[key] if theirs[key].get(name) != ours[key][name]]
             shown = "; ".join(
-                f"{name} expected {_short(ours[key][name])}, found {_short(theirs[key].get(name))}" for name in fields
+                f"{name} expected {_quoted(ours[key][name])}, found {_quoted(theirs[key].get(name))}" for name in fields
             )
             yield f"{at}: document {key[0]} was altered: {shown or 'other columns'}"
     if not told:
@@ -275,12 +276,11 @@ def _rows(data: bytes) -> dict[tuple[str, int], dict[str, Any]]:
 def _first_other_line(ours: bytes, theirs: bytes) -> str:
     mine = set(ours.split(b"\n"))
     line = next((line for line in theirs.split(b"\n") if line not in mine), b"")
-    return _short(line.decode("utf-8", "replace"))
+    return _quoted(line.decode("utf-8", "replace"))
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+def _quoted(value: object) -> str:
+    return repr(clipped(str(value), 60))
 
 
 @dataclass
@@ -301,13 +301,13 @@ class _Comparing:
         """Choose those that are executed."""
         self._drawn[kind] = {shards[number].identity for number in self.draw(kind, len(shards))}
 
-    def take(self, shard: Shard, folder: Path) -> Answer | None:
+    def take(self, shard: Shard, folder: Path) -> Counted | None:
         """What is recorded of a shard that was not drawn; None: it is executed."""
         recorded = self._recorded(shard)
         if recorded is None or shard.identity in self._drawn[shard.task.kind]:
             return None
         try:
-            answer = msgspec.convert(recorded.answer, Answer)
+            answer = msgspec.convert(recorded.answer, Counted)
             folder.parent.mkdir(parents=True, exist_ok=True)
             self.store.checkout(recorded.artifact, folder)
         except (LedgerError, msgspec.ValidationError):
@@ -320,7 +320,7 @@ class _Comparing:
         self._taken[shard.identity] = recorded.artifact
         return answer
 
-    def put(self, shard: Shard, folder: Path, answer: Answer) -> str:
+    def put(self, shard: Shard, folder: Path, answer: Counted) -> str:
         """Compare, where it was executed."""
         if shard.identity in self._taken:
             return self._taken[shard.identity]

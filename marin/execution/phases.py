@@ -120,13 +120,13 @@ def _check_kept(previous: Recipe, changed: Recipe) -> None:
             raise UsageError(
                 "a phase keeps this",
                 where=name,
-                expected=_short(before),
-                found=_short(after),
+                expected=_setting(before),
+                found=_setting(after),
                 cure="leave it as it is, or begin a new run",
             )
 
 
-def _short(value: object) -> str:
+def _setting(value: object) -> str:
     return str(msgspec.to_builtins(value))
 
 

@@ -129,8 +129,8 @@ class RunResults:
             raise Tampered(
                 "a pointer names something else than what was recorded",
                 where=str(path),
-                expected=_named(pointer_of(candidates[0].output)),
-                found=_named(pointer),
+                expected=_pointer_in_words(pointer_of(candidates[0].output)),
+                found=_pointer_in_words(pointer),
                 cure=f"restore it with Git, or run `marin stage {step.name}`: it writes it again",
             )
         return self._whole(step.name, matching)
@@ -170,5 +170,5 @@ def pointer_of(output: Output) -> Pointer:
     return Pointer(digest=output.digest, kind=output.kind, size=output.size)
 
 
-def _named(pointer: Pointer) -> str:
+def _pointer_in_words(pointer: Pointer) -> str:
     return f"{pointer.digest} ({pointer.kind}, {pointer.size} bytes)"

@@ -266,7 +266,7 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _Recorded:
     task: EvaluationTask
     samples: list[Sample]
     results: Mapping[str, float]
@@ -281,7 +281,7 @@ class _Answers:
         self.scorer: Scorer | None = None
         self.code, self.lock = files_digest(code_folder(), ASKER.code), lock_digest(code_folder())
 
-    def of(self, subject: Subject, task: EvaluationTask, devices: int) -> _Answer:
+    def of(self, subject: Subject, task: EvaluationTask, devices: int) -> _Recorded:
         """The answers of a state to one data set: recorded ones of this very code, or new ones, which are recorded."""
         known = self._known(subject, task)
         if known is not None:
@@ -290,7 +290,7 @@ class _Answers:
                 self.root.store_to_read().checkout(body.samples, Path(base) / "tree")
                 samples = list(read_samples(Path(base) / "tree", task.name))
             results = {name: float.fromhex(value) for name, value in body.results[task.name].items()}
-            return _Answer(task, samples, results, index)
+            return _Recorded(task, samples, results, index)
         held = self.scorer
         self.scorer = held.holding(subject.model) if held else Scorer(subject.model, subject.recipe, devices=devices)
         found = evaluated(subject, self.scorer, [task], Settings())
@@ -298,7 +298,7 @@ class _Answers:
             write_tree(Path(base), [task], found.samples, numbers(found.results))
             body = found.body(subject, self.root.store().put_tree(Path(base)).digest)
         (receipt,) = self.root.append([Draft(EVALUATION_RECORDED, evaluation_stream(self.run.run), write(body))])
-        return _Answer(task, list(found.samples[task.name]), found.results[task.name], receipt.index)
+        return _Recorded(task, list(found.samples[task.name]), found.results[task.name], receipt.index)
 
     def _known(self, subject: Subject, task: EvaluationTask) -> tuple[int, EvaluationRecorded] | None:
         for index, event in self.root.history().events(stream=evaluation_stream(self.run.run)):
@@ -327,7 +327,7 @@ class _Submission:
         self.fast: list[dict[str, dict[str, float]]] = []
         self.surprisals: list[dict[str, Any]] = []
 
-    def add(self, revision: str, answers: Sequence[_Answer]) -> dict[str, Any]:
+    def add(self, revision: str, answers: Sequence[_Recorded]) -> dict[str, Any]:
         """Predictions of one revision; what ``checkpoints.json`` says of them."""
         place = self.dest / "results" / MODEL / revision / "zero_shot" / BACKEND
         fast: dict[str, dict[str, float]] = {}

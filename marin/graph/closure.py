@@ -151,7 +151,7 @@ class _Source:
     @staticmethod
     def read(path: Path) -> _Source:
         """The file, parsed once."""
-        return _read(path, path.stat().st_mtime_ns)
+        return _source_of(path, path.stat().st_mtime_ns)
 
     def reach(self, name: str) -> Iterator[tuple[str, str, set[Path]]]:
         """(name, digest, imported files) of everything in this file that ``name`` uses, itself first."""
@@ -210,7 +210,7 @@ class _Source:
 
 
 @cache
-def _read(path: Path, _modified: int) -> _Source:
+def _source_of(path: Path, _modified: int) -> _Source:
     return _Source(path)
 
 

@@ -34,7 +34,7 @@ MEASURED = 5
 
 
 @dataclass(frozen=True)
-class Answer:
+class StepReason:
     """One step. ``why`` are reasons in words; ``changes`` what differs from the nearest earlier result, by kind:
     config, seed, input, code, lock."""
 
@@ -69,7 +69,7 @@ class Answer:
 
 def explain(
     planner: Planner, prices: Prices, measured: Throughput, *, device: str = HERE, force: bool = False
-) -> Iterator[Answer]:
+) -> Iterator[StepReason]:
     """An answer for each step of the graph, inputs first."""
     earlier: _Earlier | None = None
     timings = _Timings(measured, planner.cache.history)
@@ -119,7 +119,7 @@ def _answer(
     timings: Throughput,
     prices: Prices,
     device: str,
-) -> Answer:
+) -> StepReason:
     step = node.step
     name = step_name(step)
     if action == "run":
@@ -131,7 +131,7 @@ def _answer(
         cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)
     run = planner.results[node.address].origin if node.address in planner.results else ""
     steady = planner.cache.is_deterministic(identity)
-    return Answer(
+    return StepReason(
         node.address,
         name,
         action,

@@ -237,7 +237,10 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
         expected, found = attrgetter(name)(base), attrgetter(name)(recipe)
         if found != expected:
             raise refuse(
-                f"{name} is the baseline's", _short(expected), _short(found), f"train with the baseline's {name}"
+                f"{name} is the baseline's",
+                _section_text(expected),
+                _section_text(found),
+                f"train with the baseline's {name}",
             )
     flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.vocabulary)
     for name, limit, value in (("flops", rules.limits.flops, flops), ("parameters", rules.limits.parameters, count)):
@@ -317,7 +320,7 @@ def _hours(rules: Rules, view: Run, found: Sequence[Witnessed], enough: int) -> 
     return hours
 
 
-def _short(section: Any) -> str:
+def _section_text(section: Any) -> str:
     return msgspec.json.encode(section).decode()[:160]
 
 

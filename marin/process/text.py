@@ -90,6 +90,11 @@ def written(value: float) -> str:
     return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
+def clipped(text: str, most: int) -> str:
+    """``text`` in at most so many letters; three points end it where there was more."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def several(count: int, what: str) -> str:
     """So many of ``what``, which is said as of several and ends in an s: "1 event", "4 events", "1 train step"."""
     return f"{count} {what.removesuffix('s') if count == 1 else what}"

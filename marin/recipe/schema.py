@@ -461,7 +461,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
     try:
         recipe = msgspec.convert(data, Recipe)
     except msgspec.ValidationError as error:
-        raise _explained(error, data, where) from None
+        raise _invalid(error, data, where) from None
     except UnicodeEncodeError as error:  # YAML and JSON can write half of a surrogate pair, which is no character
         raise UsageError(
             "a name or value is no text",
@@ -474,7 +474,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
     return recipe
 
 
-def _explained(error: msgspec.ValidationError, data: Any, where: str) -> UsageError:
+def _invalid(error: msgspec.ValidationError, data: Any, where: str) -> UsageError:
     message, _, path = str(error).partition(" - at `$")
     path = path.rstrip("`").lstrip(".")
     unknown = re.search(r"unknown field `([^`]*)`", message)

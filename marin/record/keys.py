@@ -49,7 +49,7 @@ def rotate(root: Root, *, hybrid: bool = False) -> Rotated:
 def retire(root: Root, name: str) -> tuple[VerifierKey, int]:
     """From now on signatures of this key (its text, or the eight digits of its id) count no more; up to which size they
     do."""
-    retired = _named(root, name)
+    retired = _keys_named(root, name)
     return retired[0], retire_key(root.storage, root.signer(), retired)
 
 
@@ -58,7 +58,7 @@ def kept_key(path: Path, signer: Signer) -> Path:
     return path.with_name(f"{path.name}.{signer.verifier.key_id:08x}")
 
 
-def _named(root: Root, name: str) -> list[VerifierKey]:
+def _keys_named(root: Root, name: str) -> list[VerifierKey]:
     if "+" in name:
         return [VerifierKey.parse(name)]
     if not re.fullmatch(r"[0-9a-f]{8}", name):

@@ -42,9 +42,9 @@ def kept(events: Iterable[Event]) -> list[str]:
     for event in events:
         body = dict(event.body)
         named.append(list(named_digests(body)))
-        if event.type == TRAIN_STARTED and (begun := _read(body, TrainStarted)) is not None:
+        if event.type == TRAIN_STARTED and (begun := _readable_body(body, TrainStarted)) is not None:
             started.setdefault(event.stream, []).append(begun)
-        if event.type == CHECKPOINT_SAVED and (made := _read(body, CheckpointSaved)) is not None:
+        if event.type == CHECKPOINT_SAVED and (made := _readable_body(body, CheckpointSaved)) is not None:
             saved.setdefault(event.stream, []).append((len(named) - 1, made))
     for stream, states in saved.items():
         gone = let_go(started.get(stream, ()), [state for _, state in states])
@@ -54,7 +54,7 @@ def kept(events: Iterable[Event]) -> list[str]:
     return list(dict.fromkeys(digest for digests in named for digest in digests))
 
 
-def _read[B: TrainStarted | CheckpointSaved](body: object, kind: type[B]) -> B | None:
+def _readable_body[B: TrainStarted | CheckpointSaved](body: object, kind: type[B]) -> B | None:
     """None where the body is another release's: then nothing is let go by it."""
     try:
         return msgspec.convert(body, kind)

@@ -72,7 +72,7 @@ class Report:
             "",
             f"| {' | '.join(self.columns)} |",
             f"|{'---|' * len(self.columns)}",
-            *(f"| {' | '.join(_short(cell) for cell in row)} |" for row in self.rows),
+            *(f"| {' | '.join(_drawn_cell(cell) for cell in row)} |" for row in self.rows),
             "",
             "![plot](plot.png)",
             "",
@@ -131,5 +131,5 @@ def _means(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(x, sum(values) / len(values)) for x, values in sorted(groups.items())]
 
 
-def _short(cell: Cell) -> str:
+def _drawn_cell(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell)

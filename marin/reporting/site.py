@@ -96,7 +96,7 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
         names = pages_of(
             losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected
         )
-        rows.append(_row(run, names))
+        rows.append(_row_of_run(run, names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
         source = canonical_digest([drawer, run.last_index, run.verified, labels])
         image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
@@ -150,7 +150,7 @@ def _experiment(findings: Findings) -> bytes:
     return preregistration.html(findings, preregistration.plot(findings))
 
 
-def _row(run: Run, names: tuple[str, ...]) -> RunRow:
+def _row_of_run(run: Run, names: tuple[str, ...]) -> RunRow:
     recipe, measured = run.started.body.recipe, run.measured
     return RunRow(
         run.run,

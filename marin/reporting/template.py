@@ -35,7 +35,7 @@ def render(template: str, /, *, scripts: Sequence[str] = (), **values: object) -
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     if scripts:
         assert not any("</" in script or "\r" in script for script in scripts)
-        policy += f"; script-src {' '.join(map(_named, scripts))}"
+        policy += f"; script-src {' '.join(map(_script_source, scripts))}"
     own = {"policy": Markup(policy), "scripts": [Markup(script) for script in scripts]}  # noqa: S704 (never data)
     page = templates().get_template(template).render(values, **own)
     return page.encode()
@@ -122,5 +122,5 @@ def _moment(time: str) -> str:
     return f"{time[:19].replace('T', ' ')} UTC"
 
 
-def _named(script: str) -> str:
+def _script_source(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

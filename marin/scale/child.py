@@ -22,7 +22,7 @@ from jax.experimental import topologies
 
 from marin.recipe.schema import Recipe, from_plain
 from marin.scale.chips import bounds_of
-from marin.scale.question import Answer, Made, Moved, Question
+from marin.scale.question import Made, Moved, Question, SlicePrograms
 from marin.scale.stock import lowered
 from marin.training.state import state_like
 from marin.training.step.contract import Step, mesh_over
@@ -128,7 +128,7 @@ def step_ahead(question: Question, recipe: Recipe, devices: Any) -> Step:
     return step
 
 
-def answer(question: Question) -> Answer:
+def answer(question: Question) -> SlicePrograms:
     """Every program of the train step."""
     recipe: Recipe = from_plain(question.recipe, where="recipe")
     bounds = bounds_of(question.topology)
@@ -148,7 +148,7 @@ def answer(question: Question) -> Answer:
         for name, one in step.named.items()
         if one is not None
     ]
-    return Answer(
+    return SlicePrograms(
         kind=devices[0].device_kind,
         chips=len(devices),
         state=memory.state,

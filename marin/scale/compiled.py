@@ -34,7 +34,7 @@ from marin.recipe.cost import flops_per_token
 from marin.recipe.schema import Recipe, recorded
 from marin.recipe.units import human_size
 from marin.scale.chips import Chip, chip_of, sides_of
-from marin.scale.question import Answer, Made, Moved, Question
+from marin.scale.question import Made, Moved, Question, SlicePrograms
 
 LIBTPU = "0.0.48.1"
 """The locked version (docker/requirements-tpu.lock): another one makes other programs."""
@@ -61,7 +61,7 @@ class Forecast:
 
     topology: str
     chip: Chip
-    answer: Answer
+    answer: SlicePrograms
     flops: float
 
     def hbm(self, program: Made) -> int:
@@ -188,7 +188,7 @@ def _check_libtpu() -> None:
         )
 
 
-def _asked(question: Question, precision: str) -> Answer:
+def _asked(question: Question, precision: str) -> SlicePrograms:
     kept = {name: value for name, value in os.environ.items() if name in KEPT}
     with tempfile.TemporaryDirectory(prefix="marin-compile-") as folder:
         asked, answered = Path(folder) / "question.json", Path(folder) / "answer.json"
@@ -200,7 +200,7 @@ def _asked(question: Question, precision: str) -> Answer:
             check=False,
         )
         if done.returncode == 0:
-            return msgspec.json.decode(answered.read_bytes(), type=Answer)
+            return msgspec.json.decode(answered.read_bytes(), type=SlicePrograms)
     last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
     raise StepFailed(
         "the compiling process ended early",
@@ -211,7 +211,7 @@ def _asked(question: Question, precision: str) -> Answer:
     )
 
 
-def differing(one: Answer, other: Answer) -> list[str]:
+def differing(one: SlicePrograms, other: SlicePrograms) -> list[str]:
     """Names of computing programs that are not the same in both, or were not made."""
     theirs = identities(other)
     return [
@@ -221,6 +221,6 @@ def differing(one: Answer, other: Answer) -> list[str]:
     ]
 
 
-def identities(answer: Answer) -> Mapping[str, str]:
+def identities(answer: SlicePrograms) -> Mapping[str, str]:
     """The identity of each program, by name."""
     return {made.name: made.identity for made in answer.programs}

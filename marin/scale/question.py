@@ -49,7 +49,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     needed: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SlicePrograms(msgspec.Struct, frozen=True):
     """All programs on one slice. ``state``, ``gradient``, ``between``: bytes on a chip of parameters and moments, of the
     gradient's slices, and of what goes from layer to layer."""
 

@@ -166,7 +166,7 @@ class Engine:
         if growing:
             self.scorer.advance([one for _, one in growing])
         ended = [running for running in batch if running.one is not None and self._ended(running.one)]
-        rows = {id(running): row for running in ended if (row := _row(running)) is not None}
+        rows = {id(running): row for running in ended if (row := _scored_row(running)) is not None}
         ranked = dict(zip(rows, self.scorer.rank(list(rows.values())), strict=True))
         for running, one in growing:
             if running not in ended:
@@ -180,7 +180,7 @@ class Engine:
         return one.prompt.limit == 0 or self.scorer.ended(one)
 
 
-def _row(running: _Running) -> Row | None:
+def _scored_row(running: _Running) -> Row | None:
     """What is scored of a sequence that ended."""
     asked, one = running.asked, running.one
     assert one is not None

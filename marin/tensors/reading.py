@@ -81,14 +81,14 @@ def pieces(array: Any, shape: tuple[int, ...], name: str) -> Iterator[np.ndarray
     """The elements of ``array`` up to ``shape``, in C order, some rows of the first axis at a time."""
     itemsize = array.dtype.numpy_dtype.itemsize
     if not shape:
-        yield _read(array, name)
+        yield _read_array(array, name)
         return
     rows = max(1, PIECE // max(1, math.prod(shape[1:]) * itemsize))
     for start in range(0, shape[0], rows):
-        yield _read(array[start : min(start + rows, shape[0])], name)
+        yield _read_array(array[start : min(start + rows, shape[0])], name)
 
 
-def _read(array: Any, name: str) -> np.ndarray:
+def _read_array(array: Any, name: str) -> np.ndarray:
     try:
         return np.asarray(array.read().result())
     except (ValueError, KeyError, OSError, RuntimeError) as error:

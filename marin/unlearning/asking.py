@@ -99,13 +99,13 @@ def plan(
             cure="leave it out",
         )
     also = chosen(run, store, sources, where or {}) if sources or where else []
-    documents = _read(run, store, tuple(sorted({*ids, *also})), frozenset(ids))
+    documents = _documents_of(run, store, tuple(sorted({*ids, *also})), frozenset(ids))
     changed = msgspec.structs.replace(recipe, exclude=tuple(sorted({*before, *ids, *also})))
     changed = from_plain(plain(changed), where=f"run {run.run}")  # how many, and what an id may look like
     return Plan(run, documents, changed, forks.place(run, store, _first_use(documents)))
 
 
-def _read(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -> tuple[Document, ...]:
+def _documents_of(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -> tuple[Document, ...]:
     with TemporaryDirectory(prefix="marin-unlearn-") as base:
         wanted, found = _readings(run, store, ids, Path(base))
         copies = _copies(Path(base) / "corpus", run.recipe, frozenset(ids))

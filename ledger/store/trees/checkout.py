@@ -92,7 +92,7 @@ def tree(blobs: Blobs, text: bytes, dest: Path, *, where: str, how: How = "auto"
         if not (dest.is_dir() and not dest.is_symlink() and not any(dest.iterdir())):
             _may_replace(dest, replace)
     placer = _Placer(blobs, how)
-    with _beside(dest) as temporary, _explained(dest):
+    with _beside(dest) as temporary, _checkout_errors(dest):
         temporary.mkdir()
         base = str(temporary)
         with placer.many(plain_files(text), base) as placed:
@@ -206,7 +206,7 @@ class _Placer:
 
     def place(self, digest: str, target: str, *, executable: bool, size: int | None = None) -> None:
         blob = self._blobs.local(digest)
-        with _explained(target):
+        with _checkout_errors(target):
             if blob is not None and self._reflinks and self._reflink(blob, digest, target, executable):
                 return
             if blob is not None and self._links and not executable and self._hardlink(blob, digest, target):
@@ -317,7 +317,7 @@ def _may_replace(dest: Path, replace: bool) -> None:
 @contextmanager
 def _beside(dest: Path) -> Iterator[Path]:
     """A temporary name in the folder of ``dest``; whatever is left under it is removed."""
-    with _explained(dest):
+    with _checkout_errors(dest):
         dest.parent.mkdir(parents=True, exist_ok=True)
     temporary = dest.parent / f"{TEMPORARY}{dest.name[:64]}-{secrets.token_hex(6)}"
     try:
@@ -328,7 +328,7 @@ def _beside(dest: Path) -> Iterator[Path]:
 
 def _publish(temporary: Path, dest: Path) -> None:
     """Give the finished file or folder its name; what had the name before is under ``temporary`` then, or gone."""
-    with _explained(dest):
+    with _checkout_errors(dest):
         if not os.path.lexists(dest):
             os.rename(temporary, dest)
         elif not _swap(temporary, dest):
@@ -368,7 +368,7 @@ def _mode(executable: bool) -> int:
 
 
 @contextmanager
-def _explained(path: Path | str) -> Iterator[None]:
+def _checkout_errors(path: Path | str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:

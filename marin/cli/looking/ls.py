@@ -117,7 +117,7 @@ def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, archived: bo
             ]
         )
         return
-    rows = [_row(run, metrics.get(run.run, {}), twins.get(run.run, "")) for run in listed[-limit:]]
+    rows = [_run_row(run, metrics.get(run.run, {}), twins.get(run.run, "")) for run in listed[-limit:]]
     print_table(
         chosen,
         [[row[name] for name in chosen] for row in rows],
@@ -134,12 +134,12 @@ def _say_of_the_rest(limit: int, count: int) -> None:
         say(f"the newest {limit} of {count}; -n 0 for all", err=True)
 
 
-def _row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str]:
+def _run_row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str]:
     verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed, run.answerable)
     judged = run.status == "completed" or run.verdicts or run.claimed
     return {
         "run": run.run,
-        "started": _short(run.started),
+        "started": _moment(run.started),
         "dataset": run.dataset,
         "model": run.model,
         "steps": run.num_steps,
@@ -153,7 +153,7 @@ def _row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str
     }
 
 
-def _short(time: str) -> str:
+def _moment(time: str) -> str:
     """A moment as a list has it: day and time, and the year where it is another than the present one."""
     year, rest = time[:4], time[5:16].replace("T", " ")
     return rest if year == f"{datetime.now(UTC):%Y}" else f"{year}-{rest}"

@@ -100,7 +100,7 @@ def attribute(
             from marin.attribution.dataset import write_dataset  # numpy
 
             write_dataset(out, view, store, asked.sets, base, found)
-        _print(view, base, found, as_json=as_json)
+        _print_changes(view, base, found, as_json=as_json)
     wrong = [f"{_name(row.group)}: {line}" for row in rows for line in (*row.other, row.failure) if line]
     if wrong:
         say(*wrong, err=True)
@@ -124,7 +124,7 @@ def _print_plan(view: Run, groups: list[Group], *, as_json: bool) -> None:
     say(f"{planned}; the run itself has {last - view.recipe.first_step}")
 
 
-def _print(view: Run, base: AttributionMeasured, rows: list[Row], *, as_json: bool) -> None:
+def _print_changes(view: Run, base: AttributionMeasured, rows: list[Row], *, as_json: bool) -> None:
     from marin.attribution.dataset import described
 
     told = [described(base, row) for row in rows if row.body is not None]

@@ -45,7 +45,7 @@ def compile(
     say(f"compiling for {topology}; a large model takes minutes", err=True)
     made = forecast(recipe, topology, tokens, stock=stock)
     other = forecast(recipe, against, tokens, moves=False) if against is not None else None
-    (print_json if as_json else _print)(_as_json(made, other, said, tokens))
+    (print_json if as_json else _print_fit)(_as_json(made, other, said, tokens))
     if not made.fits or (other is not None and differing(made.answer, other.answer)):
         raise click.exceptions.Exit(1)
 
@@ -133,7 +133,7 @@ def _stock(made: Forecast) -> dict[str, Any] | None:
     }
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print_fit(found: dict[str, Any]) -> None:
     needed, of = found["hbm_bytes_per_chip"], found["hbm_bytes_of_chip"]
     fields = [
         ("slice", f"{found['topology']}, {found['chips']} chips ({found['device_kind']})"),

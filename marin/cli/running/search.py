@@ -54,7 +54,7 @@ def search_trials(
         search(asked, attempt)
     finally:
         if outcomes:
-            _print(asked.name, asked.direction, metric, outcomes, asked.fixed, json=json)
+            _print_trials(asked.name, asked.direction, metric, outcomes, asked.fixed, json=json)
     return outcomes
 
 
@@ -77,7 +77,9 @@ def _value(one: Trained, metric: str) -> float | None:
     return value if value is not None and math.isfinite(value) and not one.failed else None
 
 
-def _print(name: str, direction: str, metric: str, outcomes: Sequence[Trained], fixed: Words, *, json: bool) -> None:
+def _print_trials(
+    name: str, direction: str, metric: str, outcomes: Sequence[Trained], fixed: Words, *, json: bool
+) -> None:
     """All trials, the best marked; what they are is an experiment."""
     values = [_value(one, metric) for one in outcomes]
     told = [value for value in values if value is not None]

@@ -36,7 +36,7 @@ def print_trained(root: Root, outcomes: Sequence[Trained], *, json: bool, table:
         for item in outcomes:
             print_json(as_json(item))
     elif table:
-        print_table(("", "run", "steps", "loss", "perplexity"), [_row(item) for item in outcomes], empty="")
+        print_table(("", "run", "steps", "loss", "perplexity"), [_point_row(item) for item in outcomes], empty="")
     elif outcomes[0].paused:
         say(outcomes[0].paused)
     elif (view := outcomes[0].run) is not None:
@@ -60,7 +60,7 @@ def as_json(item: Trained) -> dict[str, Any]:
     }
 
 
-def _row(item: Trained) -> tuple[str, ...]:
+def _point_row(item: Trained) -> tuple[str, ...]:
     executed = sum(action == "executed" for action in item.steps.values())
     done = "paused" if item.paused else f"{executed} executed, {len(item.steps) - executed} reused"
     state = f"failed at {item.failed}" if item.failed else done

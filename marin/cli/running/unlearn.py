@@ -67,14 +67,14 @@ def unlearn(
     root = open_root()
     planned = plan(root, run, documents, sources=sources, where=_where(documents, sources, conditions))
     if dry_run:
-        _print(planned, None, None, None, as_json=as_json)
+        _print_plan(planned, None, None, None, as_json=as_json)
         return
     root.check_writable()
     index = request(root, planned, reason)
     if not as_json:
         say(f"event {index}: the request is recorded", err=True)
     made = _made(root, planned, execution)
-    _print(planned, index, made, begun(root.history(), made), as_json=as_json)
+    _print_plan(planned, index, made, begun(root.history(), made), as_json=as_json)
 
 
 def _where(documents: tuple[str, ...], sources: tuple[str, ...], conditions: tuple[str, ...]) -> dict[str, str]:
@@ -125,7 +125,9 @@ def _made(root: Root, planned: Plan, execution: Execution) -> Run:
     return runs.load(history, newest[-1])
 
 
-def _print(planned: Plan, index: int | None, made: Run | None, fork: UnlearningForked | None, *, as_json: bool) -> None:
+def _print_plan(
+    planned: Plan, index: int | None, made: Run | None, fork: UnlearningForked | None, *, as_json: bool
+) -> None:
     if as_json:
         print_json(_described(planned, index, made, fork))
         return

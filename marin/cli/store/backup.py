@@ -38,7 +38,7 @@ def backup(dest: str, jobs: int, dry_run: bool, as_json: bool) -> None:
         with root.log() as log:
             log.publish()
     source, target = root.store(), remote_store(dest, readonly=False)
-    named = _named(root.reader())
+    named = _named_blobs(root.reader())
     present = list(source.present(named))
     copied = copied_artifacts(source, target, present, jobs=jobs, verb="backup", dry_run=dry_run)
     size = root.reader().published().size
@@ -75,7 +75,7 @@ def restore(source: str, vkey: str | None, older: bool, jobs: int, dry_run: bool
     here = open_storage(where)
     _check_same_log(here, key, where)
     _check_newest(key, published.size, where, older)
-    target, named = Store(here), _named(reader)
+    target, named = Store(here), _named_blobs(reader)
     present = list(from_store.present(digest for digest in named if not target.has(digest)))
     copied = copied_artifacts(from_store, target, present, jobs=jobs, verb="restore", dry_run=dry_run)
     if not dry_run:
@@ -90,7 +90,7 @@ def restore(source: str, vkey: str | None, older: bool, jobs: int, dry_run: bool
     _tell(copied.blobs, copied.size, copied.there, published.size, absent, where, dry_run, as_json)
 
 
-def _named(reader: LogReader) -> list[str]:
+def _named_blobs(reader: LogReader) -> list[str]:
     """Every digest that an event names and its run keeps, in the order of the log."""
     return kept(event for _, event in reader.events())
 

@@ -51,7 +51,7 @@ class Shown:
     def removed(self, document: str, evidence: Mapping[str, Any]) -> Example:
         """One that was removed."""
         url, text = self._read(document)
-        begin = () if text is None else _short((masked(text[: 2 * LETTERS], self.settings),))
+        begin = () if text is None else _first_lines((masked(text[: 2 * LETTERS], self.settings),))
         return Example(document, url, evidence, "".join(begin) or None)
 
     def changed(self, document: str, step: str, evidence: Mapping[str, Any]) -> Change:
@@ -59,7 +59,7 @@ class Shown:
         url, text = self._read(document)
         before = None if text is None else Document(document, text, "")
         lines = ((), ()) if before is None else changed_lines(self.collection, self.settings, before, step)
-        taken, put = map(_short, lines)
+        taken, put = map(_first_lines, lines)
         return Change(document, url, evidence, taken, put)
 
     def _read(self, document: str) -> tuple[str, str | None]:
@@ -68,5 +68,5 @@ class Shown:
         return url, text_before(self.collection, shard, position) if shard else None
 
 
-def _short(lines: Iterable[str]) -> tuple[str, ...]:
+def _first_lines(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(" ".join(line.split())[:LETTERS] for line in islice(lines, EXAMPLES))

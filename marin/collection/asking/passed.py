@@ -58,7 +58,7 @@ def with_passed(
         names = ", ".join(sorted(item["name"] for item in told["evaluations"]))
         asked = settings.contamination
         evidence = {"evaluations": names, "hits": 0, "words": asked.words, "shortest": asked.shortest}
-        yield _row(CONTAMINATION, CONTAMINATED, evidence)
+        yield _keep_row(CONTAMINATION, CONTAMINATED, evidence)
     yield from said
 
 
@@ -75,10 +75,10 @@ def _went(said: Sequence[Row]) -> bool:
 
 
 def _keep(kind: str, evidence: Mapping[str, Any]) -> Row:
-    return _row(kind, kind if kind in REASONS else f"rule:{kind}", evidence)
+    return _keep_row(kind, kind if kind in REASONS else f"rule:{kind}", evidence)
 
 
-def _row(step: str, reason: str, evidence: Mapping[str, Any]) -> Row:
+def _keep_row(step: str, reason: str, evidence: Mapping[str, Any]) -> Row:
     return {"step": step, "action": "keep", "reason": reason, "evidence": dict(evidence)}
 
 

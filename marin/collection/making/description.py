@@ -18,7 +18,7 @@ from marin.collection.tasks.task import (
     NEAR_FILE,
     PROBLEMS,
     WRITTEN,
-    Answer,
+    Counted,
     Setup,
     judged_kind,
     model_file,
@@ -61,7 +61,7 @@ def not_fetched(sources: Sequence[Found]) -> list[bytes]:
 def assemble(
     setup: Setup,
     made: Made,
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, Counted],
     trees: Mapping[str, str],
     reads: Sequence[Shard],
     written: Sequence[Shard],
@@ -108,7 +108,7 @@ def assemble(
 
 
 def _described(
-    setup: Setup, made: Made, answers: Mapping[str, Answer], reads: Sequence[Shard], bounds: Sequence[int]
+    setup: Setup, made: Made, answers: Mapping[str, Counted], reads: Sequence[Shard], bounds: Sequence[int]
 ) -> dict[str, Any]:
     sources = setup.sources
     return {
@@ -143,7 +143,7 @@ def _described(
     }
 
 
-def _near(answers: Mapping[str, Answer]) -> list[str]:
+def _near(answers: Mapping[str, Counted]) -> list[str]:
     return sorted(name for name in answers if name.startswith("near/"))
 
 

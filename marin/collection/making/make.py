@@ -31,7 +31,17 @@ from marin.collection.making.shelf import Execute, Made, Shard, Shelf
 from marin.collection.settings import Near, divided
 from marin.collection.sources.origin import Origin
 from marin.collection.tasks.columns import band_name
-from marin.collection.tasks.task import NEAR_FILE, ORIGIN, PROBLEMS, REMOVED_FILE, Answer, Setup, Task, given_file, told
+from marin.collection.tasks.task import (
+    NEAR_FILE,
+    ORIGIN,
+    PROBLEMS,
+    REMOVED_FILE,
+    Counted,
+    Setup,
+    Task,
+    given_file,
+    told,
+)
 from marin.collection.tasks.work import start
 from marin.data.documents import threshold
 from marin.errors import DataError
@@ -64,7 +74,7 @@ class _Making:
     shelf: Shelf
     trees: dict[str, str] = field(default_factory=dict)
     """Digest of each finished shard, by kind and name."""
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, Counted] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -192,14 +202,14 @@ class _Making:
                 return
             for number, result in self.execute(start, msgspec.json.encode(self.setup), tasks):
                 shard = waiting[number]
-                answer = msgspec.json.decode(result, type=Answer)
+                answer = msgspec.json.decode(result, type=Counted)
                 if answer.stopped:
                     raise _strictly(answer.stopped)
                 self._keep(shard, self.folder / kind / shard.task.name, answer)
                 done += 1
                 progress(done, "")
 
-    def _keep(self, shard: Shard, target: Path, answer: Answer) -> None:
+    def _keep(self, shard: Shard, target: Path, answer: Counted) -> None:
         if self.setup.strict and answer.problems:
             raise _strictly(told(json.loads((target / PROBLEMS).read_bytes().split(b"\n", 1)[0])))
         self.trees[shard.name] = self.shelf.put(shard, target, answer)

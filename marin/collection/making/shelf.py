@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from marin.collection.sources.finding import Found, Source
-from marin.collection.tasks.task import Answer, Task
+from marin.collection.tasks.task import Counted, Task
 from marin.runners import Start
 
 Execute = Callable[[Start, bytes, Sequence[bytes]], Iterator[tuple[int, bytes]]]
@@ -34,10 +34,10 @@ class Shelf(Protocol):
     def expect(self, kind: str, shards: Sequence[Shard]) -> None:
         """What a phase consists of, before anything of it is taken or made."""
 
-    def take(self, shard: Shard, folder: Path) -> Answer | None:
+    def take(self, shard: Shard, folder: Path) -> Counted | None:
         """Bring what was made of a shard to ``folder``; None where it has to be made."""
 
-    def put(self, shard: Shard, folder: Path, answer: Answer) -> str:
+    def put(self, shard: Shard, folder: Path, answer: Counted) -> str:
         """Keep what was made; the digest of the tree."""
 
     def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 
 from marin.collection.comparing.near import Choice
 from marin.collection.tasks.columns import NEAR, ParquetWriter, band_name
-from marin.collection.tasks.task import NEAR_FILE, REMOVED_FILE, Answer, Opened, Setup, Task, blocks, given
+from marin.collection.tasks.task import NEAR_FILE, REMOVED_FILE, Counted, Opened, Setup, Task, blocks, given
 
 MEMBERS = 512
 """Texts that are in memory at a time, besides the shingles of those that are kept."""
 
 
-def compare(setup: Setup, task: Task, out: Path) -> Answer:
+def compare(setup: Setup, task: Task, out: Path) -> Counted:
     """``shards``, ``rows``, ``ids`` of documents in the order in which they are considered; ``ends`` of the components."""
     near = setup.settings.near
     assert near is not None
@@ -45,4 +45,4 @@ def compare(setup: Setup, task: Task, out: Path) -> Answer:
     counts["removed"] = len(removed)
     writer.close()
     np.save(out / REMOVED_FILE, np.array(removed, np.int64))
-    return Answer(dict(counts))
+    return Counted(dict(counts))

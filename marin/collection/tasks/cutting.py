@@ -21,13 +21,13 @@ from marin.collection.tasks.columns import (
     judged,
 )
 from marin.collection.tasks.judging import NOTHING
-from marin.collection.tasks.task import DECIDED, JUDGED_FILE, LISTED, READ_FILE, Answer, Setup, Task, given
+from marin.collection.tasks.task import DECIDED, JUDGED_FILE, LISTED, READ_FILE, Counted, Setup, Task, given
 from marin.data.documents import positions
 
 STEP, REASON = "paragraphs", "rule:paragraphs"
 
 
-def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Answer:
+def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Counted:
     """``rows`` and ``lines`` of the paragraphs of a shard that go, in order; of each ``kept``, the document that has it, and
     ``holders``, whether others were removed for its own document."""
     folder, form = Path(setup.folder), judged(0)
@@ -69,7 +69,7 @@ def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Answer:
     writer.close()
     decided.close()
     listed.close()
-    return Answer({}, removed=dict(removed))
+    return Counted({}, removed=dict(removed))
 
 
 def _by_row(

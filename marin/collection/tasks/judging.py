@@ -35,7 +35,7 @@ from marin.collection.tasks.task import (
     LISTED,
     PARAGRAPHS,
     READ_FILE,
-    Answer,
+    Counted,
     Setup,
     Task,
     model_file,
@@ -71,7 +71,7 @@ class Judge:
                 self._steps.append((CONTAMINATION, Decontaminate(Evaluations(fields, settings.contamination))))
         return self._steps
 
-    def __call__(self, task: Task, out: Path) -> Answer:
+    def __call__(self, task: Task, out: Path) -> Counted:
         """Judge what was read under the same name."""
         setup = self._setup
         near, removed = setup.settings.near, Counter[str]()
@@ -114,7 +114,7 @@ class Judge:
         listed.close()
         decided.close()
         paragraphs.close()
-        return Answer({}, removed=dict(removed))
+        return Counted({}, removed=dict(removed))
 
 
 class _Paragraphs:

@@ -15,10 +15,10 @@ from marin.collection.sources.finding import Found, Slice
 from marin.collection.sources.origin import Origin
 from marin.collection.tasks.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
 from marin.collection.tasks.judging import judge
-from marin.collection.tasks.task import DECIDED, ORIGIN, PROBLEMS, READ_FILE, Answer, Setup, Task, one_line, told
+from marin.collection.tasks.task import DECIDED, ORIGIN, PROBLEMS, READ_FILE, Counted, Setup, Task, one_line, told
 
 
-def read_slice(setup: Setup, task: Task, out: Path) -> Answer:
+def read_slice(setup: Setup, task: Task, out: Path) -> Counted:
     """Read one slice; in strict mode up to the first problem."""
     steps = text_steps(setup)
     found = setup.sources[task.source]
@@ -32,7 +32,7 @@ def read_slice(setup: Setup, task: Task, out: Path) -> Answer:
                 line = {"source": item.source, "position": item.position, "reason": item.reason, "found": item.found}
                 named.write(one_line(line))
                 if setup.strict:
-                    return Answer({}, stopped=told(line))
+                    return Counted({}, stopped=told(line))
                 continue
             counts["read"] += 1
             origin.saw(item)
@@ -57,7 +57,7 @@ def read_slice(setup: Setup, task: Task, out: Path) -> Answer:
     rows.close()
     decided.close()
     (out / ORIGIN).write_text(json.dumps(origin.said(), sort_keys=True), encoding="utf-8")
-    return Answer(dict(counts), dict(problems), dict(removed))
+    return Counted(dict(counts), dict(problems), dict(removed))
 
 
 def text_steps(setup: Setup) -> list[tuple[str, Step]]:

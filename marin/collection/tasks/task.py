@@ -54,7 +54,7 @@ class Task(msgspec.Struct, frozen=True):
     slice: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Counted(msgspec.Struct, frozen=True):
     """What a task counted; ``stopped``: a problem that stopped it in strict mode, on one line."""
 
     counts: dict[str, int]

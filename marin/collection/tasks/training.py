@@ -16,7 +16,7 @@ from marin.collection.steps.quality import Quality
 from marin.collection.tasks.columns import ArrowRows
 from marin.collection.tasks.judging import judge
 from marin.collection.tasks.reading import documents, text_steps
-from marin.collection.tasks.task import MODEL, READ_FILE, Answer, Setup, Task
+from marin.collection.tasks.task import MODEL, READ_FILE, Counted, Setup, Task
 from marin.errors import DataError
 
 HELD_OUT = 10
@@ -25,7 +25,7 @@ type Text = tuple[bytes, str]
 """A digest and the text."""
 
 
-def train_model(setup: Setup, task: Task, out: Path) -> Answer:
+def train_model(setup: Setup, task: Task, out: Path) -> Counted:
     """Train what the examples of this number are for."""
     examples = setup.examples[task.source]
     settings = examples.settings
@@ -55,7 +55,7 @@ def train_model(setup: Setup, task: Task, out: Path) -> Answer:
     np.save(out / MODEL, model.weights)
     sums, _ = model.sums(all_features)
     right = (sums >= 0) == is_good
-    return Answer(
+    return Counted(
         {"good": len(good), "bad": len(bad), "held_out": int(held.sum()), "held_out_right": int((held & right).sum())}
     )
 

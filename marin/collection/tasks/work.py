@@ -17,7 +17,7 @@ from marin.collection.tasks.candidates import compare
 from marin.collection.tasks.cutting import cut_paragraphs
 from marin.collection.tasks.judging import Judge
 from marin.collection.tasks.reading import read_slice
-from marin.collection.tasks.task import Answer, Setup, Task
+from marin.collection.tasks.task import Counted, Setup, Task
 from marin.collection.tasks.training import train_model
 from marin.collection.tasks.writing import write_documents
 from marin.execution.workspace import explained
@@ -34,7 +34,7 @@ class Worker:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._judge = Judge(setup)
-        self._kinds: Mapping[str, Callable[[Task, Path], Answer]] = {
+        self._kinds: Mapping[str, Callable[[Task, Path], Counted]] = {
             "read": lambda task, out: read_slice(setup, task, out),
             "train": lambda task, out: train_model(setup, task, out),
             "judge": self._judge,
@@ -44,7 +44,7 @@ class Worker:
         }
 
     def __call__(self, task: bytes) -> bytes:
-        """The :class:`Answer` to one :class:`Task`."""
+        """The :class:`Counted` to one :class:`Task`."""
         asked = msgspec.json.decode(task, type=Task)
         target = Path(self._setup.folder) / asked.kind / asked.name
         partial = target.with_name(f"{asked.name}.{os.getpid()}.partial")

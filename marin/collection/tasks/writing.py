@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from marin.collection.tasks.columns import DOCUMENTS, ParquetWriter
-from marin.collection.tasks.task import WRITTEN, Answer, Opened, Setup, Task, blocks, given, judged_kind
+from marin.collection.tasks.task import WRITTEN, Counted, Opened, Setup, Task, blocks, given, judged_kind
 
 ROWS = 1 << 15
 """Texts that are in memory at a time, besides a row group; never more than those of a shard. Rows in the order of their ids are
 scattered over all that was read, so few of them at a time would open a batch for each."""
 
 
-def write_documents(setup: Setup, task: Task, out: Path) -> Answer:
+def write_documents(setup: Setup, task: Task, out: Path) -> Counted:
     """``shards``, ``rows`` of documents, source of each shard, and whether it is ``held_out``, in the order of the shard."""
     told = given(Path(setup.folder), task)
     opened = Opened(setup, told["names"].tolist(), judged_kind(setup.settings))
@@ -28,4 +28,4 @@ def write_documents(setup: Setup, task: Task, out: Path) -> Answer:
             split = "validation" if held else "train"
             writer.write((identity.hex(), text, sources[shard], added, created, metadata, split))
     writer.close()
-    return Answer({"documents": len(rows)})
+    return Counted({"documents": len(rows)})

@@ -52,7 +52,7 @@ def card(subject: Subject) -> tuple[bytes, list[dict[str, Any]]]:
     for title, names in _SECTIONS:
         rows = list(_rows(subject, names))
         if rows:
-            lines += [f"## {title}", "", "| what | value | from |", "| --- | --- | --- |", *map(_row, rows), ""]
+            lines += [f"## {title}", "", "| what | value | from |", "| --- | --- | --- |", *map(_fact_row, rows), ""]
             listed += [field(told, FILE, f"/{title}/{told.name}") for told in rows]
     return "\n".join(lines).encode(), listed
 
@@ -72,7 +72,7 @@ def _rows(subject: Subject, names: tuple[str, ...]) -> Iterator[Told]:
         yield from subject.named(name)
 
 
-def _row(told: Told) -> str:
+def _fact_row(told: Told) -> str:
     events = f"event {', '.join(map(str, told.events[:4]))}"
     where = {"recorded": events, "stated": f"stated, {events}", "open": "open"}[told.source]
     text = in_markdown(str(told)) if told.source != "open" else f"*{OPEN}*"

@@ -61,11 +61,11 @@ def _root(value: Fraction) -> float:
 def reading(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """``rows``: the table's columns as they are written, with ``pred`` and ``prev_pred`` (nats, None where there is none).
     ``spr``: self-paced reading; ``rt``: eye tracking, the mean of its four measures."""
-    eyes = [_explained(rows, name, WORD) for name in EYES]
-    return {"spr,none": _explained(rows, PACED, BEFORE), "rt,none": math.fsum(eyes) / len(eyes)}
+    eyes = [_share_explained(rows, name, WORD) for name in EYES]
+    return {"spr,none": _share_explained(rows, PACED, BEFORE), "rt,none": math.fsum(eyes) / len(eyes)}
 
 
-def _explained(rows: Sequence[Mapping[str, Any]], target: str, names: Sequence[str]) -> float:
+def _share_explained(rows: Sequence[Mapping[str, Any]], target: str, names: Sequence[str]) -> float:
     """The share of what ``names`` and their products leave unexplained of ``target`` that surprisal explains."""
     table = [values for row in rows if (values := _values(row, (target, *names, "pred"))) is not None]
     one, other = (_left(table, surprisal=asked) for asked in (False, True))

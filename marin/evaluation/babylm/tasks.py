@@ -73,7 +73,7 @@ def read(folder: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
     if odd := [name for name in names if name not in KINDS]:
         near = difflib.get_close_matches(odd[0], KINDS, n=3, cutoff=0.3) or list(KINDS)
         raise UsageError("no such data set of BabyLM", where="--tasks", expected=", ".join(near), found=odd[0])
-    found = [task for name in names or KINDS if (task := _read(folder, name)) is not None]
+    found = [task for name in names or KINDS if (task := _task_of(folder, name)) is not None]
     if lacking := sorted({*names} - {task.name for task in found}) or ([] if found else ["all of them"]):
         raise DataMissing(
             "data of BabyLM's pipeline is not there",
@@ -85,7 +85,7 @@ def read(folder: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
     return [checked(task, str(folder / task.name)) for task in found]
 
 
-def _read(folder: Path, name: str) -> EvaluationTask | None:
+def _task_of(folder: Path, name: str) -> EvaluationTask | None:
     kind = KINDS[name]
     if kind == "reading":
         file = folder / READING

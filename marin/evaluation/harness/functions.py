@@ -54,7 +54,7 @@ def resolved(value: Any, depth: int = 0) -> Any:
         UsageError: one is not the installed harness's, or does more than compute.
     """
     if isinstance(value, Mark):
-        return _named(value)
+        return _function_named(value)
     if depth > DEEPEST:
         return value
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def check(value: Mapping[str, str], where: str) -> None:
     _found(value["function"], value["digest"], where)
 
 
-def _named(mark: Mark) -> dict[str, str]:
+def _function_named(mark: Mark) -> dict[str, str]:
     module, _, name = mark.written.rpartition(".")
     where = f"{mark.file}, !function {mark.written}"
     path = _path_of(module, mark.file, where)

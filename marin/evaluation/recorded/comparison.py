@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from marin.evaluation.recorded.records import Request, Sample
+from marin.process.text import clipped
 
 
 def first_difference(
@@ -42,7 +43,7 @@ def _differences(
 def _of_samples(a: Sample, b: Sample) -> Iterator[str]:
     for name in ("doc", "doc_hash", "target"):
         if getattr(a, name) != getattr(b, name):
-            yield f"{_NAMES[name]}: recorded {_short(getattr(a, name))}, found {_short(getattr(b, name))}"
+            yield f"{_NAMES[name]}: recorded {_quoted(getattr(a, name))}, found {_quoted(getattr(b, name))}"
     for number, (one, other) in enumerate(zip_longest(a.requests, b.requests)):
         if one is None or other is None:
             yield f"{len(a.requests)} requests are recorded, {len(b.requests)} are there"
@@ -51,7 +52,7 @@ def _of_samples(a: Sample, b: Sample) -> Iterator[str]:
     for one, other in zip_longest(a.outcomes, b.outcomes):
         if one != other:
             name = (one or other).filter
-            yield f"outcome under the filter {name}: recorded {_short(one)}, found {_short(other)}"
+            yield f"outcome under the filter {name}: recorded {_quoted(one)}, found {_quoted(other)}"
 
 
 _NAMES = {"doc": "number", "doc_hash": "document", "target": "gold answer"}
@@ -59,7 +60,7 @@ _NAMES = {"doc": "number", "doc_hash": "document", "target": "gold answer"}
 
 def _of_requests(a: Request, b: Request) -> Iterator[str]:
     if (a.kind, a.arguments) != (b.kind, b.arguments):
-        yield f"prompt: recorded {_short(a.arguments)}, found {_short(b.arguments)}"
+        yield f"prompt: recorded {_quoted(a.arguments)}, found {_quoted(b.arguments)}"
     for row_a, row_b in zip_longest(a.rows, b.rows):
         if row_a is None or row_b is None:
             yield f"{len(a.rows)} sequences are recorded, {len(b.rows)} are there"
@@ -77,7 +78,7 @@ def _of_requests(a: Request, b: Request) -> Iterator[str]:
             yield f"whether it is what greedy decoding gives: recorded {row_a.greedy}, found {row_b.greedy}"
     for name in ("text", "prompt", "truncated", "number", "repeat"):
         if getattr(a, name) != getattr(b, name):
-            yield f"{name}: recorded {_short(getattr(a, name))}, found {_short(getattr(b, name))}"
+            yield f"{name}: recorded {_quoted(getattr(a, name))}, found {_quoted(getattr(b, name))}"
 
 
 def _number(text: str | None) -> str:
@@ -86,9 +87,8 @@ def _number(text: str | None) -> str:
     try:
         return f"{text} ({float.fromhex(text):.7g})"
     except (ValueError, OverflowError):
-        return _short(text)
+        return _quoted(text)
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 160 else f"{text[:150]}..."
+def _quoted(value: object) -> str:
+    return clipped(repr(value), 160)

@@ -89,7 +89,7 @@ class Trust:
         if not self.policy_file.exists():
             return None
         try:
-            return WitnessPolicy.parse(_read(self.policy_file))
+            return WitnessPolicy.parse(_trusted_file(self.policy_file))
         except LedgerError as error:
             raise _unusable(self.policy_file, "a C2SP tlog-policy", str(error)[:200]) from error
 
@@ -123,7 +123,7 @@ class Trust:
 
     def set_policy(self, source: Path) -> WitnessPolicy:
         """Take this file as the policy of witnesses."""
-        data = _read(source)
+        data = _trusted_file(source)
         policy = WitnessPolicy.parse(data)
         write_whole(self.policy_file, data)
         return policy
@@ -131,8 +131,8 @@ class Trust:
     def add_authorities(self, source: Path) -> int:
         """Trust the certificates in this PEM file too; how many it has."""
         found = load_authorities(source)
-        before = _read(self.authorities_file) if self.authorities_file.exists() else b""
-        data = _read(source)
+        before = _trusted_file(self.authorities_file) if self.authorities_file.exists() else b""
+        data = _trusted_file(source)
         if data not in before:
             write_whole(self.authorities_file, before + data)
         return len(found)
@@ -145,11 +145,11 @@ class Trust:
 def _lines(path: Path) -> list[str]:
     if not path.exists():
         return []
-    lines = _read(path).decode("utf-8", "replace").splitlines()
+    lines = _trusted_file(path).decode("utf-8", "replace").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def _read(path: Path) -> bytes:
+def _trusted_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

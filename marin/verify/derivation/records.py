@@ -19,6 +19,7 @@ from marin.execution.plan import Plan, identity_of, step_config
 from marin.execution.step import StepDefinition
 from marin.history.run import Indexed, Run, StepView
 from marin.preregistration.registration import registers
+from marin.process.text import clipped
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
@@ -336,10 +337,9 @@ def _texts(expected: Any, found: Any) -> tuple[str, str]:
     if isinstance(expected, dict) and isinstance(found, dict):
         key = next((k for k in sorted(expected.keys() | found.keys()) if expected.get(k) != found.get(k)), None)
         if key is not None:
-            return tuple(f"{key}={_short(side.get(key))}" for side in (expected, found))  # type: ignore[return-value]
-    return _short(expected), _short(found)
+            return tuple(f"{key}={_found_in_words(side.get(key))}" for side in (expected, found))  # type: ignore[return-value]
+    return _found_in_words(expected), _found_in_words(found)
 
 
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+def _found_in_words(value: Any) -> str:
+    return clipped(str(value), 120)

@@ -145,10 +145,10 @@ def judge_tree(
         again = {keys[place] for place in draw(len(keys), sample, drawn)}
     found = _again(evaluated, subject(), body, replace(stored, tasks=tasks), execution, again)
     answered = len(keys) if again is None else len(again)
-    groups = "".join(f"; group {group.name} of {_named(group.tasks)}" for group in stored.settings.groups)
+    groups = "".join(f"; group {group.name} of {_listed(group.tasks)}" for group in stored.settings.groups)
     code = sorted({value["function"] for task in tasks for _, value in harness.functions_of(task.config)})
-    calls = f"; by {_named(code, 'functions')} of lm_eval/tasks" if code else ""
-    asked_of = f"{_named(body.tasks)}{groups}{calls}"
+    calls = f"; by {_listed(code, 'functions')} of lm_eval/tasks" if code else ""
+    asked_of = f"{_listed(body.tasks)}{groups}{calls}"
     said = f"{where}: {asked_of}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
@@ -160,7 +160,7 @@ def judge_tree(
     return Verdict("PARTIAL", (said, describe_bound(len(again)))), answered, found
 
 
-def _named(tasks: Collection[str], what: str = "tasks") -> str:
+def _listed(tasks: Collection[str], what: str = "tasks") -> str:
     """Names in words, of many the first."""
     names = list(tasks)
     return ", ".join(names) if len(names) < 9 else f"{', '.join(names[:6])} and {len(names) - 6} more {what}"
@@ -231,7 +231,7 @@ def _other_groups(told: Sequence[TaskGroup], stored: Sequence[TaskGroup]) -> str
         if group is None or kept is None or group.name != kept.name:
             return f"expected the group {kept.name if kept else 'none'}, found {group.name if group else 'none'}"
         if group.tasks != kept.tasks:
-            return f"group {group.name}: expected {_named(kept.tasks)}, found {_named(group.tasks)}"
+            return f"group {group.name}: expected {_listed(kept.tasks)}, found {_listed(group.tasks)}"
         if group.metrics != kept.metrics:
             return f"group {group.name}: other means"
     return None

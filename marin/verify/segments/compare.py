@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ledger import digest_bytes
+from marin.process.text import clipped
 from marin.record.events import TrainSegment
 from marin.verify.segments.ordering import by_execution
 
@@ -214,7 +215,7 @@ def differences(recorded: object, present: object, prefix: str = "") -> list[str
         return lines
     if recorded == present:
         return []
-    return [f"{prefix}: recorded {_short(recorded)}, here {_short(present)}"]
+    return [f"{prefix}: recorded {_encoded(recorded)}, here {_encoded(present)}"]
 
 
 def programs(recorded: Mapping[str, object], present: Mapping[str, object]) -> list[str]:
@@ -232,6 +233,6 @@ def compiled(recorded: Mapping[str, object], present: Mapping[str, object]) -> l
     return programs({name: value for name, value in recorded.items() if name != "functions"}, present)
 
 
-def _short(value: object) -> str:
+def _encoded(value: object) -> str:
     text = msgspec.json.encode(value).decode() if not isinstance(value, str) else value
-    return text if len(text) <= 80 else text[:77] + "..."
+    return clipped(text, 80)

@@ -10,7 +10,7 @@ import pytest
 from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.planning import Planner
-from marin.graph.why import Answer, explain
+from marin.graph.why import StepReason, explain
 from marin.history.measured import Measured
 from marin.recipe.cost import Device, Prices
 from marin.record.root import Root
@@ -38,7 +38,7 @@ PRICES = Prices(
     },
 )
 
-Ask = Callable[..., dict[str, Answer]]
+Ask = Callable[..., dict[str, StepReason]]
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def ask(write: Write, root: Root, monkeypatch: pytest.MonkeyPatch) -> Ask:
     path = write(TEXT)
     execute_graph(load_graph(path), root, file=path)
 
-    def answers(*changes: tuple[str, str], neighbour: str = "VALUE = 1\n", **options: bool) -> dict[str, Answer]:
+    def answers(*changes: tuple[str, str], neighbour: str = "VALUE = 1\n", **options: bool) -> dict[str, StepReason]:
         text = TEXT
         for old, new in changes:
             assert old in text

@@ -8,7 +8,7 @@ from marin.errors import Unsupported, UsageError
 from marin.process.arithmetic import check_variables
 from marin.scale.chips import CHIPS, bounds_of, chip_of, count_of
 from marin.scale.compiled import differing
-from marin.scale.question import Answer, Made
+from marin.scale.question import Made, SlicePrograms
 from marin.training.step.hlo import Program
 
 TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
@@ -89,7 +89,7 @@ def computing(identity: str) -> Made:
 
 def test_only_computing_programs_are_compared() -> None:
     one, other = (
-        Answer(
+        SlicePrograms(
             "TPU v5",
             4,
             0,
@@ -100,7 +100,7 @@ def test_only_computing_programs_are_compared() -> None:
         for gradient, gather in (("a", "b"), ("a", "c"))
     )
     assert differing(one, other) == []
-    assert differing(one, Answer("TPU v5", 4, 0, 0, 0, [computing("z")])) == ["gradient"]
+    assert differing(one, SlicePrograms("TPU v5", 4, 0, 0, 0, [computing("z")])) == ["gradient"]
 
 
 def test_slices_have_names() -> None:

@@ -86,7 +86,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             raise MlflowException(
                 f"artifacts of the ledger lie in its store, not in {artifact_location}", INVALID_PARAMETER_VALUE
             )
-        self._recorder.record("", ("experiment", ExperimentValues(name, _named(tags))))
+        self._recorder.record("", ("experiment", ExperimentValues(name, _by_name(tags))))
         return str(self.get_experiment_by_name(name).experiment_id)
 
     def set_experiment_tag(self, experiment_id: str, tag: Any) -> None:
@@ -98,7 +98,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         """As MLflow's; its id is drawn here and kept in the event."""
         experiment = self.get_experiment(experiment_id)
         self._check_experiment_is_active(experiment)
-        named = _named(tags)
+        named = _by_name(tags)
         name = run_name or named.get("mlflow.runName") or _generate_random_name()
         run, user = uuid.uuid4().hex, user_of(user_id or named.get("mlflow.user"))
         self._recorder.record(run, ("run", RunValues(experiment.name, name, user, int(start_time), named)), user=user)
@@ -147,8 +147,8 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             (metric.key, float(metric.value).hex(), int(metric.timestamp), int(metric.step or 0)) for metric in metrics
         ]
         parts = [LogValues(metrics=list(some)) for some in batched(points, METRICS_PER_EVENT)]
-        parts += [LogValues(params=some) for some in _split(_named(params))]
-        parts += [LogValues(tags=some) for some in _split(_named(tags))]
+        parts += [LogValues(params=some) for some in _split(_by_name(params))]
+        parts += [LogValues(tags=some) for some in _split(_by_name(tags))]
         if parts:
             self._recorder.record(run_id, *(("log", part) for part in parts))
 
@@ -206,7 +206,13 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         self._check_experiment_is_active(experiment)
         model = uuid.uuid4().hex
         values = ModelValues(
-            model, experiment.name, name or _generate_random_name(), model_type or "", 0, _named(tags), _named(params)
+            model,
+            experiment.name,
+            name or _generate_random_name(),
+            model_type or "",
+            0,
+            _by_name(tags),
+            _by_name(params),
         )
         self._recorder.record(source_run_id or "", ("model", values))
         return self.get_logged_model(f"m-{model}")
@@ -219,11 +225,11 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 
     def set_logged_model_tags(self, model_id: str, tags: Any) -> None:
         """As MLflow's."""
-        self._describe(model_id, tags=_named(tags))
+        self._describe(model_id, tags=_by_name(tags))
 
     def log_logged_model_params(self, model_id: str, params: Any) -> None:
         """As MLflow's."""
-        self._describe(model_id, params=_named(params))
+        self._describe(model_id, params=_by_name(params))
 
     def _describe(
         self, model_id: str, *, tags: dict[str, str] | None = None, params: dict[str, str] | None = None
@@ -269,7 +275,7 @@ def _place(metric: Any) -> tuple[int, str]:
     return len(LOOKED_FOR) + (2 if machine else 0 if model else 1), metric.key
 
 
-def _named(items: Any) -> dict[str, str]:
+def _by_name(items: Any) -> dict[str, str]:
     """MLflow's tags or parameters by name."""
     return {item.key: str(item.value) for item in items or []}
 

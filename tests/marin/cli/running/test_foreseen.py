@@ -12,7 +12,7 @@ from marin.recipe.composition import PRICES, compose, conf_folder
 from marin.recipe.cost import load_prices
 from marin.scale import compiled, foreseen
 from marin.scale.chips import chip_of
-from marin.scale.question import Answer, Made
+from marin.scale.question import Made, SlicePrograms
 
 Marin = Any
 RECIPE = (
@@ -39,7 +39,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             Made(name="layer", computes=True, identity="sha256:a", transient=12 * 10**9, cycles=int(chip.hertz)),
             Made(name="square", computes=True, identity="sha256:b", transient=10**9),
         ]
-        made = Answer(chip.kind, 4, 2 * 10**9, 10**9, 4 * 10**9 if "2x4" in topology else 0, programs)
+        made = SlicePrograms(chip.kind, 4, 2 * 10**9, 10**9, 4 * 10**9 if "2x4" in topology else 0, programs)
         return compiled.Forecast(topology, chip, made, 1e12)
 
     monkeypatch.setattr(compiled, "forecast", answer)

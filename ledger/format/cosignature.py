@@ -59,12 +59,6 @@ def verify_cosignature(algorithm: int, name: str, public: bytes, text: str, sign
     return True
 
 
-def cosignature_time(signature: bytes) -> int:
-    """The time that a cosignature states, in seconds since the epoch."""
-    (timestamp,) = _TIME.unpack_from(signature)
-    return int(timestamp)
-
-
 def pack_cosignature(timestamp: int, raw: bytes) -> bytes:
     """What a cosignature line carries: seconds since 1970 as eight bytes, then the signature."""
     return _TIME.pack(timestamp) + raw

@@ -81,11 +81,6 @@ def index_path() -> str:
     return f"{PROJECTIONS}/index.sqlite"
 
 
-def events_path() -> str:
-    """The read model of events."""
-    return f"{PROJECTIONS}/events.sqlite"
-
-
 def _position(tile: Tile) -> str:
     digits = f"{tile.index:03d}"
     digits = digits.zfill(-(-len(digits) // 3) * 3)

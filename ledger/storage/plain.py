@@ -129,3 +129,11 @@ def _not_plain(name: str, mode: int, expected: str) -> Malformed:
         found=kind,
         cure="nothing was opened; put the file itself there",
     )
+
+
+def names_in(folder: str) -> frozenset[str]:
+    """What stands in a folder; nothing where there is none."""
+    try:
+        return frozenset(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()

@@ -52,7 +52,8 @@ Kind = Literal["blob", "tree"]
 
 _QUESTIONS: Final = 16
 _SMALL: Final = 1024 * 1024
-_BATCH_BYTES: Final = 32 * 1024 * 1024
+BATCH_BYTES: Final = 32 * 1024 * 1024
+"""Of small blobs, how many bytes are held in memory before they are written or sent."""
 _BATCH_FILES: Final = 4096
 
 
@@ -362,7 +363,7 @@ class Store:
                 if hashed.digest not in batch:
                     batch[hashed.digest] = data
                     held += len(data)
-                if held >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+                if held >= BATCH_BYTES or len(batch) >= _BATCH_FILES:
                     if writing is not None:
                         writing.result()
                     writing = writer.submit(self.blobs.put_many, batch)

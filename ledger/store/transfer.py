@@ -40,7 +40,7 @@ from ledger.store.blobs.parts import PartHashes, small_digest
 from ledger.store.blobs.reflink import clone
 from ledger.store.layout import BLOBS, INCOMING, PACKED, blob_name, packed_name, tree_name
 from ledger.store.packs.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content, cut_by_size
-from ledger.store.store import Store
+from ledger.store.store import BATCH_BYTES, Store
 from ledger.store.trees.fileworker import PackWriter
 from ledger.store.trees.manifest import PART_SIZE, Manifest
 from ledger.store.trees.manyfiles import MOST_PACKED, WORTH
@@ -52,7 +52,6 @@ DEFAULT_WORKERS: Final = 8
 RESUMABLE: Final = 64 * 1024 * 1024
 """From this size on a blob goes into a bucket in parts, so that an upload that broke off goes on."""
 _PAUSES: Final = (0.5, 1.0, 2.0)
-_BATCH_BYTES: Final = 32 * 1024 * 1024
 _BLOCK: Final = 1024 * 1024
 _READ_AT_ONCE: Final = 1024
 _FOLDERS: Final = 256
@@ -564,7 +563,7 @@ def _batches(blobs: Iterable[_Wanted], workers: int, most_blobs: int = 1024) -> 
     for blob in blobs:
         batch.append(blob)
         held += blob.size
-        if held >= _BATCH_BYTES // workers or len(batch) >= most_blobs:
+        if held >= BATCH_BYTES // workers or len(batch) >= most_blobs:
             yield batch
             batch, held = [], 0
     if batch:

@@ -126,6 +126,20 @@ class Sliced:
     form: SlicedForm
     read: Read
 
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether the state that lies in this folder is in slices."""
+        return (folder / FORM).is_file()
+
+    @staticmethod
+    def is_stored(store: Store, tree: str) -> bool:
+        """Whether the state that is this tree of a store is in slices.
+
+        Raises:
+            NotFound: the tree is not in the store.
+        """
+        return FORM in {entry.path for entry in store.manifest(tree)}
+
     @classmethod
     def of_folder(cls, folder: Path) -> Sliced:
         """Of a tree that was checked out to a folder.

@@ -7,6 +7,7 @@ blank (:mod:`marin.training.blank`), everything else stays where it was. So what
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -175,8 +176,6 @@ class LeavingOut:
 
 def _sum(values: list[float] | tuple[float, ...]) -> float:
     """Rounded once: no order of summation."""
-    import math
-
     return math.fsum(values)
 
 

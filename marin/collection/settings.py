@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -110,10 +110,6 @@ class CollectionSettings(Section, frozen=True):
     sampling: Sampling | None = None
     text_field: Annotated[str, Meta(min_length=1)] = "text"
     validation_fraction: Share = 0.05
-
-
-class _StepSettings(Protocol):
-    def make(self) -> Any: ...
 
 
 def step_settings(steps: Sequence[Mapping[str, Any]], *, where: str) -> list[tuple[str, Settings]]:

@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 
 EVERY = 100
 """Train steps after which a segment is recorded although no state was told: what a crash can lose."""
-LOSSES = "losses.csv"
 RESERVED = frozenset({*events.STEPS, LOOP})
 """Names of steps, under which a loop saves nothing."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
+from ledger.storage.plain import names_in
 from ledger.store.blobs.blobs import Blobs
 from ledger.store.layout import BLOBS
 
@@ -24,7 +24,7 @@ def presence(blobs: Blobs) -> Callable[[str], bool]:
         first = digest[7:9]
         names = listed.get(first)
         if names is None:
-            names = listed[first] = _names_in(f"{folder}{BLOBS}{first}")
+            names = listed[first] = names_in(f"{folder}{BLOBS}{first}")
         if digest[9:] in names:
             return True
         held = blobs.packfiles.holding([raw])
@@ -39,10 +39,3 @@ def all_present(blobs: Blobs, digests: bytes) -> bool:
     present = presence(blobs)
     spread = digests.hex()
     return all(present(f"sha256:{spread[start : start + 64]}") for start in range(0, len(spread), 64))
-
-
-def _names_in(folder: str) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(folder))
-    except FileNotFoundError:
-        return frozenset()

@@ -16,6 +16,7 @@ from typing import Final
 
 from ledger.errors import NotFound
 from ledger.storage.failure import storage_failed
+from ledger.storage.plain import names_in
 from ledger.storage.port import Storage
 from ledger.store.layout import PACKFILES, QUARANTINE, STORE
 
@@ -68,9 +69,9 @@ class Quarantine:
                 aside = list(self._aside.items())
             yield from ((name, where) for name, where in aside if name.startswith(PACKFILES))
             return
-        for batch in sorted(_names_in(f"{self._folder}"), reverse=True):
+        for batch in sorted(names_in(f"{self._folder}"), reverse=True):
             inside = f"{batch}/{PACKFILES.removeprefix(STORE)}"
-            for name in _names_in(f"{self._folder}/{inside}"):
+            for name in names_in(f"{self._folder}/{inside}"):
                 yield f"{PACKFILES}{name}", f"{QUARANTINE}{inside}{name}"
 
     # The parts
@@ -98,10 +99,3 @@ class Quarantine:
             aside = sorted(self._storage.list(QUARANTINE))  # of several batches the newest stays
             self._aside = {STORE + where.removeprefix(QUARANTINE).partition("/")[2]: where for where in aside}
             self._listed_at = time.monotonic()
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []

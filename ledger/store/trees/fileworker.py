@@ -251,7 +251,7 @@ def pack_in(records: Iterable[list[str]], blobs: str, folder: str, *packfiles: s
         digest = hashed.hexdigest()
         first = digest[:2]
         if first not in whole:
-            whole[first] = _names_in(f"{blobs}{first}")
+            whole[first] = _names_of_folder(f"{blobs}{first}")
         if digest[2:] in whole[first] and _is_there(
             f"{blobs}{first}/{digest[2:]}", data
         ):  # OSError: it has other bytes
@@ -344,7 +344,8 @@ def _is_there(blob: str, data: bytes) -> bool:
     return True
 
 
-def _names_in(folder: str) -> frozenset[str]:
+def _names_of_folder(folder: str) -> frozenset[str]:
+    # ``plain.names_in``: this file is a program that imports nothing of the project.
     try:
         return frozenset(os.listdir(folder))
     except FileNotFoundError:

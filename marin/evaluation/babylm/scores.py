@@ -13,7 +13,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-EXACTLY = Context(prec=60)
+SIXTY_DIGITS = Context(prec=60)
 EYES = ("RTfirstfix", "RTfirstpass", "RTgopast", "RTrightbound")
 PACED = "self_paced_reading_time"
 WORD = ("Subtlex_log10", "length", "context_length")
@@ -55,7 +55,7 @@ def _ranks(values: Sequence[float]) -> list[int]:
 
 
 def _root(value: Fraction) -> float:
-    return float(EXACTLY.sqrt(EXACTLY.divide(Decimal(value.numerator), Decimal(value.denominator))))
+    return float(SIXTY_DIGITS.sqrt(SIXTY_DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))))
 
 
 def reading(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from ledger import Sliced, StateManifest, Store
 from marin.recipe.schema import Recipe
 from marin.training.checkpoints.digesting import describe
-from marin.training.checkpoints.whole import FORM, load, proven, readable
+from marin.training.checkpoints.whole import load, proven, readable
 from marin.training.step.slices import Layout, SlicedState
 
 
@@ -35,12 +35,12 @@ def load_slices(
         Tampered: as :func:`marin.training.checkpoints.whole.load`.
         NotFound: the tree, or a file of it, is not in the store.
     """
-    if not isinstance(source, Path) and FORM not in {entry.path for entry in source[0].manifest(source[1])}:
+    if not isinstance(source, Path) and not Sliced.is_stored(*source):
         with TemporaryDirectory(prefix="marin-checkpoint-") as base:
             folder = Path(base) / "checkpoint"
             source[0].checkout(source[1], folder)
             return load_slices(folder, layout, sharding, recipe, vocab_size, expected, where=where)
-    if isinstance(source, Path) and not (source / FORM).is_file():
+    if isinstance(source, Path) and not Sliced.is_in(source):
         state, manifest = load(source, recipe, vocab_size, expected, where=where)
         return layout.cut(state, sharding), manifest
 

@@ -26,9 +26,6 @@ from marin.training.state import TrainState, leaves, manifest_of, state_shape
 # Levanter warns of every None that equinox leaves where a module has no tensor: hundreds of lines that mean nothing.
 logging.getLogger("levanter.tensorstore_serialization").setLevel(logging.ERROR)
 
-FORM = "slices.json"
-"""The file by which a state in slices is known."""
-
 
 def load(
     folder: Path, recipe: Recipe, vocab_size: int, expected: str, *, where: str
@@ -41,7 +38,7 @@ def load(
     shape = state_shape(recipe, vocab_size)
 
     def read() -> TrainState:
-        if (folder / FORM).is_file():
+        if Sliced.is_in(folder):
             return _sliced(Sliced.of_folder(folder), shape)
         if (folder / "tensors").is_dir():
             return _whole(read_state(folder), shape)

@@ -17,6 +17,7 @@ from marin.execution.step import StepResult, Task
 from marin.execution.workspace import explained
 from marin.history.run import Run
 from marin.history.runs import load, load_all
+from marin.provenance.processor import X86_64_V3
 from marin.record.root import open_root
 
 ALL = ("words", "upper", "count")
@@ -366,7 +367,10 @@ def test_the_run_says_where_the_code_and_the_machine_are(tiny: ModuleType, proje
     tiny.run("words", project)
     started = views(project)[0].started.body
     assert set(started.code) == {"commit", "tree", "dirty", "diff", "steps"}
-    assert started.environment["processor"]["x86_64_v3"] in (True, False)
+    with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
+        flags = next((set(line.split()[2:]) for line in file if line.startswith("flags")), set())
+    assert set(started.environment["processor"]["features"]) == flags
+    assert started.environment["processor"]["x86_64_v3"] is (flags >= set(X86_64_V3))
     assert started.environment["versions"]["msgspec"]
     assert str(project) not in json.dumps([started.code, started.environment])
 

@@ -11,8 +11,8 @@ digest below:
     truthfulqa/TruthfulQA.csv         github.com/sylinrl/TruthfulQA                 (Apache-2.0)
 
 The task files are those of the installed lm-evaluation-harness: prompts, metrics, filters and stop strings as they are, the
-data set of the hub replaced by the file. Left out are `truthfulqa_mc2` and `truthfulqa_gen` (docs/evaluation.md), and HellaSwag's
-clean-up, which the published text file already has.
+data set of the hub replaced by the file. Left out are ``truthfulqa_mc2`` and ``truthfulqa_gen`` (docs/evaluation.md), and
+HellaSwag's clean-up, which the published text file already has.
 """
 
 from __future__ import annotations

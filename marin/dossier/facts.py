@@ -103,7 +103,11 @@ def _estimated(values: Mapping[str, Told]) -> Iterator[Told]:
 
 
 def derived(run: Run, proven: Proven) -> Iterator[Told]:
-    """Everything that the ledger knows, by name."""
+    """Everything that the ledger knows, by name.
+
+    Raises:
+        UsageError: the run has no exported model.
+    """
     if run.is_loop or "export" not in run.steps:
         raise UsageError("a run without an exported model has no dossier", where=f"run {run.run}", expected="step export",
                          found=", ".join(run.steps) or "no outputs", cure="let the run end first")  # fmt: skip

@@ -49,6 +49,7 @@ def subject_of(proven: Proven, run: str, manifests: dict[str, bytes]) -> Subject
     """What can be said of a run's model, with the files of its outputs as ``manifests`` (by step) list them.
 
     Raises:
+        Malformed: a manifest of a step that the run has no output of.
         Tampered: a manifest is not the one that the run recorded.
     """
     view = load(proven, run)

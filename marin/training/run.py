@@ -106,6 +106,8 @@ def train(task: Task) -> StepResult:
 
     Raises:
         UsageError: more epochs than the recipe allows.
+        Paused: before the train step that the execution named.
+        Interrupted: asked to stop; the state is recorded.
     """
     recipe = task.recipe
     cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"

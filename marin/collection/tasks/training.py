@@ -26,7 +26,11 @@ type Text = tuple[bytes, str]
 
 
 def train_model(setup: Setup, task: Task, out: Path) -> Counted:
-    """Train what the examples of this number are for."""
+    """Train what the examples of this number are for.
+
+    Raises:
+        DataError: a side has too few examples to train a classifier on.
+    """
     examples = setup.examples[task.source]
     settings = examples.settings
     good = _least(_shown(setup, examples.good, settings), settings.examples)

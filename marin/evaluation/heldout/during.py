@@ -142,7 +142,8 @@ class Measuring:
         """Read everything that will be needed.
 
         Raises:
-            LedgerError: a set, a task or the harness is not there; or a task is not what it was.
+            MissingEvidence: lm-evaluation-harness is not installed.
+            LedgerError: a set or a task is not there, or a task is not what it was.
         """
         recorded = _recorded(root, view.run)
         measured = [body for body in recorded if isinstance(body, EvaluationMeasured)]

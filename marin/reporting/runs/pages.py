@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspector | None = None) -> bytes:
     """The page ``name`` (see :func:`marin.history.projection.fold.pages_of`) of the ledger's run with this id. ``preview``: the
-    address of ``verification.png``, for ``verification.html``. ``inspector``: for the lineage pages of several runs."""
+    address of ``verification.png``, for ``verification.html``. ``inspector``: for the lineage pages of several runs.
+
+    Raises:
+        MissingEvidence: the run has no such page.
+    """
     loaded, origin = load_named(root.history(), run), root.verifier.name
     match name:
         case "loss.png":

@@ -44,7 +44,11 @@ class StepOutcome:
 
 def mesh_of(devices: int, replicas: int = 1) -> Mesh:
     """A mesh over the first ``devices`` devices: of one axis, or of two where ``replicas`` parts of equal size hold the state
-    once each (the devices of one after those of another, as they come from slices of a pod)."""
+    once each (the devices of one after those of another, as they come from slices of a pod).
+
+    Raises:
+        UsageError: there are not so many devices, or they do not divide over the replicas.
+    """
     present = jax.devices()
     if devices > len(present):
         raise UsageError(

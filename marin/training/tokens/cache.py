@@ -54,7 +54,11 @@ _WRITE_TOKENS = 1 << 22
 
 def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
     """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them. Documents are
-    encoded in this process, or by workers; the files are the same."""
+    encoded in this process, or by workers; the files are the same.
+
+    Raises:
+        DataError: a split has no tokens, or its cache does not hold what was written.
+    """
     tensors: dict[str, str] = {}
     size = 0
     totals: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """A token cache read where it is stored: a host takes the tokens that it trains on, and no copy of the cache.
 
 Every byte is verified under the digest of the stored tree, in parts of 8 MiB. A cache's arrays are zarr3 with the codec
-`sharding_indexed`, as Levanter writes them: a file has chunks of 262,144 elements, and behind them an index of where each
+``sharding_indexed``, as Levanter writes them: a file has chunks of 262,144 elements, and behind them an index of where each
 begins and how long it is (zarr-specs, "Sharding codec"). So the index of a file and the chunks that are asked for are read.
 """
 

@@ -209,7 +209,11 @@ def _quiet(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turns what sqlite says of a locked database into one line that says what to do."""
+    """Turns what sqlite says of a locked database into one line that says what to do.
+
+    Raises:
+        Locked: another process holds the projection.
+    """
     try:
         yield
     except (sqlite3.OperationalError, OperationalError, MlflowException) as error:

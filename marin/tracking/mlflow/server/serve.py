@@ -46,7 +46,11 @@ def prepare(root: str) -> None:
 
 def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], None]) -> None:
     """Serve the root of :func:`prepare`, whose projection is ``database``, until SIGINT or SIGTERM. Call on the main
-    thread."""
+    thread.
+
+    Raises:
+        MarinError: MLflow's server did not start.
+    """
     # Here, because MLflow has to find the settings of prepare() when it is imported, and takes seconds.
     import mlflow.server.handlers as handlers
     import uvicorn

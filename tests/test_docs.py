@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -139,6 +140,22 @@ def test_files_that_a_page_names_are_there(page_name: str) -> None:
     named = re.findall(r"`((?:ledger|marin|conf|docs|bench|tests)/[\w/.-]*)`", text)
     assert [name for name in named if not (PROJECT / name).exists()] == []
     assert len(named) > 3 or page_name == "docs/threat-model.md"
+    assert list(lost(text)) == []
+
+
+def lost(text: str) -> Iterator[str]:
+    """Files of Python that a paragraph (or a row of a table) names and that are in no folder which it names."""
+    for part in re.split(r"\n\n|\n(?=\|)", text):
+        named = re.findall(r"`([\w./-]+)`", part)
+        places = [Path(name) for name in named if "/" in name and (PROJECT / name).exists()]
+        rooms = {place if (PROJECT / place).is_dir() else place.parent for place in (Path(), *places)}
+        files = [name for name in named if name.endswith(".py")]
+        yield from (name for name in files if not any((PROJECT / room / name).exists() for room in rooms))
+
+
+def test_a_file_that_is_not_beside_would_be_found() -> None:
+    assert list(lost("`marin/verify/verification.py`, then `record.py`")) == ["record.py"]
+    assert list(lost("`marin/verify/derivation/record.py`, then `records.py`")) == []
 
 
 def test_the_root_command_has_an_example() -> None:

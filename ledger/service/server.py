@@ -140,7 +140,7 @@ class GroupCommit:
         try:
             pending = self._enter([drafts for drafts, _ in requests])
         except Exception as error:
-            _answer(requests, [_as_ledger_error(error)] * len(requests))
+            _settle_all(requests, [_as_ledger_error(error)] * len(requests))
             return
         self._entered.put((requests, pending))
         if pending.waiting >= self._max_events:
@@ -176,7 +176,7 @@ class GroupCommit:
                 outcomes = pending.outcomes()
             except Exception as error:
                 outcomes = [_as_ledger_error(error)] * len(requests)
-            _answer(requests, outcomes)
+            _settle_all(requests, outcomes)
 
 
 def _as_ledger_error(error: Exception) -> LedgerError:
@@ -186,7 +186,7 @@ def _as_ledger_error(error: Exception) -> LedgerError:
     return StorageFailed("the commit failed", found=repr(error), cure="hand the events in again")
 
 
-def _answer(requests: Sequence[_Request], outcomes: Sequence[list[Receipt] | LedgerError]) -> None:
+def _settle_all(requests: Sequence[_Request], outcomes: Sequence[list[Receipt] | LedgerError]) -> None:
     for (_, future), outcome in zip(requests, outcomes, strict=True):
         if isinstance(outcome, LedgerError):
             future.set_exception(outcome)

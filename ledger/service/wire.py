@@ -48,7 +48,7 @@ class FrameSocket:
         if not head:
             return None
         size = _size(head, MAX_GREETING)
-        return _whole(reader.exactly(size), size)
+        return _uncut(reader.exactly(size), size)
 
     def be_patient(self, seconds: float) -> None:
         """From here on the peer may be silent between frames, but not longer than ``seconds`` within one, and must take
@@ -75,7 +75,7 @@ class FrameSocket:
 
     def body(self, size: int) -> bytes:
         """The frame of which ``next_size`` gave the size."""
-        return _whole(self._stream.read(size) or b"", size)
+        return _uncut(self._stream.read(size) or b"", size)
 
     def hang_up(self) -> None:
         """End the connection for whoever reads or sends on it in another thread."""
@@ -94,7 +94,7 @@ def _size(head: bytes, limit: int) -> int:
     return size
 
 
-def _whole(frame: bytes, size: int) -> bytes:
+def _uncut(frame: bytes, size: int) -> bytes:
     if len(frame) < size:
         raise Malformed("a frame is cut short", expected=f"{size} bytes", found=f"{len(frame)}")
     return frame

@@ -197,7 +197,7 @@ class _Reader:
         given = self.forms[one].shape
         if given and not (len(given) == len(shape) and all(a in (1, b) for a, b in zip(given, shape, strict=True))):
             raise refused("broadcast", f"{given} to {shape}")
-        return self.put("broadcast", [one], Form(self.forms[one].dtype, shape), axes=_whole(range(len(given))))[0]
+        return self.put("broadcast", [one], Form(self.forms[one].dtype, shape), axes=_integers(range(len(given))))[0]
 
     def reshape(self, one: int, shape: tuple[int, ...]) -> int:
         return (
@@ -211,7 +211,7 @@ class _Reader:
 type Rule = Callable[[_Reader, Any, list[int], list[Form]], list[int]]
 
 
-def _whole(values: Sequence[Any]) -> Json:
+def _integers(values: Sequence[Any]) -> Json:
     return [int(value) for value in values]
 
 
@@ -220,11 +220,11 @@ def _reshape(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> l
 
 
 def _broadcast(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("broadcast", inputs[:1], forms[0], axes=_whole(equation.params["broadcast_dimensions"]))
+    return reader.put("broadcast", inputs[:1], forms[0], axes=_integers(equation.params["broadcast_dimensions"]))
 
 
 def _transpose(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("transpose", inputs, forms[0], axes=_whole(equation.params["permutation"]))
+    return reader.put("transpose", inputs, forms[0], axes=_integers(equation.params["permutation"]))
 
 
 def _concatenate(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
@@ -238,9 +238,9 @@ def _slice(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form])
         "slice",
         inputs,
         forms[0],
-        start=_whole(given["start_indices"]),
-        end=_whole(given["limit_indices"]),
-        step=_whole(strides),
+        start=_integers(given["start_indices"]),
+        end=_integers(given["limit_indices"]),
+        step=_integers(strides),
     )
 
 
@@ -251,7 +251,7 @@ def _pieces(reader: _Reader, one: int, axis: int, sizes: Sequence[int]) -> list[
         start[axis], end[axis] = at, at + size
         shape = tuple(e - s for s, e in zip(start, end, strict=True))
         found += reader.put(
-            "slice", [one], Form(form.dtype, shape), start=_whole(start), end=_whole(end), step=[1] * len(start)
+            "slice", [one], Form(form.dtype, shape), start=_integers(start), end=_integers(end), step=[1] * len(start)
         )
         at += size
     return found
@@ -279,7 +279,7 @@ def _dynamic_update_slice(reader: _Reader, equation: Any, inputs: list[int], for
 
 
 def _pad(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("pad", inputs, forms[0], padding=[_whole(each) for each in equation.params["padding_config"]])
+    return reader.put("pad", inputs, forms[0], padding=[_integers(each) for each in equation.params["padding_config"]])
 
 
 def _iota(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
@@ -293,7 +293,7 @@ def _empty(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> lis
 
 
 def _rev(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    return reader.put("rev", inputs, forms[0], axes=_whole(equation.params["dimensions"]))
+    return reader.put("rev", inputs, forms[0], axes=_integers(equation.params["dimensions"]))
 
 
 def _convert(reader: _Reader, _: Any, inputs: list[int], forms: list[Form]) -> list[int]:
@@ -357,7 +357,7 @@ def _reduction(name: str, whole_only: bool = False) -> Rule:
         axes = sorted(int(axis) for axis in equation.params["axes"])
         if not math.prod(reader.forms[inputs[0]].shape[axis] for axis in axes):
             raise refused(equation.primitive.name, "over nothing")
-        return reader.put(name, inputs, forms[0], axes=_whole(axes))
+        return reader.put(name, inputs, forms[0], axes=_integers(axes))
 
     return rule
 
@@ -387,8 +387,8 @@ def _dot(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -
         "dot",
         inputs,
         forms[0],
-        summed=[_whole(left), _whole(right)],
-        batch=[_whole(left_batch), _whole(right_batch)],
+        summed=[_integers(left), _integers(right)],
+        batch=[_integers(left_batch), _integers(right_batch)],
         **reader.factors.settings,
     )
 
@@ -414,12 +414,12 @@ def _gather(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]
         forms[0],
         mode=mode,
         fill=bits if mode == "fill" else None,
-        window=_whole(numbers.offset_dims),
-        dropped=_whole(numbers.collapsed_slice_dims),
-        indexed=_whole(numbers.start_index_map),
-        batch=_whole(numbers.operand_batching_dims),
-        index_batch=_whole(numbers.start_indices_batching_dims),
-        sizes=_whole(given["slice_sizes"]),
+        window=_integers(numbers.offset_dims),
+        dropped=_integers(numbers.collapsed_slice_dims),
+        indexed=_integers(numbers.start_index_map),
+        batch=_integers(numbers.operand_batching_dims),
+        index_batch=_integers(numbers.start_indices_batching_dims),
+        sizes=_integers(given["slice_sizes"]),
     )
 
 
@@ -433,11 +433,11 @@ def _scatter(name: str) -> Rule:
             inputs,
             forms[0],
             mode=_mode(given["mode"]),
-            window=_whole(numbers.update_window_dims),
-            dropped=_whole(numbers.inserted_window_dims),
-            indexed=_whole(numbers.scatter_dims_to_operand_dims),
-            batch=_whole(numbers.operand_batching_dims),
-            index_batch=_whole(numbers.scatter_indices_batching_dims),
+            window=_integers(numbers.update_window_dims),
+            dropped=_integers(numbers.inserted_window_dims),
+            indexed=_integers(numbers.scatter_dims_to_operand_dims),
+            batch=_integers(numbers.operand_batching_dims),
+            index_batch=_integers(numbers.scatter_indices_batching_dims),
         )
 
     return rule
@@ -495,7 +495,7 @@ def _random(name: str) -> Rule:
         if given.get("bit_width", 32) != 32:
             raise refused("random_bits", f"of {given['bit_width']} bits")
         drawn = [int(size) for size in given.get("shape", ())]
-        return reader.put(name, inputs, forms[0], shape=_whole(drawn))
+        return reader.put(name, inputs, forms[0], shape=_integers(drawn))
 
     return rule
 

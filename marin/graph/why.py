@@ -87,13 +87,13 @@ def explain(
                 hit = planner.hit(node, identity) if given or not force else None
             except LedgerError as error:
                 undone.add(address)
-                yield _answer(planner, node, "fail", (str(error),), {}, digest, None, timings, prices, device)
+                yield _reason_of(planner, node, "fail", (str(error),), {}, digest, None, timings, prices, device)
                 continue
         if hit is not None:
             planner.found(hit)
             event = hit.completed_at if hit.completed_at >= 0 else None
             told = f"event {event} of {hit.origin}" if event is not None else f"{hit.action}: {hit.output.digest}"
-            yield _answer(planner, node, "hit", (told,), {}, digest, event, timings, prices, device)
+            yield _reason_of(planner, node, "hit", (told,), {}, digest, event, timings, prices, device)
             continue
         undone.add(address)
         earlier = earlier or _Earlier.of(planner)
@@ -105,10 +105,10 @@ def explain(
             why = (f"the result of event {damaged[0].completed_at} is not whole",)
         else:
             why, changes = earlier.explain(node, waiting)
-        yield _answer(planner, node, "run", why, changes, digest, None, timings, prices, device)
+        yield _reason_of(planner, node, "run", why, changes, digest, None, timings, prices, device)
 
 
-def _answer(
+def _reason_of(
     planner: Planner,
     node: Node,
     action: Literal["hit", "run", "fail"],

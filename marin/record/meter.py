@@ -29,11 +29,13 @@ class EnergyCounters:
 
     def __init__(self, folder: Path = COUNTERS) -> None:
         zones = sorted(folder.glob("*-rapl:*")) if folder.is_dir() else []
-        self._zones = [zone for zone in zones if zone.name.count(":") == 1 and _number(zone / "energy_uj") is not None]
+        self._zones = [
+            zone for zone in zones if zone.name.count(":") == 1 and _integer_of_file(zone / "energy_uj") is not None
+        ]
         self._last = self._read()
 
     def _read(self) -> list[int | None]:
-        return [_number(zone / "energy_uj") for zone in self._zones]
+        return [_integer_of_file(zone / "energy_uj") for zone in self._zones]
 
     def lap(self) -> float | None:
         """Joules since the last lap; None where there is no counter, or one could not be read."""
@@ -42,12 +44,12 @@ class EnergyCounters:
         for zone, one, other in zip(self._zones, before, self._last, strict=True):
             if one is None or other is None:
                 return None
-            whole = _number(zone / "max_energy_range_uj") or 0
+            whole = _integer_of_file(zone / "max_energy_range_uj") or 0
             total += other - one if other >= one else other - one + whole + 1
         return total / 1e6 if self._zones else None
 
 
-def _number(file: Path) -> int | None:
+def _integer_of_file(file: Path) -> int | None:
     try:
         return int(file.read_text("ascii"))
     except (OSError, ValueError):

@@ -193,7 +193,7 @@ def show_document(what: str, where: str | None, steps: bool, as_json: bool) -> N
 
     root = open_root()
     places = [named(root, where)] if where is not None else collections(root)
-    text = _text(Path(what))
+    text = _file_text(Path(what))
     found = next((one for place in places if (one := _found(place, what, text))), None)
     if found is None:
         raise UsageError(
@@ -356,7 +356,7 @@ def _reading(root: Root, document: Told, steps: bool) -> list[dict[str, Any]]:
     return [{"run": run.run, "steps": list(steps_reading(run, store, document.id))} for run in runs]
 
 
-def _text(path: Path) -> str | None:
+def _file_text(path: Path) -> str | None:
     try:
         return path.read_bytes().decode("utf-8", "replace") if path.is_file() else None
     except OSError:

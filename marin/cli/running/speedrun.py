@@ -149,7 +149,7 @@ def list_entries(name: str | None, as_json: bool) -> None:
             return
         print_table(
             ("track", "metric", "FLOPs", "parameters", "hours", "entries", "best"),
-            [tuple("" if value is None else _number(value) for value in row.values()) for row in rows],
+            [tuple("" if value is None else _cell(value) for value in row.values()) for row in rows],
             empty="no track: register an experiment with track=Track(...)",
         )
         return
@@ -203,5 +203,5 @@ def _as_json(fact: Fact[SpeedrunEntered]) -> dict[str, Any]:
     return {"event": fact.index, "admitted": fact.time, **write(fact.body), "score": float.fromhex(fact.body.score)}
 
 
-def _number(value: Any) -> str:
+def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -202,7 +202,7 @@ def _receive(url: str, file: Pinned, part: Path) -> None:
                 hasher.update(block)
                 size += len(block)
     headers = {"Accept-Encoding": "identity", "User-Agent": _AGENT} | ({"Range": f"bytes={size}-"} if size else {})
-    with httpx.Client(timeout=_TIMEOUT) as client, _answer(client, url, headers, file) as response:
+    with httpx.Client(timeout=_TIMEOUT) as client, _behind_redirects(client, url, headers, file) as response:
         if response.status_code == 416:
             part.unlink(missing_ok=True)
         response.raise_for_status()
@@ -235,7 +235,9 @@ def _receive(url: str, file: Pinned, part: Path) -> None:
 
 
 @contextmanager
-def _answer(client: httpx.Client, url: str, headers: Mapping[str, str], file: Pinned) -> Iterator[httpx.Response]:
+def _behind_redirects(
+    client: httpx.Client, url: str, headers: Mapping[str, str], file: Pinned
+) -> Iterator[httpx.Response]:
     """The answer behind all redirects, each of which was looked at before it was followed."""
     own = urlsplit(file.urls[0]).netloc
     with ExitStack() as stack:

@@ -40,8 +40,8 @@ def spdx(subject: Subject) -> dict[str, Any]:
             software_downloadLocation=f"urn:marin:output:{subject['model.digest']}",
             software_primaryPurpose="model",
             ai_typeOfModel=[subject["model.architecture"]],
-            ai_informationAboutTraining=_text(subject["run.recipe"]),
-            ai_limitation=_text(subject["model.limitations"]),
+            ai_informationAboutTraining=_as_words(subject["run.recipe"]),
+            ai_limitation=_as_words(subject["model.limitations"]),
             ai_hyperparameter=_pairs(subject, "training."),
             ai_metric=_pairs(subject, "evaluation."),
         ),
@@ -56,8 +56,8 @@ def spdx(subject: Subject) -> dict[str, Any]:
             software_downloadLocation=f"urn:marin:output:{subject['data.corpus']}",
             software_primaryPurpose="data",
             dataset_datasetType=["text"],
-            dataset_knownBias=[_text(subject["data.biases"])],
-            dataset_dataCollectionProcess=_text(subject["data.obtained"]),
+            dataset_knownBias=[_as_words(subject["data.biases"])],
+            dataset_dataCollectionProcess=_as_words(subject["data.obtained"]),
         ),
         *(
             element(
@@ -75,7 +75,9 @@ def spdx(subject: Subject) -> dict[str, Any]:
     for about_what, told in (("model", subject["model.licence"]), ("data", subject["data.licence"])):
         elements.append(
             element(
-                "simplelicensing_SimpleLicensingText", f"licence:{about_what}", simplelicensing_licenseText=_text(told)
+                "simplelicensing_SimpleLicensingText",
+                f"licence:{about_what}",
+                simplelicensing_licenseText=_as_words(told),
             )
         )
         elements += [
@@ -100,13 +102,13 @@ def _ended(subject: Subject) -> Told:
     return Told(told.name, f"{str(told)[:19]}Z", "recorded", told.events)
 
 
-def _text(told: Told) -> Told:
+def _as_words(told: Told) -> Told:
     return Told(told.name, str(told), told.source, told.events)
 
 
 def _pairs(subject: Subject, before: str) -> list[dict[str, Any]]:
     return [
-        {"type": "DictionaryEntry", "key": told.name.removeprefix(before), "value": _text(told)}
+        {"type": "DictionaryEntry", "key": told.name.removeprefix(before), "value": _as_words(told)}
         for told in subject.named(before)
         if told.source == "recorded"
     ]

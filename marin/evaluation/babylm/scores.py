@@ -96,7 +96,7 @@ def _left(table: Sequence[Sequence[Fraction]], *, surprisal: bool) -> Fraction |
         lines.append([Fraction(1), *alone, *products, *(values[-1:] if surprisal else ()), Fraction(target)])
     if not lines:
         return None
-    columns = [_whole(column) for column in zip(*lines, strict=True)]
+    columns = [_times_a_power_of_two(column) for column in zip(*lines, strict=True)]
     gram = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in columns] for one in columns]
     without = determinant([line[:-1] for line in gram[:-1]])
     total = determinant([[gram[a][b] for b in (0, -1)] for a in (0, -1)])
@@ -105,7 +105,7 @@ def _left(table: Sequence[Sequence[Fraction]], *, surprisal: bool) -> Fraction |
     return Fraction(determinant(gram) * gram[0][0], without * total)
 
 
-def _whole(column: Sequence[Fraction]) -> list[int]:
+def _times_a_power_of_two(column: Sequence[Fraction]) -> list[int]:
     """A column times one power of two, which changes no R2."""
     scale = max(value.denominator for value in column)
     return [int(value * scale) for value in column]

@@ -267,7 +267,7 @@ def _plain(value: Any, depth: int = 0) -> bool:
     return value is None or isinstance(value, str | bool | int | float)
 
 
-def _text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
@@ -329,8 +329,8 @@ def _number_up_to(most: int) -> Callable[[Any], bool]:
 
 
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "task": _text,
-    **dict.fromkeys(TEXTS, _text),
+    "task": _is_text,
+    **dict.fromkeys(TEXTS, _is_text),
     **dict.fromkeys(TEMPLATES, _template),
     "process_docs": functions.is_function,
     "process_results": functions.is_function,

@@ -51,15 +51,15 @@ def picture(
     colour = COLOURS[kind]
     _frame(page, colour)
     _mark(page, kind, 132, 128, 52)
-    _text(page, 216, 104, says, 30, colour, weight="bold")
-    _text(page, 216, 154, name, 19, INK, weight="bold")
+    _write_line(page, 216, 104, says, 30, colour, weight="bold")
+    _write_line(page, 216, 154, name, 19, INK, weight="bold")
     for at, line in enumerate(lines[:2]):
-        _text(page, 84, 208 + 32 * at, line, 14, INK if at == 0 else SOFT)
+        _write_line(page, 84, 208 + 32 * at, line, 14, INK if at == 0 else SOFT)
     x = 84.0
     for verdict, word in verdicts:
         x = _chip(page, x, 290, verdict, word)
     _curve(figure, losses)
-    _text(page, 84, 566, "Marin: every step in a signed log, so that anybody can make it again", 12, SOFT)
+    _write_line(page, 84, 566, "Marin: every step in a signed log, so that anybody can make it again", 12, SOFT)
     data = io.BytesIO()
     canvas.print_png(data, metadata={"Software": None})  # type: ignore[no-untyped-call]
     return data.getvalue()
@@ -85,7 +85,7 @@ def _mark(page: Any, kind: str, x: float, y: float, radius: float) -> None:
     )
 
 
-def _text(page: Any, x: float, y: float, text: str, size: float, colour: str, weight: str = "normal") -> None:
+def _write_line(page: Any, x: float, y: float, text: str, size: float, colour: str, weight: str = "normal") -> None:
     shown = visible(text)
     shown = shown if len(shown) <= 108 else shown[:107] + "…"
     page.text(x, y, shown, fontsize=size, color=colour, weight=weight, va="center", parse_math=False)

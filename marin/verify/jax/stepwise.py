@@ -112,7 +112,9 @@ class Stepwise(Opened):
                 self._made[f"update {s}"] = [*before[s], *slices[s], total, *scalars, np.uint32(s)]
                 records.append(record(f"update {s}", self._made[f"update {s}"], made))
         order = {name: i for i, name in enumerate(_ORDER)}
-        return sorted(records, key=lambda record: (order[record.name.rstrip("0123456789 ")], _number(record.name)))
+        return sorted(
+            records, key=lambda record: (order[record.name.rstrip("0123456789 ")], _last_integer(record.name))
+        )
 
     def _traced(self, program: str) -> tuple[Any, list[Any]]:
         """The jaxpr of one program on one shard or slice, and its arguments."""
@@ -179,7 +181,7 @@ class Stepwise(Opened):
 _ORDER = (INITIAL, "gather parameters", "gradient", "sum over shards", "square", "sum of squares", "update")
 
 
-def _number(name: str) -> int:
+def _last_integer(name: str) -> int:
     last = name.rpartition(" ")[2]
     return int(last) if last.isdecimal() else -1
 

@@ -19,6 +19,7 @@ from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.process.text import several
 from marin.process.waiting import waiting
+from marin.recipe.schema import Recipe
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
 from marin.verify.earlier import Proofs
@@ -84,6 +85,8 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
         return Divergence(
             recipe.first_step, (), "the recipe's phase and the link to the run before it", found, "the link is broken"
         )
+    if (longer := too_long(recipe, case.run.metrics.get("tokens.train_tokens"))) is not None:
+        return longer
     last, final = (
         (until.step, until.state) if until is not None else (recipe.last_step, case.run.output("train").digest)
     )
@@ -100,6 +103,18 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
     if states[0] is None or states[1] is None:
         return broken
     return replace(broken, tensors=by_execution(states[0].differing(states[1])))
+
+
+def too_long(recipe: Recipe, tokens: float | None) -> Divergence | None:
+    """Whether the recipe has more train steps than its own limit of epochs allows. ``tokens``: of the train split, as recorded,
+    which the verdict ``data`` counts again; None where no step of the run made them."""
+    most = None if tokens is None else recipe.most_steps(int(tokens))
+    if most is None or recipe.trainer.num_steps <= most:
+        return None
+    allowed = f"{most} train steps at most, {recipe.trainer.most_epochs} epochs of {tokens:.0f} tokens"
+    return Divergence(
+        recipe.first_step, (), allowed, f"{recipe.trainer.num_steps}", "more epochs than the recipe allows"
+    )
 
 
 def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> Trained:

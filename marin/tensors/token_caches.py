@@ -154,14 +154,16 @@ def open_field(cache: Path, name: str) -> Any:
         DataError: it is missing, or not of the form that Levanter writes.
     """
     dtype = "int64" if name.endswith("/offsets") else {FIELD: "int32", MASK: "uint8"}[name.partition("/")[0]]
+    looked_at = name
     try:
         with (cache / name / "zarr.json").open("rb") as file:
             form = ArrayForm.parse(file.read(MOST_METADATA + 1), dtype)
         for path in sorted((cache / name / "c").glob("*")):
+            looked_at = f"{name}/c/{path.name}"
             with path.open("rb") as file:
                 form.check_file(path.stat().st_size, partial(_read_at, file))
     except (OSError, ValueError) as error:
-        raise unreadable(name, error) from error
+        raise unreadable(looked_at, error) from error
     return open_array({"driver": "file", "path": f"{cache}/"}, name)
 
 

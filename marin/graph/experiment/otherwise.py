@@ -9,6 +9,7 @@ both, and is said of itself. What else a machine has (a name, a clock) is the sa
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import posix
@@ -109,7 +110,7 @@ def _parts(node: Node) -> list[Any]:
 def _asked_by(folder: Path) -> bool:
     """Whether a file below ``folder`` asked for what is being looked up, by whatever parts of the standard library; an
     import on the way is another's question."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith("<frozen importlib"):

@@ -29,6 +29,8 @@ NETWORK, ACCELERATOR, OTHERS = "needs a network", "for an accelerator", "needs s
 LEFT = {
     "marin data fetch babylm": NETWORK,
     "marin data fetch blimp": NETWORK,
+    "marin data fetch books": NETWORK,
+    "marin train +model=1m +dataset=books": "an hour",
     "python -m experiments.benchmarks": NETWORK,
     "marin eval RUN --tasks blimp": NETWORK,
     "marin train +model=gpt2-small": ACCELERATOR,

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from ledger import digest_bytes
 from marin.errors import Unsupported
+from marin.recipe.schema import Recipe, from_mapping
 from marin.record.events import TrainSegment
+from marin.verify.judges.training import too_long
 from marin.verify.segments import compare
 from marin.verify.segments.compare import FoundSegment
 
@@ -186,3 +188,23 @@ def test_differences_name_paths() -> None:
 def test_found_is_a_plain_value() -> None:
     segment = found(recorded(0, 1))
     assert replace(segment) == segment
+
+
+def of_steps(steps: int, most: int | None) -> Recipe:
+    """A recipe of train steps of 4 sequences of 16 tokens, and of so many epochs at most."""
+    trainer = {"num_steps": steps, "batch_size": 4, "steps_per_segment": 1, "most_epochs": most}
+    arithmetic = {"logical_shards": 2, "microbatch_size": 1}
+    return from_mapping({"trainer": trainer, "model": {"seq_len": 16}, "arithmetic": arithmetic}, where="test")
+
+
+@pytest.mark.parametrize(
+    ("steps", "most", "tokens"), [(20, 2, 640.0), (21, None, 640.0), (21, 2, None), (21, 2, 704.0)]
+)
+def test_as_many_epochs_as_are_allowed_are_fine(steps: int, most: int | None, tokens: float | None) -> None:
+    assert too_long(of_steps(steps, most), tokens) is None
+
+
+def test_one_train_step_more_is_a_difference() -> None:
+    found = too_long(of_steps(21, 2), 640.0)
+    assert found is not None and "20 train steps at most, 2 epochs of 640 tokens" in found.describe()
+    assert "found 21" in found.describe()

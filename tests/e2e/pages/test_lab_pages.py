@@ -83,7 +83,12 @@ class Lab:
     def call(self, command: str, *fine: int) -> str:
         """What a command prints; its exit status is 0, or one of ``fine``."""
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=3600
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=14_400,
         )
         assert done.returncode in (0, *fine), f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout

@@ -71,8 +71,9 @@ def folder_recipe(folder: Path) -> Recipe:
         if config.get(name) not in allowed:
             expected = " or ".join(repr(value) for value in allowed if value is not None) or "none"
             raise _other(folder, name, expected, config.get(name))
-    if others := {str(each) for each in config.get("layer_types") or ()} - {"full_attention"}:
-        raise _other(folder, "layer_types", "full_attention", ", ".join(sorted(others)))
+    kinds = config.get("layer_types") or []
+    if not isinstance(kinds, list) or any(each != "full_attention" for each in kinds):
+        raise _other(folder, "layer_types", "full_attention of every layer", kinds)
     names = (
         {"hidden_dim": "hidden_size", "intermediate_dim": "intermediate_size", "num_layers": "num_hidden_layers",
          "num_heads": "num_attention_heads", "num_kv_heads": "num_key_value_heads", "seq_len": "max_position_embeddings",

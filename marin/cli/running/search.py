@@ -29,12 +29,10 @@ def search_trials(
     Raises:
         UsageError: the search cannot be read, no step ends with ``metric``, or too many trials failed.
     """
-    from marin.pipeline.metrics import check_metric
     from marin.preregistration.searching import register_trials
-    from marin.recipe.search import plan, search
+    from marin.recipe.search import search
 
-    check_metric(metric)
-    asked = plan(overrides, metric)
+    asked = _asked(overrides, metric)
     composed: list[Composed] = []
     outcomes: list[Trained] = []
 
@@ -64,12 +62,18 @@ def planned_trial(overrides: Sequence[str], metric: str) -> tuple[Plan, Words]:
     Raises:
         UsageError: the search cannot be read, or no step ends with ``metric``.
     """
+    from marin.recipe.search import first_trial
+
+    asked = _asked(overrides, metric)
+    return asked, first_trial(asked)
+
+
+def _asked(overrides: Sequence[str], metric: str) -> Plan:
     from marin.pipeline.metrics import check_metric
-    from marin.recipe.search import first_trial, plan
+    from marin.recipe.search import plan
 
     check_metric(metric)
-    asked = plan(overrides, metric)
-    return asked, first_trial(asked)
+    return plan(overrides, metric)
 
 
 def _value(one: Trained, metric: str) -> float | None:

@@ -176,11 +176,19 @@ def submission_of(text: str | None) -> Submission:
         ) from None
 
 
-def rules_file(benchmark: Benchmark) -> str:
-    """The rules of the closed division for MLPerf's compliance checker: ``training_<version>/closed_<name>.yaml``.
+def rules_file(benchmark: Benchmark, division: Literal["closed", "open"] = "closed") -> str:
+    """The rules of a division for MLPerf's compliance checker: ``training_<version>/<division>_<name>.yaml``. In the open one
+    any recipe may be, so that the target alone is asked for.
 
     The checker executes what stands in such a file, so it is made from the table and never read from elsewhere.
     """
+    reached = (
+        "\n- KEY:\n    NAME:  eval_accuracy\n    REQ:   AT_LEAST_ONE\n    CHECK:\n"
+        "        - \"'samples_count' in v['metadata']\"\n"
+        f"    ATLEAST_ONE_CHECK: \"0.0 < v['value'] <= {benchmark.target!r}\"\n"
+    )
+    if division == "open":
+        return reached.lstrip("\n")
     head = (
         f"# The closed division of {benchmark.name}, beside common.yaml of training {RULESET}.\n"
         "# Printed by `marin mlperf table --as rules`: change the table, not this file.\n\n"
@@ -191,17 +199,4 @@ def rules_file(benchmark: Benchmark) -> str:
         "\n- KEY:\n    NAME:  seed\n    REQ:   EXACTLY_ONE\n"
         "    CHECK: \" is_integer(v['value']) and v['metadata']['source'] == 'system' \"\n"
     )
-    return head + as_rules(benchmark.table) + _reached(benchmark) + fresh
-
-
-def open_rules_file(benchmark: Benchmark) -> str:
-    """The rules of the open division, in which any recipe may be: ``training_<version>/open_<name>.yaml``."""
-    return _reached(benchmark).lstrip("\n")
-
-
-def _reached(benchmark: Benchmark) -> str:
-    return (
-        "\n- KEY:\n    NAME:  eval_accuracy\n    REQ:   AT_LEAST_ONE\n    CHECK:\n"
-        "        - \"'samples_count' in v['metadata']\"\n"
-        f"    ATLEAST_ONE_CHECK: \"0.0 < v['value'] <= {benchmark.target!r}\"\n"
-    )
+    return head + as_rules(benchmark.table) + reached + fresh

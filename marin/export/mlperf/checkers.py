@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from marin.errors import MissingEvidence
-from marin.export.mlperf.benchmark import RULESET, Benchmark, open_rules_file, rules_file
+from marin.export.mlperf.benchmark import RULESET, Benchmark, rules_file
 from marin.export.mlperf.logfile import LOCK
 
 REFERENCE_POINTS = Path(__file__).parent
 """The folder of rcps_<benchmark>.json, which experiments/exp006_rcp.py measures."""
 SECONDS = 600
+DIVISIONS: tuple[Literal["closed", "open"], ...] = ("closed", "open")
 COMPLIANCE = r"""
 import re, runpy
 from mlperf_logging.compliance_checker import mlp_compliance as checker
@@ -73,8 +74,8 @@ def register(benchmark: Benchmark, folder: Path, package: Path | None = None) ->
     shutil.copytree(package or _installed(), copy, ignore=shutil.ignore_patterns("__pycache__"))
     name, runs = benchmark.name, f"'{benchmark.name}': {benchmark.runs},"
     rules = copy / "compliance_checker" / f"training_{RULESET}"
-    for division, text in (("closed", rules_file(benchmark)), ("open", open_rules_file(benchmark))):
-        (rules / f"{division}_{name}.yaml").write_text(text, "utf-8")
+    for division in DIVISIONS:
+        (rules / f"{division}_{name}.yaml").write_text(rules_file(benchmark, division), "utf-8")
         _replace(rules / f"{division}_common.yaml", "v['value'] in [", f"v['value'] in ['{name}', ")
     points = f"rcps_{name}.json"
     shutil.copy(REFERENCE_POINTS / points, copy / "rcp_checker" / f"training_{RULESET}" / points)

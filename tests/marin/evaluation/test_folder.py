@@ -105,6 +105,7 @@ def test_a_padded_vocabulary_is_the_models(exported: Path, subject: Subject, sco
         ({"model_type": "mistral"}, "llama, qwen3 or gpt2"),
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types.*sliding_attention"),
+        ({"layer_types": 5}, "layer_types"),
         ({"rope_parameters": {"rope_theta": "large"}}, "sizes of a model"),
         ({"rope_parameters": {"rope_theta": 0.5}}, "sizes of a model"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0}}, "low_freq_factor"),

@@ -57,7 +57,7 @@ lint: environment
 	$(BIN)/mypy
 	bash -n .ci/environment .ci/run
 	$(BIN)/hadolint docker/Dockerfile
-	$(PYTEST) -q tests/test_architecture.py tests/test_docs.py
+	$(PYTEST) -q tests/test_architecture.py tests/test_naming.py tests/test_docs.py
 
 bench: environment
 	$(BIN)/python -m bench

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -413,172 +410,6 @@ def test_a_file_is_one_room(file: Path) -> None:
             assert not named & FORBIDDEN_MODULES, f"line {node.lineno}: nothing is unpickled here"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in FORBIDDEN_CALLS, f"line {node.lineno}: data is never executed"
-
-
-OURS = {name for file in ("ledger/errors.py", "marin/errors.py") for name in re.findall(
-    r"^class (\w+)", (PROJECT / file).read_text("utf-8"), re.M)}  # fmt: skip
-
-
-def silent(source: str) -> Iterator[str]:
-    """Public functions and methods that raise an error of ours by themselves, and whose docstring does not name it."""
-    tree = ast.parse(source)
-    kinds = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    for node in (*tree.body, *(item for kind in kinds for item in kind.body)):
-        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
-            continue
-        told = ast.get_docstring(node)
-        raised = {
-            inner.exc.func.id
-            for inner in ast.walk(node)
-            if isinstance(inner, ast.Raise) and isinstance(inner.exc, ast.Call) and isinstance(inner.exc.func, ast.Name)
-        }
-        if told and not all(name in told for name in raised & OURS):
-            yield node.name
-
-
-def test_public_functions_say_what_they_raise() -> None:
-    found = [
-        f"{name} {function}"
-        for file in FILES
-        for name in [file.relative_to(PROJECT).as_posix()]
-        if not name.startswith("marin/cli/")  # commands raise into the one place that prints errors
-        for function in silent(file.read_text("utf-8"))
-    ]
-    assert found == []
-
-
-def test_a_silent_function_would_be_found() -> None:
-    source = 'def f():\n    """Does."""\n    raise Refused("no")\n'
-    assert list(silent(source)) == ["f"]
-    assert list(silent(source.replace("Does.", "Does; `Refused` where it cannot."))) == []
-
-
-BY_CHANCE = {"LOSS": "what Levanter calls it, and what MLflow's page calls it"}
-
-
-def constants(source: str) -> Iterator[tuple[str, str]]:
-    """Names at the top of a file that hold a text or a tuple of literals, with that."""
-    for node in ast.parse(source).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        value = getattr(node, "value", None)
-        if isinstance(target, ast.Name) and target.id.strip("_").isupper():
-            text = isinstance(value, ast.Constant) and isinstance(value.value, str) and len(value.value) > 4
-            if text or (isinstance(value, ast.Tuple) and all(isinstance(item, ast.Constant) for item in value.elts)):
-                yield target.id.strip("_"), ast.unparse(value)
-
-
-def test_a_constant_has_one_home() -> None:
-    found: dict[tuple[str, str], list[str]] = {}
-    for file in FILES:
-        name = file.relative_to(PROJECT).as_posix()
-        if not name.startswith("experiments/"):  # an experiment's file says what it needs by itself
-            for constant in constants(file.read_text("utf-8")):
-                found.setdefault(constant, []).append(name)
-    assert {name: files for (name, _), files in found.items() if len(files) > 1 and name not in BY_CHANCE} == {}
-    assert list(constants('A = "a text"\nB = ("x", 1)\nC = f()\n')) == [("A", "'a text'"), ("B", "('x', 1)")]
-
-
-KIN = {
-    "QUESTIONS": "of a dossier and of what was unlearned: each is answered by its own verification",
-    "STEPS": "of the pipeline, and the events of them that a bundle of answers holds",
-}
-"""Public names of collections that share members and are not the same, and why."""
-
-
-def collections_of(source: str) -> Iterator[tuple[str, frozenset[object]]]:
-    """Public names at the top of a file that hold several literals, with those."""
-    for node in ast.parse(source).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        value = getattr(node, "value", None)
-        if isinstance(value, ast.Call) and dotted(value.func) == "frozenset" and value.args:
-            value = value.args[0]
-        if not (isinstance(target, ast.Name) and target.id.isupper() and not target.id.startswith("_")):
-            continue
-        if isinstance(value, ast.Tuple | ast.Set) and all(isinstance(item, ast.Constant) for item in value.elts):
-            yield target.id, frozenset(ast.literal_eval(value))
-
-
-def disagreeing(sources: Iterable[str]) -> set[str]:
-    """Names that hold nearly the same in two files: half of what one of them has, the other has too."""
-    found: dict[str, set[frozenset[object]]] = {}
-    for source in sources:
-        for name, members in collections_of(source):
-            found.setdefault(name, set()).add(members)
-    return {
-        name
-        for name, kinds in found.items()
-        for one, other in combinations(kinds, 2)
-        if 2 * len(one & other) >= min(len(one), len(other)) > 0
-    }
-
-
-def test_a_constant_does_not_disagree_with_itself() -> None:
-    inside = [file for file in FILES if file.relative_to(PROJECT).parts[0] != "experiments"]
-    assert disagreeing(file.read_text("utf-8") for file in inside) == set(KIN)
-    one, other = 'LEVEL = ("avx", "avx2", "fma")\n', 'LEVEL = frozenset({"avx", "avx2", "xsave"})\n'
-    assert disagreeing([one, other]) == {"LEVEL"}
-    assert disagreeing([one, one, 'LEVEL = ("low", "high")\n']) == set()
-
-
-MOST_HOMES = 8
-"""Files in which a private function of one name may stand. What means the same everywhere gets one home, and what does
-not a name of its own. The number only gets smaller."""
-
-
-def private_functions(source: str) -> Iterator[str]:
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("_"):
-            yield node.name
-
-
-def test_a_private_name_does_not_stand_in_many_files() -> None:
-    homes = Counter(name for file in FILES for name in set(private_functions(file.read_text("utf-8"))))
-    assert {name: count for name, count in homes.items() if count > MOST_HOMES} == {}
-    assert homes.keys() & {"_explained", "_print"} == set(), "they do not say what is explained or printed"
-    assert list(private_functions("def _a(): ...\ndef b():\n    def _c(): ...\n")) == ["_a"]
-
-
-PROGRAMS = {
-    "dvc",
-    "docker",
-    "git",
-    "ledger",
-    "make",
-    "marin",
-    "oras",
-    "pip",
-    "pytest",
-    "python",
-    "skopeo",
-    "store",
-    "uv",
-}
-
-
-def mixed_ticks(source: str) -> Iterator[str]:
-    """What stands in single backticks in a docstring and is no command line: code stands in double ones. The help of a
-    command is read in a terminal, where all stands in single ones."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(source)):
-        is_help = any(
-            re.search(r"(command|group)\(", ast.unparse(item)) for item in getattr(node, "decorator_list", ())
-        )
-        for item in node.body if isinstance(node, kinds) and not is_help else ():
-            if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)):
-                continue
-            text = re.sub(r"``[^`]+``|:\w+:`[^`]*`", "", str(item.value.value))
-            yield from (found for found in re.findall(r"`([^`]+)`", text) if found.split()[0] not in PROGRAMS)
-
-
-def test_backticks_have_one_convention() -> None:
-    found = [
-        f"{name} {text}"
-        for file in FILES
-        for name in [file.relative_to(PROJECT).as_posix()]
-        for text in mixed_ticks(file.read_text("utf-8"))
-    ]
-    assert found == []
-    assert list(mixed_ticks('"""`marin run` gives ``value`` and `value`."""')) == ["value"]
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -161,6 +161,8 @@ class Projection:
         while True:
             with self._file.transaction() as db:
                 origin, size, root = self._cursor()
+                if size > target.size:  # somebody folded what was appended since this reader looked
+                    target = self._reader.refresh()
                 if size and (origin != target.origin or size > target.size or self._reader.root(size) != root):
                     raise DoesNotFit(f"its {size} events are not the beginning of this log")
                 if size == target.size:

@@ -333,6 +333,35 @@ def test_projections_catch_up_at_once(reader, storage, signer, tmp_path):
     assert [row[0] for row in rows(path)] == list(range(SIZE))
 
 
+def test_what_another_folded_in_the_meantime_is_no_other_log(signer, tmp_path, monkeypatch, caplog):
+    """Between a look at the log and the first row somebody appends, and follows: whoever looked before must not throw the
+    file away, which others have open."""
+    storage = MemoryStorage()
+    Log.create(storage, signer)
+    path = tmp_path / "events.sqlite"
+
+    def follower():
+        return Projection(path, LogReader(storage, [signer.verifier], origin=signer.name))
+
+    with Log.open(storage, signer) as log, follower() as late, follower() as other:
+        log.append(drafts(0, 3))
+        late.catch_up()
+        fold = late._catch_up
+
+        def after_others():
+            log.append(drafts(3, 5))
+            assert other.catch_up() == 5
+            monkeypatch.undo()
+            return fold()
+
+        monkeypatch.setattr(late, "_catch_up", after_others)
+        assert late.catch_up() == 5
+        assert [index for index, _ in other.events()] == [index for index, _ in late.events()] == [0, 1, 2, 3, 4]
+        log.append(drafts(5, 6))
+        assert other.catch_up() == late.catch_up() == 6, "both have the same file"
+    assert caplog.text == ""
+
+
 def test_large_numbers_keep_their_text(signer):
     storage = MemoryStorage()
     Log.create(storage, signer)

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 import tables
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
+from chromium import chromium
 from forked import pytest_runtestloop
 from logs import own_logging
 from order import longest_first
@@ -19,6 +20,7 @@ from tables import draw, pytest_configure, pytest_report_header, tenth
 
 __all__ = [
     "bucket",
+    "chromium",
     "gcs",
     "gcs_service",
     "mirror",

@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -149,15 +148,3 @@ def pages_in(served: Served) -> dict[str, str]:
             path.write_bytes(answer.read())
         found[name] = path.as_uri()
     return found
-
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-    "--disable-sync",
-    "--metrics-recording-only",
-]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ui import ARGUMENTS, CHROMIUM, MANY, Served, address_of, ended, left_behind, roots, started, story
+from ui import MANY, Served, address_of, ended, left_behind, roots, started, story
 
 from ledger import Draft
 from marin.history.runs import evaluation_stream
@@ -88,19 +88,14 @@ def served(server: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
 
 
 @pytest.fixture(scope="session")
-def page(server: Served) -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on the path")
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(60_000)
-        page.goto(server.printed)  # leaves its token in a cookie
-        page.get_by_role("heading", name="Runs", exact=True).wait_for()
-        assert page.url.startswith(f"{server.room}/#/experiments/1/runs")
-        yield page
-        browser.close()
+def page(server: Served, chromium: Any) -> Iterator[Any]:
+    page = chromium.new_page(viewport={"width": 1400, "height": 900})
+    page.set_default_timeout(60_000)
+    page.goto(server.printed)  # leaves its token in a cookie
+    page.get_by_role("heading", name="Runs", exact=True).wait_for()
+    assert page.url.startswith(f"{server.room}/#/experiments/1/runs")
+    yield page
+    page.close()
 
 
 @pytest.fixture

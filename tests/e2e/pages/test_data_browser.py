@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,20 +12,11 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-]
 
 
-def test_a_train_step_shows_the_documents_that_it_saw(project: Project, tmp_path: Path) -> None:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on the path")
+def test_a_train_step_shows_the_documents_that_it_saw(
+    project: Project, chromium: Any, shots: Path, tmp_path: Path
+) -> None:
     target = tmp_path / "lineage.html"
     done = project.marin("lineage", "latest", "--html", str(target), "--train-steps", "0,4")
     assert done.returncode == 0, done.stderr
@@ -40,43 +29,38 @@ def test_a_train_step_shows_the_documents_that_it_saw(project: Project, tmp_path
     assert project.marin("store", "get", corpus, str(raw)).returncode == 0
     documents = [json.loads(line)["text"] for line in (raw / "train.jsonl").read_text("utf-8").splitlines()]
     asked: list[str] = []
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 390, "height": 800})
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(target.as_uri())
-        step = page.locator("a.node[aria-label^='train']")
-        step.focus()
-        page.keyboard.press("Enter")
-        panel = page.locator("section:visible")
-        for number in (0, 4):
-            shown = panel.locator(
-                "details", has=page.locator("summary", has_text=f"What train step {number} saw")
-            ).first
-            shown.locator("summary").first.click()
-            shown.get_by_text("found again: PASS").first.wait_for()
-            sequences = shown.locator(":scope > div")
-            assert sequences.count() == 4
-            for place in range(4):
-                sequence = sequences.nth(place)
-                named = (
-                    sequence.locator("p")
-                    .first.inner_text()
-                    .removesuffix(".")
-                    .split("document")[1]
-                    .removeprefix("s")
-                    .split()
-                )
-                first, last = int(named[0]), int(named[-1])
-                pieces = "".join(sequence.locator(".token").all_text_contents())
-                sequence.get_by_text("The documents themselves").click()
-                whole = sequence.locator("details pre").all_text_contents()
-                # The oracle is the corpus itself: the documents of these numbers, and the sequence is a piece of them.
-                assert whole == [text[:600] for text in documents[first : last + 1]]
-                words = [word for part in pieces.replace("<|endoftext|>", "\n").split() for word in [part]]
-                told = " ".join(documents[first : last + 1])
-                assert all(word in told for word in words[1:-1]), (first, last, pieces)
-        if shots := os.environ.get("MARIN_SCREENSHOTS"):
-            page.screenshot(path=Path(shots) / "seen.png")
-        browser.close()
+    page = chromium.new_page(viewport={"width": 390, "height": 800})
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(target.as_uri())
+    step = page.locator("a.node[aria-label^='train']")
+    step.focus()
+    page.keyboard.press("Enter")
+    panel = page.locator("section:visible")
+    for number in (0, 4):
+        shown = panel.locator("details", has=page.locator("summary", has_text=f"What train step {number} saw")).first
+        shown.locator("summary").first.click()
+        shown.get_by_text("found again: PASS").first.wait_for()
+        sequences = shown.locator(":scope > div")
+        assert sequences.count() == 4
+        for place in range(4):
+            sequence = sequences.nth(place)
+            named = (
+                sequence.locator("p")
+                .first.inner_text()
+                .removesuffix(".")
+                .split("document")[1]
+                .removeprefix("s")
+                .split()
+            )
+            first, last = int(named[0]), int(named[-1])
+            pieces = "".join(sequence.locator(".token").all_text_contents())
+            sequence.get_by_text("The documents themselves").click()
+            whole = sequence.locator("details pre").all_text_contents()
+            # The oracle is the corpus itself: the documents of these numbers, and the sequence is a piece of them.
+            assert whole == [text[:600] for text in documents[first : last + 1]]
+            words = [word for part in pieces.replace("<|endoftext|>", "\n").split() for word in [part]]
+            told = " ".join(documents[first : last + 1])
+            assert all(word in told for word in words[1:-1]), (first, last, pieces)
+    page.screenshot(path=shots / "seen.png")
+    page.close()
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from ui import ARGUMENTS, CHROMIUM
 
 from ledger import Draft
 from marin.preregistration.registration import Metric, Registration, Track, registered
@@ -52,17 +51,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             submit(root, rules, root, run)
         write_site(root, folder / "site")
         yield folder / "site"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on the path")
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 FOCUSED = """() => { const one = document.activeElement;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from marin.dossier.write import write_dossier
 from marin.history.runs import load
 from marin.record.root import Root
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CARD = "provider.name: <b>An Example Laboratory</b>\nmodel.name: Nano 1\n"
 
 
@@ -27,16 +25,11 @@ def dossier(root: Root, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def page() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on the path")
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.set_default_timeout(60_000)
-        yield page
-        browser.close()
+def page(chromium: Any) -> Iterator[Any]:
+    page = chromium.new_page()
+    page.set_default_timeout(60_000)
+    yield page
+    page.close()
 
 
 @pytest.mark.browser

@@ -124,7 +124,8 @@ def main(arguments: list[str]) -> int:
     """Run the interpreter of the processor that is named first."""
     name, *rest = arguments
     with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([str(interpreter(name)), *rest], env=environment(Path(folder)), check=False).returncode
+        own = environment(Path(folder), compiled=compiled(name))
+        return subprocess.run([str(interpreter(name)), *rest], env=own, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -18,16 +18,12 @@ from contextlib import redirect_stdout
 
 def marin(*arguments: str) -> dict[str, object]:
     """Exit status and JSON of `marin ARGUMENT...`."""
-    from marin.cli.main import main
+    from marin.cli.main import run
 
-    sys.argv = ["marin", *arguments]
     said = io.StringIO()
     with redirect_stdout(said):
-        try:
-            main()
-        except SystemExit as end:
-            return {"status": end.code, "said": json.loads(said.getvalue() or "null")}
-    return {"status": 0, "said": json.loads(said.getvalue())}
+        status = run(arguments)
+    return {"status": status, "said": json.loads(said.getvalue() or "null")}
 
 
 def known_answers() -> dict[str, list[str]]:

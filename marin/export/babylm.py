@@ -23,6 +23,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,12 +46,12 @@ from marin.history.run import Run
 from marin.history.runs import evaluation_stream
 from marin.process.progress import bar
 from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.recipe.schema import Recipe
 from marin.record import events, outputs
 from marin.record.events import EVALUATION_RECORDED, EvaluationRecorded, write
 from marin.record.root import Root
 from marin.training.export import TOKENIZER_FILES, write_model
 from marin.training.model import vocabulary_size
-from marin.training.words import words_seen
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ WORDS: Mapping[str, int] = {"strict-small": 10 * MILLION, "strict": 100 * MILLIO
 NEARLY = Fraction(95, 100)
 """The part of a track's words, at least, whose ten epochs stand for its last checkpoint."""
 MODEL, BACKEND = "model", "causal"
+NO_WORDS = Fraction(0)
 
 
 def words_of(run: Run, store: Store, folder: Path) -> int:
@@ -83,8 +85,8 @@ def tokens_of(run: Run) -> int:
 
 
 def check_track(phases: Sequence[Run], words: int, track: str) -> None:
-    """Raises UsageError where a run (the last of these phases) is not of ``track``: its text has more words, or something else
-    than this text entered, by what was made elsewhere or in an earlier phase."""
+    """Raises UsageError where a run (the last of these phases) is not of ``track``: its text has more words, something else
+    than this text entered, by what was made elsewhere or in an earlier phase, or parts of it were read more often than others."""
     last = phases[-1]
 
     def refuse(rule: str, run: str, expected: str, found: str) -> UsageError:
@@ -96,6 +98,9 @@ def check_track(phases: Sequence[Run], words: int, track: str) -> None:
     text = last.output("corpus").digest
     for run in phases:
         recipe = run.recipe
+        if recipe.mixture is not None:
+            raise refuse("a mixture reads some parts of a text more often than others", run.run, "one data set",
+                         f"parts {', '.join(sorted(recipe.mixture.weights))}")  # fmt: skip
         elsewhere = {
             "initial": recipe.initial,
             "tokenizer": recipe.tokenizer.artifact,
@@ -107,30 +112,52 @@ def check_track(phases: Sequence[Run], words: int, track: str) -> None:
             raise refuse("an earlier phase read other text", run.run, text, run.output("corpus").digest)
 
 
-def check_epochs(run: Run, words: int, each: Fraction) -> None:
-    """Raises UsageError where the run has seen its text (``words``, ``each`` for a token) more often than a track allows."""
-    if (seen := words_seen(run.recipe, run.recipe.last_step, each)) <= EPOCHS * words:
+def words_before(phases: Sequence[Run], words: int) -> Fraction:
+    """Words that the phases before the last of these saw of a text of ``words``: each had a cut of its own."""
+    return sum(
+        (
+            _read(run.recipe, after.recipe.first_step) * Fraction(words, tokens_of(run))
+            for run, after in pairwise(phases)
+        ),
+        Fraction(0),
+    )
+
+
+def _read(recipe: Recipe, step: int) -> int:
+    """Tokens that a phase read before train step ``step``."""
+    return (step - recipe.first_step) * recipe.trainer.batch_size * recipe.model.seq_len
+
+
+def check_epochs(run: Run, words: int, each: Fraction, before: Fraction = NO_WORDS) -> None:
+    """Raises UsageError where the run has seen its text (``words``, ``each`` for a token) more often than a track allows.
+    ``before``: words that phases before it saw."""
+    if (seen := int(before + _read(run.recipe, run.recipe.last_step) * each)) <= EPOCHS * words:
         return
     raise UsageError("the run is not of the track: too many epochs", where=f"run {run.run}",
                      expected=f"{EPOCHS} epochs at most: {EPOCHS * words:,} words", found=f"{seen:,} words",
                      cure=f"train with trainer.most_epochs={EPOCHS}; `marin export --hf` writes any run's model")  # fmt: skip
 
 
-def checkpoints(run: Run, each: Fraction, track: str, words: int = 0) -> dict[str, tuple[int, int]]:
+def checkpoints(
+    run: Run, each: Fraction, track: str, words: int = 0, before: Fraction = NO_WORDS
+) -> dict[str, tuple[int, int]]:
     """Revisions by name: the train step before which the state is, and the words that it had seen. Those that the run never
-    reached are not there; ``words``, those of its text, say whether its end stands for the last."""
+    reached, or that a phase ``before`` it had passed, are not there; ``words``, those of its text, say whether its end stands
+    for the last."""
+
+    def seen_before(step: int) -> int:
+        return int(before + _read(run.recipe, step) * each)
+
     recorded = sorted(fact.body.step for fact in run.checkpoints)
     found = {}
     for millions in TRACKS[track]:
         for step in recorded:
-            seen = words_seen(run.recipe, step, each)
-            if seen >= millions * MILLION:
-                found[f"chck_{millions}M"] = (step, seen)
+            if seen_before(step) >= millions * MILLION > before:
+                found[f"chck_{millions}M"] = (step, seen_before(step))
                 break
     end, whole = run.recipe.last_step, EPOCHS * words
-    ended = end in recorded and words_seen(run.recipe, end + 1, each) > whole >= NEARLY * TRACKS[track][-1] * MILLION
-    if ended:
-        found.setdefault(f"chck_{TRACKS[track][-1]}M", (end, words_seen(run.recipe, end, each)))
+    if end in recorded and seen_before(end + 1) > whole >= NEARLY * TRACKS[track][-1] * MILLION:
+        found.setdefault(f"chck_{TRACKS[track][-1]}M", (end, seen_before(end)))
     return found
 
 
@@ -157,10 +184,11 @@ def write_submission(
     store = root.store_to_read()
     with TemporaryDirectory(prefix="marin-babylm-") as base:
         words = words_of(run, store, Path(base) / "corpus")
-    check_track(chain(root.history(), run), words, track)
-    each = Fraction(words, tokens_of(run))
-    check_epochs(run, words, each)
-    reached = checkpoints(run, each, track, words)
+    phases = chain(root.history(), run)
+    check_track(phases, words, track)
+    each, before = Fraction(words, tokens_of(run)), words_before(phases, words)
+    check_epochs(run, words, each, before)
+    reached = checkpoints(run, each, track, words, before)
     wanted: dict[str, int | None] = {"main": None, **{name: step for name, (step, _) in reached.items()}}
     folders = {name: dest / MODEL / name for name in wanted}
     if written:

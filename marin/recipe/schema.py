@@ -307,12 +307,13 @@ class Recipe(Section, frozen=True):
         return self.first_step + self.trainer.num_steps
 
     def most_steps(self, tokens: int) -> int | None:
-        """Train steps within ``trainer.most_epochs`` of so many tokens, beside what earlier phases took of the same text."""
+        """Train steps within ``trainer.most_epochs`` of so many tokens, beside what earlier phases took of the same text; none
+        where they read what this one does not count."""
         if self.trainer.most_epochs is None:
             return None
         whole = tokens // self.model.seq_len // self.together * self.together
-        before = self.phase.consumed.get(self.dataset.name, 0) if self.phase is not None else 0
-        return max(0, self.trainer.most_epochs * whole - before) // self.trainer.batch_size
+        before, lost = (self.phase.first_sequence, self.phase.uncounted) if self.phase is not None else (0, 0)
+        return 0 if lost else max(0, self.trainer.most_epochs * whole - before) // self.trainer.batch_size
 
 
 class Keep(Section, frozen=True):

@@ -55,6 +55,12 @@ class Phase(Section, frozen=True):
     state: Digest | None = None
     tokenizer: Digest | None = None
 
+    @property
+    def uncounted(self) -> int:
+        """Sequences of the phases before that ``consumed`` does not have: of another data set, in another cut or by another
+        seed. How often they read this phase's text nothing here says."""
+        return max(0, self.first_sequence - sum(self.consumed.values()))
+
 
 class Lora(Section, frozen=True, kw_only=True):
     """Low-rank adapters (LoRA, arXiv:2106.09685) beside every matrix of the layers; nothing else is trained.

@@ -62,6 +62,14 @@ def check_epochs(recipe: Recipe, tokens: int) -> None:
     most, steps = recipe.most_steps(tokens), recipe.trainer.num_steps
     if most is None or steps <= most:
         return
+    if (phase := recipe.phase) is not None and phase.uncounted:
+        raise UsageError(
+            "epochs that nothing counts: an earlier phase read another text, or this one in another order",
+            where="trainer.most_epochs",
+            expected=f"all {phase.first_sequence} sequences before this phase to be of its order",
+            found=f"{phase.uncounted} that are not",
+            cure="keep data set, tokens, model.seq_len and seed of the phases before, or set trainer.most_epochs to null",
+        )
     raise UsageError(
         "more epochs than the recipe allows",
         where="trainer.num_steps",

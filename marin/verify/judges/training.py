@@ -85,7 +85,7 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
         return Divergence(
             recipe.first_step, (), "the recipe's phase and the link to the run before it", found, "the link is broken"
         )
-    if (longer := too_long(recipe, case.run.metrics.get("tokens.train_tokens"))) is not None:
+    if recipe.trainer.most_epochs is not None and (longer := too_long(recipe, _train_tokens(case))) is not None:
         return longer
     last, final = (
         (until.step, until.state) if until is not None else (recipe.last_step, case.run.output("train").digest)
@@ -105,16 +105,30 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
     return replace(broken, tensors=by_execution(states[0].differing(states[1])))
 
 
-def too_long(recipe: Recipe, tokens: float | None) -> Divergence | None:
-    """Whether the recipe has more train steps than its own limit of epochs allows. ``tokens``: of the train split, as recorded,
-    which the verdict ``data`` counts again; None where no step of the run made them."""
-    most = None if tokens is None else recipe.most_steps(int(tokens))
+def too_long(recipe: Recipe, tokens: int) -> Divergence | None:
+    """Whether the recipe has more train steps than its own limit of epochs allows. ``tokens``: of the train split."""
+    most = recipe.most_steps(tokens)
     if most is None or recipe.trainer.num_steps <= most:
         return None
-    allowed = f"{most} train steps at most, {recipe.trainer.most_epochs} epochs of {tokens:.0f} tokens"
+    allowed = f"{most} train steps at most, {recipe.trainer.most_epochs} epochs of {tokens} tokens"
+    if (phase := recipe.phase) is not None and phase.uncounted:
+        allowed = (
+            f"none: epochs are counted, and phases before it read {phase.uncounted} sequences that it does not count"
+        )
     return Divergence(
         recipe.first_step, (), allowed, f"{recipe.trainer.num_steps}", "more epochs than the recipe allows"
     )
+
+
+def _train_tokens(case: Case) -> int:
+    """As recorded, which the verdict ``data`` counts again; where the run says nothing of them (they were adopted, or taken over
+    from what is not here), as they lie in the store."""
+    recorded = case.run.metrics.get("tokens.train_tokens")
+    if recorded is not None:
+        return int(recorded)
+    from marin.tensors.token_caches import document_offsets  # TensorStore, where it is needed
+
+    return int(document_offsets(case.inputs(("tokens",))["tokens"] / "train")[-1])
 
 
 def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> Trained:

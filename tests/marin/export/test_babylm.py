@@ -12,10 +12,24 @@ from msgspec.structs import replace
 
 from ledger import Draft
 from marin.errors import UsageError
-from marin.export.babylm import check_epochs, check_track, checkpoints
+from marin.execution.phases import successor
+from marin.export.babylm import check_epochs, check_track, checkpoints, words_before
 from marin.history.run import Run
 from marin.history.runs import load, stream_of
-from marin.recipe.schema import Artifact, Initial, Model, Recipe, Tokenizer, Tokens, Trainer, digest, recorded
+from marin.recipe.schema import (
+    Artifact,
+    GrammarDataset,
+    Initial,
+    Mixture,
+    MixtureDataset,
+    Model,
+    Recipe,
+    Tokenizer,
+    Tokens,
+    Trainer,
+    digest,
+    recorded,
+)
 from marin.record import events
 from marin.record.root import Root, create_root
 
@@ -96,3 +110,33 @@ def test_the_last_checkpoint_is_ten_epochs_of_what_is_not_held_out(words: int, s
     run: Any = SimpleNamespace(recipe=recipe, checkpoints=facts)
     assert (checkpoints(run, Fraction(1), TRACK, words).get("chck_100M") == (steps, steps * 50_000)) is there
     assert "chck_100M" not in checkpoints(run, Fraction(1), TRACK)
+
+
+def test_words_of_earlier_phases_are_those_of_their_own_cut(root: Root) -> None:
+    """The first phase read ten epochs of 800 words in sequences of 100; the second reads in sequences of 1, eight of them."""
+    first = Recipe(model=Model(seq_len=100), trainer=Trainer(num_steps=10, batch_size=8))
+    second = successor(first, replace(first, model=Model(seq_len=1), trainer=Trainer(num_steps=1, batch_size=8)))
+    phases: list[Any] = [
+        SimpleNamespace(run=name, recipe=recipe, steps={"tokens": SimpleNamespace(metrics={"train_tokens": 800.0})},
+                        checkpoints=[SimpleNamespace(body=SimpleNamespace(step=recipe.last_step))])
+        for name, recipe in (("first", first), ("second", second))
+    ]  # fmt: skip
+    assert words_before(phases[:1], 800) == 0 and words_before(phases, 800) == 8000
+    check_epochs(phases[0], 800, Fraction(1), words_before(phases[:1], 800))
+    with pytest.raises(UsageError, match=r"too many epochs.*8,000 words, found 8,008 words"):
+        check_epochs(phases[1], 800, Fraction(1), words_before(phases, 800))
+
+
+def test_a_state_of_a_later_phase_is_not_the_first_of_what_an_earlier_one_saw() -> None:
+    recipe = Recipe(model=Model(seq_len=1000), trainer=Trainer(num_steps=20, batch_size=50))
+    run: Any = SimpleNamespace(recipe=recipe, checkpoints=[SimpleNamespace(body=SimpleNamespace(step=20))])
+    found = checkpoints(run, Fraction(1), TRACK, 0, Fraction(1_500_000))
+    assert found == {"chck_2M": (20, 2_500_000)}
+
+
+def test_a_mixture_is_of_no_track(root: Root) -> None:
+    parts = {name: GrammarDataset(name=name) for name in ("once", "often")}
+    mixed = trained(root, "mixed", dataset=MixtureDataset(parts=parts),
+                    mixture=Mixture(weights={"once": 1.0, "often": 100.0}))  # fmt: skip
+    with pytest.raises(UsageError, match=r"more often than others.*found parts often, once"):
+        check_track([mixed], MOST, TRACK)

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from marin.pipeline.train import TRAIN
 from marin.recipe.schema import GrammarDataset, Mixture, MixtureDataset, Model, Phase, Recipe, Tokenizer, Trainer, check
 from marin.training.run import train
 from marin.training.words import check_epochs, states_at, words_a_token, words_seen
+from marin.verify.judges.training import _train_tokens
 
 
 def recipe(*words: int) -> Recipe:
@@ -83,6 +86,8 @@ def test_no_more_epochs_than_the_recipe_allows(run_step: Callable[..., tuple[Pat
     in_this_process = dataclasses.replace(TRAIN, run=train)
     with pytest.raises(UsageError, match=rf"{fits} train steps at most: 3 epochs.*trainer.num_steps={fits}") as refused:
         run_step(in_this_process, limited(fits + 1), inputs)
+    adopted: Any = SimpleNamespace(run=SimpleNamespace(metrics={}), inputs=lambda names: dict.fromkeys(names, made))
+    assert _train_tokens(adopted) == tokens, "tokens that no step of the run made are counted as they lie there"
     assert refused.value.where == "trainer.num_steps" and not list(made.parent.parent.glob("train-*/out/*"))
 
 
@@ -90,8 +95,12 @@ def test_earlier_phases_count_where_they_read_the_same_text() -> None:
     whole = replace(recipe(), trainer=replace(recipe().trainer, most_epochs=2))
     assert whole.most_steps(3200) == 25 and recipe().most_steps(3200) is None
     same = replace(whole, phase=Phase(first_step=5, first_sequence=40, consumed={"grammar": 40}))
-    assert same.most_steps(3200) == 20 and replace(same, phase=Phase(first_sequence=40)).most_steps(3200) == 25
-    assert replace(same, phase=Phase(consumed={"grammar": 400})).most_steps(3200) == 0
+    assert same.most_steps(3200) == 20
+    assert replace(same, phase=Phase(first_sequence=400, consumed={"grammar": 400})).most_steps(3200) == 0
+    check_epochs(replace(same, trainer=replace(same.trainer, num_steps=20)), 3200)
+    other = replace(same, phase=Phase(first_step=5, first_sequence=40, consumed={"grammar": 30}))
+    with pytest.raises(UsageError, match=r"epochs that nothing counts.*all 40 sequences.*found 10 that are not"):
+        check_epochs(replace(other, trainer=replace(other.trainer, num_steps=1)), 3200)
     parts = {name: GrammarDataset(name=name) for name in ("one", "two")}
     mixed = replace(whole, dataset=MixtureDataset(parts=parts), mixture=Mixture(weights={"one": 1.0, "two": 1.0}))
     with pytest.raises(UsageError, match=r"most_epochs.*mixture"):

@@ -9,6 +9,7 @@ the run's own log says of verdicts counts for nothing. Score, recipe and cost ar
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ledger import Draft, LogReader, Store, VerifierKey
-from marin.errors import MissingEvidence, UsageError
+from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
 from marin.preregistration.registration import INDEX, Track, arm_of, find, registrations
@@ -37,11 +38,13 @@ from marin.recipe.schema import (
 from marin.record import events
 from marin.record.events import ExperimentRegistered, ReplayCompleted, Replayed, SpeedrunEntered
 from marin.record.root import Root
-from marin.record.verdicts import NAMES, counting, of_this_log
+from marin.record.verdicts import NAMES, counting, effective, of_this_log, overall, standing
+
+logger = logging.getLogger(__name__)
 
 FIXED = ("dataset", "evaluation", "exclude", "initial", "lora", "tokenizer.artifact", "tokens.artifact")
 """Of a recipe, what it is trained and measured on, and whatever of it no limit of a track counts."""
-PER_TOKEN = ("evaluate.loss", "evaluate.perplexity")
+PER_TOKEN = ("evaluate.loss", "evaluate.perplexity", "train.loss_first", "train.loss_last")
 """Metrics that are comparable only over the same tokens in the same sequences."""
 FIXED_PER_TOKEN = ("tokenizer", "tokens", "model.seq_len")
 COSTS = ("flops", "parameters", "hours")
@@ -87,6 +90,14 @@ class Witnessed:
 
 
 @dataclass(frozen=True)
+class Withdrawn:
+    """An entry that no longer has a place: the keeper's own event ``failed`` says FAIL of its run."""
+
+    fact: Fact[SpeedrunEntered]
+    failed: int
+
+
+@dataclass(frozen=True)
 class Reproducer:
     """Somebody whom the keeper of a track names: the root with his verdicts, under his key."""
 
@@ -95,10 +106,16 @@ class Reproducer:
 
 
 def tracks(history: History, store: Store) -> Iterator[Rules]:
-    """Every registered track, as it was registered last; none that would take the place of the page of all tracks."""
+    """Every registered track, as it was registered last; none that would take the place of the page of all tracks, or that
+    cannot be read (of somebody else's log, or another version of Marin)."""
     newest = {fact.body.experiment: fact for fact in registrations(history) if fact.body.experiment != INDEX}
     for fact in newest.values():
-        if (rules := _rules(fact, store)) is not None:
+        try:
+            rules = _rules(fact, store)
+        except (DataError, UsageError) as error:
+            logger.warning("a track is left out: %s", error)
+            continue
+        if rules is not None:
             yield rules
 
 
@@ -122,13 +139,32 @@ def track(history: History, store: Store, name: str) -> Rules:
     return rules
 
 
+class _Stated(msgspec.Struct, frozen=True):
+    """What is read of a registration's document."""
+
+    arms: dict[str, dict[str, Any]]
+    track: Track | None = None
+
+
 def _rules(fact: Fact[ExperimentRegistered], store: Store) -> Rules | None:
-    stated: Mapping[str, Any] = msgspec.json.decode(store.read(fact.body.registration))
-    if stated.get("track") is None:
-        return None
+    """The track of a registration, None where it is none.
+
+    Raises:
+        DataError: its document is not what it is to be. UsageError: its baseline's recipe is of another version of Marin.
+    """
     where = f"registration {fact.body.registration}"
-    limits = msgspec.convert(stated["track"], Track)
-    return Rules(fact, limits, from_plain(stated["arms"][fact.body.baseline], where=where))
+    try:
+        stated = msgspec.json.decode(store.read(fact.body.registration), type=_Stated)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise DataError("no registration", where=where, expected="arms, and a track if it is one",
+                        found=str(error)[:200]) from None  # fmt: skip
+    if stated.track is None:
+        return None
+    if fact.body.baseline not in stated.arms:
+        raise DataError(
+            "a track without its baseline", where=where, expected=fact.body.baseline, found=", ".join(stated.arms)
+        )
+    return Rules(fact, stated.track, from_plain(stated.arms[fact.body.baseline], where=where))
 
 
 def submit(
@@ -152,13 +188,15 @@ def submit(
 
     Raises:
         UsageError: the run breaks a rule of the track.
-        MissingEvidence: nobody who counts has replayed all of it.
+        MissingEvidence: nobody who counts has replayed all of it, or the newest answer of one's own verification is FAIL.
     """  # fmt: skip
     reader = of.reader(trusted)
     history = of.history_as_read(reader, trusted)
     view = load(history, resolve(history, run))
     recipe, score = _admissible(rules, view)
     _check_files(own.history(), rules, view)
+    if (failed := _fails(own, view, reader)) is not None:
+        raise _unproven(view, of, "your own verification among them", f"FAIL, event {failed} of your log")
     if quorum:
         found = [one for each in reproducers if (one := _replayed(each.root, each.keys, view, reader))]
         if len({item.replayed.key for item in found}) < quorum:
@@ -196,8 +234,43 @@ def submit(
 
 
 def entries(history: History, name: str) -> list[Fact[SpeedrunEntered]]:
-    """What was admitted to the track ``name``, the oldest first."""
-    return [fact for fact in facts(history, SpeedrunEntered) if fact.body.track == name]
+    """What was admitted to the track ``name``, the oldest first. Without a number for a score it is no entry."""
+    return [
+        fact
+        for fact in facts(history, SpeedrunEntered)
+        if fact.body.track == name and math.isfinite(float.fromhex(fact.body.score))
+    ]
+
+
+def board(history: History, rules: Rules) -> tuple[list[Fact[SpeedrunEntered]], list[Withdrawn]]:
+    """The entries to the track as it is registered now that have a place, the best first; and those that had one."""
+    places, withdrawn = [], []
+    for fact in ranked(rules, entries(history, rules.name)):
+        failed = _failed_since(history, fact.body)
+        if failed is None:
+            places.append(fact)
+        else:
+            withdrawn.append(Withdrawn(fact, failed))
+    return places, withdrawn
+
+
+def _failed_since(history: History, entry: SpeedrunEntered) -> int | None:
+    """The event of the keeper's log that says FAIL of the entry's run, if that is his newest answer."""
+    answers = []
+    for index, event in history.events(stream=stream_of(entry.run), type=events.REPLAY_COMPLETED):
+        body = events.read(ReplayCompleted, event.body, where=f"event {index}")
+        told = body.log_checkpoint
+        other = told.get("size") == entry.size and told.get("root") != entry.root
+        if body.run == entry.run and told.get("origin") == entry.origin and not other:
+            answers.append((index, effective(body.verdicts, body.training)))
+    return _newest_fail(answers)
+
+
+def _newest_fail(answers: Sequence[tuple[int, Mapping[str, str]]]) -> int | None:
+    """The last event that says FAIL, where these verifications of one run, oldest first, say so together."""
+    if overall(standing(words for _, words in answers)) != "FAIL":
+        return None
+    return [index for index, words in answers if "FAIL" in words.values()][-1]
 
 
 def ranked(rules: Rules, found: Sequence[Fact[SpeedrunEntered]]) -> list[Fact[SpeedrunEntered]]:
@@ -325,25 +398,37 @@ def _section_text(section: Any) -> str:
 
 
 def _replayed(by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader) -> Witnessed | None:
-    """The newest verdict in the log of ``by`` that passes this very run in all five, under the key of whoever gave it; of
-    those the newest that says in which time, if one does."""
+    """The newest verdict in the log of ``by`` that passes this very run in all five, under the key of whoever gave it, with no
+    FAIL after it; of those the newest that says in which time, if one does."""
     found = None
-    verifiers = by.keys(keys)
-    if not verifiers.mine:
-        return None  # a log that only names itself
+    for index, body, words in _answers(by, keys, view, log):
+        if "FAIL" in words.values():
+            found = None
+        elif all(words.get(name) == "PASS" for name in NAMES):
+            key = str(by.keys(keys).verifiers[0])
+            hours = _hours_of(body.training)
+            if found is None or hours is not None or found.hours is None:
+                found = Witnessed(Replayed(key=key, event=index, size=int(body.log_checkpoint["size"])), hours)
+    return found
+
+
+def _fails(own: Root, view: Run, log: LogReader) -> int | None:
+    """The event of one's own log that says FAIL of this very run, if that is the newest answer."""
+    return _newest_fail([(index, words) for index, _, words in _answers(own, (), view, log)])
+
+
+def _answers(
+    by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader
+) -> Iterator[tuple[int, ReplayCompleted, Mapping[str, str]]]:
+    """The verdicts in the log of ``by`` on this very run, oldest first, as they count."""
+    if not by.keys(keys).mine:
+        return  # a log that only names itself
     for index, event in by.history_as_read(by.reader(keys), keys).events(
         stream=stream_of(view.run), type=events.REPLAY_COMPLETED
     ):
         body = events.read(ReplayCompleted, event.body, where=f"event {index}")
-        if body.run != view.run or not of_this_log(body.log_checkpoint, log):
-            continue
-        words = counting(body.verdicts, body.training, body.log_checkpoint, view.told)
-        if all(words.get(name) == "PASS" for name in NAMES):
-            replayed = Replayed(key=str(verifiers.verifiers[0]), event=index, size=int(body.log_checkpoint["size"]))
-            hours = _hours_of(body.training)
-            if found is None or hours is not None or found.hours is None:
-                found = Witnessed(replayed, hours)
-    return found
+        if body.run == view.run and of_this_log(body.log_checkpoint, log):
+            yield index, body, counting(body.verdicts, body.training, body.log_checkpoint, view.told)
 
 
 def _hours_of(training: Mapping[str, Any]) -> float | None:

@@ -18,7 +18,7 @@ from typing import Any
 from ledger import Store, canonical_digest, digest_bytes
 from marin.history.run import Fact
 from marin.history.runs import History
-from marin.preregistration.speedrun import Rules, cost, entries, ranked, tracks
+from marin.preregistration.speedrun import Rules, Withdrawn, board, cost, tracks
 from marin.recipe.schema import unplain
 from marin.record.events import SpeedrunEntered
 from marin.reporting.folder import Page, software
@@ -50,10 +50,10 @@ class Row:
 
 def pages(history: History, store: Store) -> Iterator[tuple[str, bytes]]:
     """All pages by file name: one for each track, then ``index.html``."""
-    found = [(rules, ranked(rules, entries(history, rules.name))) for rules in tracks(history, store)]
-    for rules, best in found:
-        yield f"{rules.name}.html", track_page(rules, best)
-    yield "index.html", index_page(found)
+    found = [(rules, *board(history, rules)) for rules in tracks(history, store)]
+    for rules, best, withdrawn in found:
+        yield f"{rules.name}.html", track_page(rules, best, withdrawn)
+    yield "index.html", index_page([(rules, best) for rules, best, _ in found])
 
 
 def site_pages(history: History, store: Store) -> Iterator[Page]:
@@ -78,8 +78,8 @@ def index_page(tracks: Sequence[tuple[Rules, Entries]]) -> bytes:
     return render("experiments/speedruns.html.j2", rows=rows)
 
 
-def track_page(rules: Rules, found: Entries) -> bytes:
-    """One track; ``found`` are its entries, the best first."""
+def track_page(rules: Rules, found: Entries, withdrawn: Sequence[Withdrawn] = ()) -> bytes:
+    """One track; ``found`` are its entries, the best first, and ``withdrawn`` those whose runs failed since."""
     limits = [
         f"{label} at most {limit:.6g}"
         for name, label in LABELS.items()
@@ -94,6 +94,11 @@ def track_page(rules: Rules, found: Entries) -> bytes:
         limits=limits,
         registration=rules.fact.body.registration,
         rows=rows(found),
+        withdrawn=[
+            f"run {one.fact.body.run} of {one.fact.body.origin}, admitted {one.fact.time[:10]}, which failed since: "
+            f"event {one.failed} of this log"
+            for one in withdrawn
+        ],
         pictures=[
             (base64.b64encode(picture(rules, found, axis)).decode(), described(rules, found, axis))
             for axis in (rules.costs if found else ())

@@ -120,19 +120,21 @@ def _reproducer(text: str) -> Reproducer:
 def list_entries(name: str | None, as_json: bool) -> None:
     """List the tracks, or the entries of one, the best first.
 
+    A run that your own verification says FAIL of since its entry has no place.
+
     \b
     Examples:
       marin speedrun list
       marin speedrun list exp012 --json
     """
-    from marin.preregistration.speedrun import entries, ranked, track, tracks
+    from marin.preregistration.speedrun import board, track, tracks
 
     root = open_root()
     history, store = root.history(), root.store()
     if name is None:
         rows: list[dict[str, Any]] = []
         for rules in tracks(history, store):
-            best = ranked(rules, entries(history, rules.name))
+            best, _ = board(history, rules)
             rows.append(
                 {
                     "track": rules.name,
@@ -154,7 +156,10 @@ def list_entries(name: str | None, as_json: bool) -> None:
         )
         return
     rules = track(history, store, name)
-    found = ranked(rules, entries(history, rules.name))
+    found, withdrawn = board(history, rules)
+    for one in withdrawn:
+        entry = one.fact.body
+        say(f"no longer there: run {entry.run} of {entry.origin}, which failed since: event {one.failed}", err=True)
     if as_json:
         print_json([_as_json(fact) for fact in found])
         return

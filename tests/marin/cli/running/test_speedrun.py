@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ledger import Draft, LogReader
+from ledger import Draft, LogReader, digest_bytes
 from marin.history.runs import stream_of
 from marin.preregistration.registration import registrations
 from marin.preregistration.speedrun import entries, ranked, tracks
@@ -147,6 +147,87 @@ def test_only_what_was_replayed_whole_enters(marin: Marin, own: Root) -> None:
     assert float.fromhex(entered["score"]) == 3.5 and entered["flops"] == work_of("train", BASE).flops
     assert marin(*submit).json["event"] is None, "the same run is not entered twice"
     assert len(marin("speedrun", "list", "exp9", "--json").json) == 1
+
+
+def test_a_fail_after_a_pass_keeps_a_run_out(marin: Marin, own: Root, tmp_path: Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    record(own, "mine", replace(BASE, seed=1), 3.5)
+    verify("mine", own.reader(), own)
+    verify("mine", own.reader(), own, training="FAIL")
+    submit = ("speedrun", "submit", "mine", "--track", "exp9", "--json")
+    refused = marin(*submit)
+    assert refused.status == 3 and "found FAIL, event 5 of your log" in " ".join(refused.err.split())
+    monkeypatch.setenv("MARIN_KEY", str(tmp_path / "one.key"))
+    root = create_root(str(tmp_path / "one"), origin="one.example/log")
+    verify("mine", own.reader(), root)
+    monkeypatch.delenv("MARIN_KEY")
+    others = ("--reproducer", f"{root.absolute}={root.verifier}", "--quorum", "1")
+    assert marin(*submit, *others).status == 3, "who found a difference does not admit it on others' word"
+    verify("mine", own.reader(), own)
+    assert marin(*submit, *others).status == marin(*submit).status == 0
+
+
+def test_a_run_that_fails_after_its_entry_has_no_place(marin: Marin, own: Root, tmp_path: Path) -> None:
+    for run, seed, loss in (("good", 1, 3.5), ("bad", 2, 1.5)):
+        record(own, run, replace(BASE, seed=seed), loss)
+        verify(run, own.reader(), own)
+        assert marin("speedrun", "submit", run, "--track", "exp9").status == 0
+    verify("bad", own.reader(), own, training="FAIL")
+    listed = marin("speedrun", "list", "exp9", "--json")
+    assert [row["run"] for row in listed.json] == [
+        "good"
+    ] and "run bad of marin.test/cli, which failed since" in listed.err
+    assert marin("speedrun", "list", "--json").json[0]["best"] == 3.5
+    assert marin("speedrun", "site", str(tmp_path / "site")).status == 0
+    page = read(tmp_path / "site" / "speedruns" / "exp9_lowest.html")
+    assert "No longer there" in page.words and page.ids & {"good", "bad"} == {"good"}
+    verify("bad", own.reader(), own, training="PARTIAL", data="NOT_RUN")
+    assert len(marin("speedrun", "list", "exp9", "--json").json) == 1, "who looks at less takes nothing back"
+    verify("bad", own.reader(), own)
+    assert [row["run"] for row in marin("speedrun", "list", "exp9", "--json").json] == ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [b"[]", b"null", b"\xff", b'{"track": {"flops": 1.0}}', b'{"track": 5, "arms": {}}', b'{"track": {"flops": 1}, "arms": {}}',
+     b'{"track": {"flops": 1e999}, "arms": {}}', b"[" * 100_000, b'{"track": {"flops": 1}, "arms": {"base": {"seed": "x"}}}'],
+    ids=range(9),
+)  # fmt: skip
+def test_a_registration_that_cannot_be_read_hides_no_other_track(
+    marin: Marin, own: Root, tmp_path: Path, document: bytes
+) -> None:
+    own.store().put_bytes(document)
+    (fact,) = registrations(own.history())
+    body = msgspec.structs.replace(fact.body, experiment="exp8", registration=digest_bytes(document))
+    own.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp8", events.write(body))])
+    listed = marin("speedrun", "list", "--json")
+    assert listed.status == 0 and [row["track"] for row in listed.json] == ["exp9_lowest"]
+    assert "a track is left out: " in listed.err
+    assert (
+        marin("speedrun", "list", "exp8").status in (1, 2)
+        and marin("speedrun", "site", str(tmp_path / "site")).status == 0
+    )
+
+
+@pytest.mark.parametrize("score", ["nan", "inf"])
+def test_an_entry_without_a_number_is_none(marin: Marin, own: Root, tmp_path: Path, score: str) -> None:
+    record(own, "mine", replace(BASE, seed=1), 3.5)
+    verify("mine", own.reader(), own)
+    assert marin("speedrun", "submit", "mine", "--track", "exp9").status == 0
+    (fact,) = entries(own.history(), "exp9_lowest")
+    own.append([Draft(events.SPEEDRUN_ENTERED, "speedrun/exp9_lowest", events.write(fact.body) | {"score": score})])
+    assert len(marin("speedrun", "list", "exp9", "--json").json) == 1
+    assert marin("speedrun", "site", str(tmp_path / "site")).status == 0
+
+
+def test_a_training_loss_is_one_a_token_too(marin: Marin, own: Root) -> None:
+    text = FILE.replace("exp9_lowest", "exp10_train").replace("evaluate.loss", "train.loss_last")
+    Path("exp10_train.py").write_text(text)
+    assert marin("experiment", "register", "exp10_train.py").status == 0
+    record(own, "mine", replace(BASE, seed=1, tokenizer=Tokenizer(vocab_size=300)), 1.0)
+    verify("mine", own.reader(), own)
+    refused = marin("speedrun", "submit", "mine", "--track", "exp10")
+    assert refused.status == 2 and "tokenizer is the baseline's" in refused.err
 
 
 def test_a_run_that_went_on_after_its_verdict_does_not_enter(marin: Marin, own: Root) -> None:

@@ -39,7 +39,7 @@ class Place:
 class Seeding:
     """The one seed of a run, phases included. ``drawn_at``: index of the event that recorded its drawing, None where the
     recipe gave it. ``data``: seeds of a generated data set, which are part of the data. ``replayed``: a verification that
-    counts found every train step of every phase again."""
+    counts found every train step of every phase again, as that of the last one does: it executes those before it too."""
 
     seed: int
     drawn_at: int | None
@@ -86,7 +86,7 @@ def seeding(history: History, last: Run) -> Seeding:
         places=tuple(places),
         data=tuple(data),
         attempts=attempts,
-        replayed=all(any(fact.body.verdicts.get("training") == "PASS" for fact in run.verdicts) for run in runs),
+        replayed=any(fact.body.verdicts.get("training") == "PASS" for fact in last.verdicts),
     )
 
 
@@ -130,16 +130,16 @@ def _placed(history: History, runs: Sequence[Run], seed: str) -> tuple[list[Plac
     return places, data
 
 
-def _seeds(config: object, path: str) -> Iterator[tuple[str, object]]:
+def _seeds(config: object, path: str, *, named: bool = False) -> Iterator[tuple[str, object]]:
+    """Values below ``path``, if it is ``named`` a seed or the list of several; those of fields with such a name in any case."""
     if isinstance(config, Mapping):
         for key, value in config.items():
-            here = f"{path}.{key}" if path else str(key)
-            if "seed" in str(key).lower() and not isinstance(value, Mapping | list):
-                yield here, value
-            yield from _seeds(value, here)
+            yield from _seeds(value, f"{path}.{key}" if path else str(key), named="seed" in str(key).lower())
     elif isinstance(config, list):
         for number, value in enumerate(config):
-            yield from _seeds(value, f"{path}.{number}")
+            yield from _seeds(value, f"{path}.{number}", named=named)
+    elif named:
+        yield path, config
 
 
 def _data_seed(recipe: Recipe, path: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +88,8 @@ def check(file: Path) -> list[Lack]:
     """
     module = load_experiment(file)
     tree = ast.parse(file.read_bytes())
-    found = [*_docstring(tree, file), *_arguments(tree)]
     stated = getattr(module, "experiment", None)
+    found = [*_docstring(tree, file), *_unwritten(tree, file, stated), *_arguments(tree)]
     if not isinstance(stated, Registration):
         cure = "state experiment = Registration(...) at its top level (docs/statistics.md)"
         return sorted([*found, Lack(0, "it states no registration", cure)], key=lambda lack: lack.line)
@@ -118,13 +119,10 @@ def check_registration(file: Path) -> list[Lack]:
     if hasattr(module, STEPS):
         return check(file)
     tree = ast.parse(file.read_bytes())
-    found = [*_arguments(tree)]
+    found = [*_unwritten(tree, file, getattr(module, "experiment", None)), *_arguments(tree)]
     if TO_DO in (ast.get_docstring(tree) or ""):
         found.append(Lack(1, f"its docstring is not written yet: {TO_DO}", "write it"))
-    stated = getattr(module, "experiment", None)
-    if isinstance(stated, Registration):
-        found += _unwritten(stated, _line_of(tree, "experiment"))
-    return found
+    return sorted(found, key=lambda lack: lack.line)
 
 
 def fields(docstring: str) -> dict[str, str]:
@@ -191,7 +189,6 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[ast.alias, str]]:
 def _registration(stated: Registration, graph: Graph, stem: str, line: int) -> Iterator[Lack]:
     if stated.name != stem:
         yield Lack(line, f"it registers {stated.name}, and is {stem}", f'write name="{stem}"')
-    yield from _unwritten(stated, line)
     if len(stated.arms) < 2 and stated.track is None:
         yield Lack(line, "one arm is compared with nothing", "register the baseline as an arm")
     step, _, _ = stated.primary.name.partition(".")
@@ -213,10 +210,16 @@ def _registration(stated: Registration, graph: Graph, stem: str, line: int) -> I
             )
 
 
-def _unwritten(stated: Registration, line: int) -> Iterator[Lack]:
-    for field in ("question", "hypothesis"):
-        if TO_DO in getattr(stated, field):
-            yield Lack(line, f"the registration's {field} is not written yet: {TO_DO}", "write it")
+def _unwritten(tree: ast.Module, file: Path, stated: object) -> Iterator[Lack]:
+    """Lines below the docstring that are left to write, whatever they belong to; and what is registered, if it is left so
+    in another file."""
+    below = tree.body[0].end_lineno or 0 if ast.get_docstring(tree) is not None else 0
+    with tokenize.open(file) as lines:
+        left = [(number, line.strip()) for number, line in enumerate(lines, start=1) if number > below and TO_DO in line]
+    for number, line in left:
+        yield Lack(number, f"not written yet: {line[:80]}", "write it")
+    if isinstance(stated, Registration) and not left and TO_DO in stated.question + stated.hypothesis:
+        yield Lack(_line_of(tree, "experiment"), f"the registration is not written yet: {TO_DO}", "write it")
 
 
 def _line_of(tree: ast.Module, name: str) -> int:

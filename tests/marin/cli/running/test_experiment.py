@@ -161,7 +161,11 @@ def test_a_file_that_is_not_written_is_not_registered(marin: Marin, root: Path) 
         assert refused.status == 2 and "Question is not written yet: TODO" in refused.err
     assert marin("experiment", "ls", "--json").json == []
     Path("exp9_rate.py").write_text(FILE.format(hypothesis="TODO"))
-    assert "hypothesis is not written yet" in marin("experiment", "register", "exp9_rate.py").err
+    assert "exp9_rate.py:6: " in (refused := marin("experiment", "register", "exp9_rate.py")).err
+    assert 'hypothesis="TODO"' in refused.err
+    Path("exp9_rate.py").write_text(f'from exp9_words import FOUND\n{FILE.format(hypothesis="x")}'.replace('"x"', "FOUND"))
+    Path("exp9_words.py").write_text('FOUND = "TODO"\n')
+    assert "the registration is not written yet" in marin("experiment", "register", "exp9_rate.py").err
 
 
 def test_check_asks_whether_the_ledger_has_the_registration(marin: Marin, root: Path) -> None:

@@ -1,6 +1,7 @@
 """`marin export --babylm`: what a submission to the BabyLM challenge needs of a run, in the layout of its pipeline.
 
     model/main, model/chck_1M ...     Hugging Face folders: the last state, and the checkpoints after so many words
+    model/main/README.md              the model's card, where one is asked for, and the chat template beside it
     results/model/REVISION/zero_shot/causal/TASK/DATA/predictions.json
     results/model/main/zero_shot/causal/AoA_word/surprisal.json
     results/model/all_full_preds_and_fast_scores_causal.json    all of it, as the pipeline collates it
@@ -20,7 +21,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -36,6 +37,7 @@ from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.babylm.asking import ASKER, evaluated
 from marin.evaluation.babylm.predictions import collated, place_of, predictions, shares
 from marin.evaluation.babylm.tasks import FAST, FULL, read
+from marin.evaluation.recorded.bundle import CARD
 from marin.evaluation.recorded.evaluated import numbers
 from marin.evaluation.recorded.records import Sample, Settings, digests_of, read_samples, write_tree
 from marin.evaluation.recorded.task import EvaluationTask
@@ -67,7 +69,7 @@ WORDS: Mapping[str, int] = {"strict-small": 10 * MILLION, "strict": 100 * MILLIO
 """How many words a track's text has at most."""
 NEARLY = Fraction(95, 100)
 """The part of a track's words, at least, whose ten epochs stand for its last checkpoint."""
-MODEL, BACKEND = "model", "causal"
+MODEL, MAIN, BACKEND = "model", "main", "causal"
 NO_WORDS = Fraction(0)
 
 
@@ -162,13 +164,22 @@ def checkpoints(
 
 
 def write_submission(
-    run: Run, root: Root, data: Path | None, dest: Path, track: str, devices: int = 1, *, again: bool = False
+    run: Run,
+    root: Root,
+    data: Path | None,
+    dest: Path,
+    track: str,
+    devices: int = 1,
+    *,
+    again: bool = False,
+    card: Callable[[Path], object] | None = None,
 ) -> dict[str, Path]:
     """Fill ``dest``; the revisions that are there now, with their folders. The arithmetic contract is in force.
 
     Args:
         data: the pipeline's ``evaluation_data`` with ``full_eval`` and ``fast_eval``; None: models without predictions.
         again: a ``dest`` that is there is left as it is, if it has this run's revisions as they were written.
+        card: writes the model's card into the folder of ``main``.
 
     Raises:
         UsageError: ``dest`` exists, or is not what was written; the run is not of the track, by its text or its epochs.
@@ -177,9 +188,10 @@ def write_submission(
     """
     written = again and dest.exists()
     if dest.exists() and not again:
-        raise UsageError("the folder is there already", where="--babylm", expected="a new one", found=str(dest))
+        raise UsageError("the folder is there already", where="--babylm", expected="a new one", found=str(dest),
+                         cure="name another folder, or remove it")  # fmt: skip
     if track not in TRACKS:
-        raise UsageError("no such track", where="--track", expected=" or ".join(TRACKS), found=track)
+        raise UsageError("no such track", where="--track", expected=" or ".join(TRACKS), found=track, cure="name one")
     asked = None if data is None else _Asked.read(data)
     store = root.store_to_read()
     with TemporaryDirectory(prefix="marin-babylm-") as base:
@@ -189,10 +201,12 @@ def write_submission(
     each, before = Fraction(words, tokens_of(run)), words_before(phases, words)
     check_epochs(run, words, each, before)
     reached = checkpoints(run, each, track, words, before)
-    wanted: dict[str, int | None] = {"main": None, **{name: step for name, (step, _) in reached.items()}}
+    wanted: dict[str, int | None] = {MAIN: None, **{name: step for name, (step, _) in reached.items()}}
     folders = {name: dest / MODEL / name for name in wanted}
     if written:
         _check_written(run, dest, folders, wanted, predicted=data is not None)
+        if card is not None and not (folders[MAIN] / CARD).is_file():
+            raise _no_such_submission(folders[MAIN] / CARD, "a card, as --card writes it", "none")
         return folders
     dest.mkdir(parents=True)
     tokenizer = dest / "tokenizer"
@@ -206,6 +220,8 @@ def write_submission(
             _present(run, store, step)
             subject = open_subject(run, store, step)
             _write_folder(folders[name], tokenizer, subject)
+            if card is not None and name == MAIN:
+                card(folders[name])
             told: dict[str, Any] = {"run": run.run, "step": subject.step, "state": subject.state}
             told["folder"] = describe_tree(folders[name]).digest
             told |= {"words": reached[name][1]} if name in reached else {}
@@ -222,11 +238,7 @@ def _check_written(
     run: Run, dest: Path, folders: Mapping[str, Path], wanted: Mapping[str, int | None], *, predicted: bool
 ) -> None:
     """Raises UsageError where ``dest`` is not a whole submission of ``run`` with these revisions, as it was written."""
-
-    def refuse(where: Path, expected: str, found: str) -> UsageError:
-        return UsageError("the folder is there already, and is not this submission", where=str(where), expected=expected,
-                          found=found, cure="remove it, or name a new one")  # fmt: skip
-
+    refuse = _no_such_submission
     file = dest / "checkpoints.json"
     try:
         told = msgspec.json.decode(file.read_bytes(), type=dict[str, _Written])
@@ -242,8 +254,13 @@ def _check_written(
         found = describe_tree(folders[name]).digest if folders[name].is_dir() else "none"
         if found != one.folder:
             raise refuse(folders[name], one.folder[:100], found)
-    if predicted and told["main"].numbers is None:
+    if predicted and told[MAIN].numbers is None:
         raise refuse(dest / "results", "predictions on --babylm-data", "none")
+
+
+def _no_such_submission(where: Path, expected: str, found: str) -> UsageError:
+    return UsageError("the folder is there already, and is not this submission", where=str(where), expected=expected,
+                      found=found, cure="remove it, or name a new one")  # fmt: skip
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -259,8 +276,9 @@ def _present(run: Run, store: Store, step: int | None) -> None:
     saved = {fact.body.step: fact.body for fact in run.checkpoints}
     if step is not None and not store.has(saved[step].artifact):
         raise MissingEvidence(
-            "a checkpoint is not in the store", where=f"train step {step}", expected=saved[step].artifact, found="none"
-        )
+            "a checkpoint is not in the store", where=f"train step {step}", expected=saved[step].artifact, found="none",
+            cure="bring it from a store that has it: marin store pull",
+        )  # fmt: skip
 
 
 def _write_folder(folder: Path, tokenizer: Path, subject: Subject) -> None:
@@ -290,7 +308,7 @@ class _Asked:
         return cls([task for task in full if task.name in FULL], [task for task in fast if task.name in FAST], words)
 
     def of(self, revision: str) -> list[EvaluationTask]:
-        return self.full if revision == "main" else [*self.fast, *self.words]
+        return self.full if revision == MAIN else [*self.fast, *self.words]
 
 
 @dataclass(frozen=True)
@@ -367,11 +385,11 @@ class _Submission:
                 self.surprisals += [{**at, **one} for one in told]
                 continue
             _write(place / place_of(answer.task.name), told)
-            if revision == "main":
+            if revision == MAIN:
                 self.full[answer.task.name] = told
             else:
                 fast[answer.task.name] = shares(answer.task.name, answer.samples, answer.results)
-        if revision != "main":
+        if revision != MAIN:
             self.fast.append(fast)
         return {
             "numbers": {answer.task.name: dict(answer.results) for answer in answers},
@@ -388,9 +406,7 @@ class _Submission:
                 "completed_steps": len({one["step"] for one in self.surprisals}),
             }
             words = {"metadata": about, "results": self.surprisals}
-            _write(
-                self.dest / "results" / MODEL / "main" / "zero_shot" / BACKEND / "AoA_word" / "surprisal.json", words
-            )
+            _write(self.dest / "results" / MODEL / MAIN / "zero_shot" / BACKEND / "AoA_word" / "surprisal.json", words)
         if self.full or self.fast:
             name = f"all_full_preds_and_fast_scores_{BACKEND}.json"
             _write(self.dest / "results" / MODEL / name, collated(self.full, words, self.fast))

@@ -38,7 +38,7 @@ def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[P
 
 def card(view: Run, *, license: str | None = None) -> str:
     """The card's text: metadata between lines of dashes, and what a reader needs to check the model."""
-    recipe, model = view.recipe, view.output("export")
+    recipe = view.recipe
     trained = view.segments[-1].body.end_state if view.segments else ""
     data = recipe.dataset.name
     numbers = {name: value for name, value in sorted(view.measured.items()) if math.isfinite(value)}
@@ -54,7 +54,7 @@ def card(view: Run, *, license: str | None = None) -> str:
     rows = [
         ("run", view.run),
         ("recipe", recipes.digest(recipe)),
-        ("model", model.digest),
+        ("model", view.steps["export"].output.digest if "export" in view.steps else ""),
         ("trained state", trained),
         (
             "architecture",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -190,22 +191,41 @@ def train(
 
 @contextmanager
 def _where_data_comes_from(composed: Sequence[Composed]) -> Iterator[None]:
-    """Data that is not there is said with the file that tells where to get it."""
+    """Data that is not there is said with the command that brings it, or the file that tells where to get it."""
     from marin.errors import DataMissing
     from marin.recipe.composition import conf_folder
+    from marin.recipe.schema import FilesDataset, parts
 
     try:
         yield
     except DataMissing as error:
-        told = [
-            name
-            for name in sorted({one.recipe.dataset.name for one in composed})
+        sets = {name: one for each in composed for name, one in parts(each.recipe.dataset).items()}
+        globs = sorted({glob for one in sets.values() if isinstance(one, FilesDataset) for glob in one.globs})
+        cures = [f"`marin data fetch {name}` brings it" for glob in globs if (name := _source_of(glob)) is not None]
+        cures += [
+            f"conf/dataset/{name}.yaml says where to get it"
+            for name in sorted({*sets, *(each.recipe.dataset.name for each in composed)})
             if (conf_folder() / "dataset" / f"{name}.yaml").is_file()
         ]
-        cure = f"{error.cure}; conf/dataset/{told[0]}.yaml says where to get it" if told else error.cure
+        cure = "; ".join([error.cure, *cures[:1]])
         raise DataMissing(
             error.what, where=error.where, expected=error.expected, found=error.found, cure=cure
         ) from error
+
+
+def _source_of(glob: str) -> str | None:
+    """The source of conf/sources that brings what lies there; None where none does."""
+    from marin.data.pinned import read_source
+    from marin.recipe.composition import conf_folder
+
+    parts = PurePosixPath(glob).parts
+    for file in sorted((conf_folder() / "sources").glob("*.yaml")):
+        source = read_source(file)
+        into = PurePosixPath(source.into)
+        places = {into / one.unpack if one.unpack is not None else into for one in source.files} - {PurePosixPath()}
+        if any(parts[: len(place.parts)] == place.parts for place in places):
+            return file.stem
+    return None
 
 
 def _recipe_of(root: Root, run: str) -> dict[str, Any]:

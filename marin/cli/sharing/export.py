@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,7 +28,9 @@ File = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("run", default="latest")
 @click.option("--hf", type=Folder, metavar="DEST", help="The model as a Hugging Face folder.")
-@click.option("--card", is_flag=True, help="With --hf: a model card and the chat template beside the export.")
+@click.option(
+    "--card", is_flag=True, help="With --hf or --babylm: a model card and the chat template beside the model."
+)
 @click.option("--license", metavar="ID", help="For --card: as the Hub names licences, such as apache-2.0.")
 @click.option("--hub", metavar="OWNER/NAME", help="With --hf or --babylm: push it to the Hub (HF_TOKEN, HF_ENDPOINT).")
 @click.option(
@@ -159,7 +162,7 @@ def export(
       marin export latest --in-toto run.intoto.jsonl
       marin export latest --unlearning unlearned.intoto.jsonl
       marin export latest --hf model/ --eval-bundle bundle/
-      marin export latest --babylm submission/ --babylm-data evaluation_data/
+      marin export latest --babylm submission/ --babylm-data evaluation_data/ --card --license mit
       marin export latest --babylm submission/ --hub OWNER/NAME
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
       marin export latest --blank-card model-card.yaml
@@ -175,8 +178,9 @@ def export(
             expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --unlearning, --eval-bundle, --babylm, "
             "--mlperf, --blank-card or --dossier",
         )
-    if card and hf is None:
-        raise UsageError("a card is of a folder", where="--card", expected="--hf DEST", found="none")
+    if card and hf is None and babylm is None:
+        raise UsageError("a card is of a folder", where="--card", expected="--hf DEST or --babylm DEST", found="none",
+                         cure="name the folder")  # fmt: skip
     if hub and (hf is None) == (babylm is None):
         found = "none" if hf is None else "both"
         cure = "" if hf is None else "push first one, then the other"
@@ -235,7 +239,7 @@ def export(
     if bundled is not None:
         _export_bundle(root, view, bundled, as_json)
     if babylm is not None:
-        _export_babylm(root, view, babylm, babylm_data, track, hub, as_json)
+        _export_babylm(root, view, babylm, babylm_data, track, hub, as_json, card=card, license=license)
     if blank is not None:
         from marin.dossier.evidence import gather
         from marin.dossier.facts import derived
@@ -278,16 +282,27 @@ def _export_bundle(root: Root, view: Run, dest: Path, as_json: bool) -> None:
 
 
 def _export_babylm(
-    root: Root, view: Run, dest: Path, data: Path | None, track: str, hub: str | None, as_json: bool
+    root: Root,
+    view: Run,
+    dest: Path,
+    data: Path | None,
+    track: str,
+    hub: str | None,
+    as_json: bool,
+    *,
+    card: bool,
+    license: str | None,
 ) -> None:
     from marin.process.arithmetic import apply
     from marin.recipe.schema import Execution
 
     apply(view.recipe.arithmetic, Execution(devices=1))
     from marin.export.babylm import write_submission  # jax, after the contract is in force
+    from marin.export.card import write_card
 
+    written = partial(write_card, view, license=license) if card else None
     # With --hub a submission that is there is the one that was written before the push broke off.
-    revisions = write_submission(view, root, data, dest, track, again=hub is not None)
+    revisions = write_submission(view, root, data, dest, track, again=hub is not None, card=written)
     _say("babylm", dest, describe_tree(dest).digest, as_json)
     if not as_json:
         say(f"revisions: {', '.join(revisions)}", err=True)

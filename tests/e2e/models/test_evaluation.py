@@ -123,9 +123,13 @@ def test_babylms_tasks_are_recorded_once_and_their_submission_is_made_of_them(pr
     told = json.loads(done.stdout)
     assert set(told["results"]["supplement_filtered"]) == {"acc,none", "acc_stderr,none"}
     assert (told["requests"], told["harness"]) == (6, "babylm-eval 2026")
-    done = project.marin("export", "latest", "--babylm", str(tmp_path / "out"), "--babylm-data", "evaluation_data")
+    words = ("--babylm-data", "evaluation_data", "--card", "--license", "mit")
+    done = project.marin("export", "latest", "--babylm", str(tmp_path / "out"), *words)
     assert done.returncode == 0 and "never had so many words" in done.stderr, done.stderr
     revisions = json.loads((tmp_path / "out" / "checkpoints.json").read_text())
+    model = tmp_path / "out" / "model" / "main"
+    assert "\nlicense: mit\n" in (model / "README.md").read_text()
+    assert revisions["main"]["folder"] == describe_tree(model).digest, "a push that goes on finds the card too"
     assert list(revisions) == ["main"] and revisions["main"]["events"] == {"supplement_filtered": told["event"]}
     collated = json.loads((tmp_path / "out/results/model/all_full_preds_and_fast_scores_causal.json").read_text())
     assert [one["id"] for one in collated["blimp_supplement"]["agreement"]["predictions"]] == [
@@ -167,9 +171,13 @@ def test_a_submissions_checkpoints_are_branches_of_a_repository(trained: Project
                 path.name: path.read_bytes() for path in (out / "model" / line["revision"]).iterdir()
             }
         before = dict(hub.refs)
+        config = (out / "model" / "chck_1M" / "config.json").read_bytes()
         (out / "model" / "chck_1M" / "config.json").write_text("{}")
         status, _, why = export(*asked)
         assert (status, hub.refs) == (2, before) and "is not this submission" in why, why
+        (out / "model" / "chck_1M" / "config.json").write_bytes(config)
+        status, _, why = export(*asked, "--card")
+        assert (status, hub.refs) == (2, before) and "expected a card, as --card writes it, found none" in why, why
     exported = tmp_path / "hf"
     assert trained.marin("export", "latest", "--hf", str(exported)).returncode == 0
     assert describe_tree(exported).digest == describe_tree(out / "model" / "main").digest

@@ -90,7 +90,7 @@ def test_missing_data_is_said_with_where_to_get_it(marin: Marin, root: Path) -> 
     for more in ([], ["--dry-run"]):
         ended = marin("train", "+dataset=babylm_10M", *more)
         assert ended.status == 1 and "babylm_data/babylm_10M/*.train" in ended.err
-        assert "conf/dataset/babylm_10M.yaml says where to get it" in ended.err
+        assert "; `marin data fetch babylm` brings it" in ended.err
 
 
 def test_without_a_root_it_says_how_to_make_one(marin: Marin) -> None:

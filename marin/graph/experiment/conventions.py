@@ -215,7 +215,9 @@ def _unwritten(tree: ast.Module, file: Path, stated: object) -> Iterator[Lack]:
     in another file."""
     below = tree.body[0].end_lineno or 0 if ast.get_docstring(tree) is not None else 0
     with tokenize.open(file) as lines:
-        left = [(number, line.strip()) for number, line in enumerate(lines, start=1) if number > below and TO_DO in line]
+        left = [
+            (number, line.strip()) for number, line in enumerate(lines, start=1) if number > below and TO_DO in line
+        ]
     for number, line in left:
         yield Lack(number, f"not written yet: {line[:80]}", "write it")
     if isinstance(stated, Registration) and not left and TO_DO in stated.question + stated.hypothesis:

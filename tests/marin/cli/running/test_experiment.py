@@ -163,7 +163,9 @@ def test_a_file_that_is_not_written_is_not_registered(marin: Marin, root: Path) 
     Path("exp9_rate.py").write_text(FILE.format(hypothesis="TODO"))
     assert "exp9_rate.py:6: " in (refused := marin("experiment", "register", "exp9_rate.py")).err
     assert 'hypothesis="TODO"' in refused.err
-    Path("exp9_rate.py").write_text(f'from exp9_words import FOUND\n{FILE.format(hypothesis="x")}'.replace('"x"', "FOUND"))
+    Path("exp9_rate.py").write_text(
+        f"from exp9_words import FOUND\n{FILE.format(hypothesis='x')}".replace('"x"', "FOUND")
+    )
     Path("exp9_words.py").write_text('FOUND = "TODO"\n')
     assert "the registration is not written yet" in marin("experiment", "register", "exp9_rate.py").err
 

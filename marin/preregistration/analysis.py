@@ -20,13 +20,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from marin.errors import MissingEvidence, UsageError
+from marin.errors import MissingEvidence
 from marin.history.run import Fact, Run
-from marin.history.runs import History, load, started_runs
-from marin.preregistration.registration import arm_of, as_alternative, registrations
+from marin.history.runs import History, load
+from marin.preregistration.registration import arm_of, as_alternative, registrations, runs_with_recipes
 from marin.preregistration.statistics import Comparison, Summary, compare, summary, with_holm
 from marin.recipe.cost import work_of
-from marin.recipe.schema import from_plain
 from marin.record.events import ExperimentRegistered, StepFailed
 
 Verdict = Literal["confirmatory", "exploratory", "incomplete"]
@@ -91,11 +90,7 @@ def examine(history: History, experiment: str) -> Findings:
             cure="register it with `marin experiment register FILE`",
         )
     results, before = list[Result](), list[Result]()
-    for started in started_runs(history):
-        try:
-            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
-        except UsageError:
-            continue  # of another version of Marin: no run of these arms
+    for started, recipe in runs_with_recipes(history):
         arms = [arm_of(fact.body, recipe, started.body.pipeline) for fact in reversed(known)]
         arm = next((one for one in arms if one is not None), None)
         if arm is not None and recipe.seed is not None:

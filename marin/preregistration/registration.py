@@ -23,12 +23,12 @@ from msgspec import Meta
 from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import UsageError
 from marin.history.run import Fact
-from marin.history.runs import History
+from marin.history.runs import History, started_runs
 from marin.preregistration.resolution import pairs_needed
-from marin.recipe.schema import ArtifactDataset, Recipe, check, digest, plain
+from marin.recipe.schema import ArtifactDataset, Recipe, check, digest, from_plain, plain
 from marin.recipe.section import Name, Section, Seed
 from marin.record import events
-from marin.record.events import ExperimentRegistered
+from marin.record.events import ExperimentRegistered, RunStarted
 
 Text = Annotated[str, Meta(min_length=1, max_length=4000)]
 INDEX = "index"
@@ -260,6 +260,17 @@ def registrations(history: History, name: str | None = None) -> Iterator[Fact[Ex
         body = events.read(ExperimentRegistered, event.body, where=f"event {index}")
         if name in (None, body.experiment) and is_name(body.experiment):
             yield Fact(index=index, time=event.time, body=body)
+
+
+def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Recipe]]:
+    """Every run with its recipe, in the order in which they started. One of another version of Marin, whose recipe this one
+    cannot read, is of no arm here."""
+    for started in started_runs(history):
+        try:
+            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
+        except UsageError:
+            continue
+        yield started, recipe
 
 
 def is_name(word: str) -> bool:

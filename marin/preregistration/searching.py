@@ -39,7 +39,7 @@ def register_trials(root: Root, plan: Plan, metric: str, recipes: Sequence[Recip
         name=plan.name,
         question=f"Which of these values gives the {'lowest' if plan.direction == 'lower' else 'highest'} {metric}: {words}?",
         hypothesis="None: a search. Its best trial is the best of all of these, with one seed.",
-        primary=Metric(name=metric, direction="lower" if plan.direction == "lower" else "higher"),
+        primary=Metric(name=metric, direction=plan.direction),
         arms=arms,
         baseline=first,
         seeds=tuple(seeds),

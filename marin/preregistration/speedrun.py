@@ -21,8 +21,8 @@ import msgspec
 from ledger import Draft, LogReader, Store, VerifierKey
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
-from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
-from marin.preregistration.registration import INDEX, Track, arm_of, find, registrations
+from marin.history.runs import History, facts, load, resolve, stream_of
+from marin.preregistration.registration import INDEX, Track, arm_of, find, registrations, runs_with_recipes
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import (
     ArtifactDataset,
@@ -335,11 +335,7 @@ def _check_files(own: History, rules: Rules, view: Run) -> None:
         return
     where = f"run {view.run} on track {rules.name}"
     known = set()
-    for started in started_runs(own):
-        try:
-            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
-        except UsageError:
-            continue  # of another version of Marin
+    for started, recipe in runs_with_recipes(own):
         if arm_of(rules.fact.body, recipe, started.body.pipeline) == rules.fact.body.baseline:
             steps = load(own, started.body.run).steps
             known |= {steps["corpus"].output.digest} if "corpus" in steps else set()

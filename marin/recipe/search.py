@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,8 @@ from marin.recipe.composition import SPELT, override_of
 from marin.recipe.section import Name
 
 WORD = "hydra/sweeper="
+DIRECTIONS: Mapping[str, Literal["lower", "higher"]] = {"minimize": "lower", "maximize": "higher"}
+"""Hydra's words, and which way is better."""
 Words = tuple[str, ...]
 """Of a command line: GROUP=NAME and KEY=VALUE."""
 Try = Callable[[Sequence[Words], int], Sequence[float | None]]
@@ -46,7 +48,7 @@ class Plan:
     trials: int
     at_once: int
     sampler: str
-    direction: str
+    direction: Literal["lower", "higher"]
     name: str
 
 
@@ -100,15 +102,15 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
     for count in ("n_trials", "n_jobs"):
         if config[count] < 1:
             raise UsageError("a search without trials", where=f"hydra.sweeper.{count}", expected="1 or more",
-                             found=str(config[count]))  # fmt: skip
+                             found=str(config[count]), cure="give the number of trials")  # fmt: skip
     if not 0 <= config.max_failure_rate <= 1:
         raise UsageError("not a share of trials", where="hydra.sweeper.max_failure_rate", expected="0.0 to 1.0",
-                         found=str(config.max_failure_rate))  # fmt: skip
+                         found=str(config.max_failure_rate), cure="give a share")  # fmt: skip
     for word in space:
         _check_bounds(word)
     direction = str(getattr(config.direction, "name", config.direction))
-    if direction not in ("minimize", "maximize"):
-        raise UsageError("a search has one metric", where="hydra.sweeper.direction", expected="minimize or maximize",
+    if direction not in DIRECTIONS:
+        raise UsageError("a search has one metric", where="hydra.sweeper.direction", expected=" or ".join(DIRECTIONS),
                          found=direction[:80], cure="name one of them")  # fmt: skip
     sampler = str(config.sampler.get("_target_")).rpartition(".")[2]
     if config.sampler.get("seed") is not None:
@@ -123,9 +125,10 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             where="hydra.sweeper.study_name",
             expected="up to 64 letters, digits, -, _ and .",
             found=repr(name[:80]),
+            cure="call the study so, or leave it out",
         ) from None
     asked = Plan(space, tuple(word for word in others if word not in space), settings, int(config.n_trials),
-                 int(config.n_jobs), sampler, {"minimize": "lower", "maximize": "higher"}[direction], name)  # fmt: skip
+                 int(config.n_jobs), sampler, DIRECTIONS[direction], name)  # fmt: skip
     first_trial(asked)
     return asked
 
@@ -166,8 +169,9 @@ def search(asked: Plan, attempt: Try) -> None:
     """
     from hydra.core.plugins import Plugins
     from hydra.types import HydraContext
+    from optuna.logging import set_verbosity
 
-    logging.getLogger("optuna").setLevel(logging.WARNING)
+    set_verbosity(logging.WARNING)
     config = _configured(asked.settings)
     trials = _Trials(attempt)
     with TemporaryDirectory(prefix="marin-search-") as folder:

@@ -100,6 +100,7 @@ def _before(folder: Path) -> Mapping[str, Drawn]:
                 "the folder has files, and no site was written there",
                 where=str(folder),
                 expected=f"a new folder, or one with {STATE}",
+                found=f"none of that name, and {next(folder.iterdir()).name}",
                 cure="name another folder",
             )
         write_whole(state, b"{}\n")  # whoever is killed after the first page may go on

@@ -150,7 +150,7 @@ def markdown(findings: Findings, places: Places = NOWHERE) -> str:
     for title, lines in (("Deviations from the registration", findings.deviations), ("Notes", _notes(findings))):
         parts += [f"\n## {title}\n", "\n".join(f"- {in_markdown(line)}" for line in lines) or "None."]
     parts += ["\n## Runs\n", _markdown_table(("run", "arm", "seed", "state", "executed"), _runs(findings))]
-    if places.site or places.mlflow or places.wandb:
+    if findings.results and (places.site or places.mlflow or places.wandb):
         parts += [
             "\n## Where to look\n",
             "\n".join(f"- {in_markdown(item.run)}: {', '.join(places.of(item.run))}" for item in findings.results),

@@ -16,6 +16,7 @@ from shlex import quote
 from typing import Any
 
 from ledger import Store, canonical_digest, digest_bytes
+from marin.history.changes import leaves
 from marin.history.run import Fact
 from marin.history.runs import History
 from marin.preregistration.speedrun import Rules, Withdrawn, board, cost, tracks
@@ -138,7 +139,7 @@ def rows(found: Entries) -> list[Row]:
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Fields of two recipes that differ: name by dots, value before, value after."""
-    one, other = dict(_leaves(before)), dict(_leaves(after))
+    one, other = leaves(before), leaves(after)
     for name in sorted(one.keys() | other.keys()):
         if one.get(name) != other.get(name):
             yield name, _said(one, name), _said(other, name)
@@ -146,14 +147,6 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tup
 
 def _said(leaves: Mapping[str, Any], name: str) -> str:
     return str(leaves[name]) if name in leaves else "–"
-
-
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
 
 
 def best_over_cost(rules: Rules, found: Entries, axis: str) -> list[tuple[float, float]]:

@@ -290,8 +290,9 @@ def _address(given: str) -> str:
     address = given if "://" in given or not given else f"https://{given}"
     if address and not re.fullmatch(r"https?://[^\s()<>\[\]]+", address):
         raise UsageError(
-            "not an address", where=given[:100], expected="http://HOST or https://HOST", found=repr(given[:100])
-        )
+            "not an address", where=given[:100], expected="http://HOST or https://HOST", found=repr(given[:100]),
+            cure="give it without spaces and brackets",
+        )  # fmt: skip
     return address
 
 
@@ -375,18 +376,10 @@ def _stated(file: Path) -> Registration:
 
 def _known_results(history: History, registration: Registration) -> list[str]:
     """Runs of these arms and seeds that are there already: their results cannot confirm anything."""
-    from marin.history.runs import started_runs
-    from marin.preregistration.registration import registered, registers
-    from marin.recipe.schema import from_plain
+    from marin.preregistration.registration import registered, registers, runs_with_recipes
 
     body = registered(registration, file="", file_digest="")
-    known = 0
-    for started in started_runs(history):
-        try:
-            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
-        except UsageError:
-            continue
-        known += registers(body, recipe, started.body.pipeline)
+    known = sum(registers(body, recipe, started.body.pipeline) for started, recipe in runs_with_recipes(history))
     return (
         [f"{known} runs of these arms and seeds are in the ledger already: what they show is exploratory"]
         if known

@@ -177,7 +177,7 @@ def list_entries(name: str | None, as_json: bool) -> None:
             )
             for place, fact in enumerate(found, 1)
         ],
-        empty="no run is admitted: marin speedrun submit RUN",
+        empty=f"no run is admitted: marin speedrun submit RUN --track {rules.name}",
     )
 
 

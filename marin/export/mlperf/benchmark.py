@@ -169,7 +169,7 @@ def submission_of(text: str | None) -> Submission:
     except (OSError, ValueError, RecursionError) as error:  # msgspec's ValidationError is a ValueError
         raise UsageError(
             "the submission cannot be read",
-            where=f"--mlperf-submission {text[:60]}",
+            where=f"what is said of the submission: {text[:60]}",
             expected="a JSON object, or a file of one, with " + ", ".join(Submission.__struct_fields__),
             found=str(error),
             cure='such as {"org": "a lab", "division": "closed"}',

@@ -150,12 +150,12 @@ def _installed() -> Path:
 
 def _replace(file: Path, old: str, new: str) -> None:
     text = file.read_text("utf-8")
-    if old not in text:
+    if text.count(old) != 1:  # elsewhere it would say something else
         raise MissingEvidence(
             "the benchmark cannot be registered with MLPerf's checkers",
             where=f"mlperf_logging/{file.parent.name}/{file.name}",
-            expected=old,
-            found="nothing like it: another version of the package",
+            expected=f"{old!r}, once",
+            found=f"{text.count(old)} times: another version of the package",
             cure=f"pip install --no-deps --require-hashes -r {LOCK}",
         )
     file.write_text(text.replace(old, new), "utf-8")

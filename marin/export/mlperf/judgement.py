@@ -62,7 +62,8 @@ def read_result(data: bytes, where: str) -> list[Said]:
         DataError: it is too long, or a line is no object.
     """
     if len(data) > MOST:
-        raise DataError("a result is too long", where=where, expected=f"{MOST} bytes", found="more")
+        raise DataError("a result is too long", where=where, expected=f"{MOST} bytes at most", found="more",
+                        cure="give the log of one run")  # fmt: skip
     text = data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
     found = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -74,7 +75,7 @@ def read_result(data: bytes, where: str) -> list[Said]:
             entry = None
         if not isinstance(entry, dict) or not isinstance(entry.get("key"), str):
             raise DataError("no line of a log", where=f"{where}:{number}", expected="a JSON object with a key",
-                            found=repr(line[:80]))  # fmt: skip
+                            found=repr(line[:80]), cure="give the file as it was exported")  # fmt: skip
         metadata = entry.get("metadata")
         if isinstance(metadata, dict):
             entry["metadata"] = {key: value for key, value in metadata.items() if key not in OF_THE_CODE}
@@ -97,7 +98,8 @@ def stated(said: Sequence[Said]) -> Submission:
         return msgspec.convert(fields, Submission)
     except msgspec.ValidationError as error:
         raise DataError("not what a submission says of itself", where="submission_*",
-                        expected=", ".join(Submission.__struct_fields__), found=str(error)) from None  # fmt: skip
+                        expected=", ".join(Submission.__struct_fields__), found=str(error),
+                        cure="give the file as it was exported") from None  # fmt: skip
 
 
 def differences(said: Sequence[Said], recorded: Sequence[Line]) -> list[str]:

@@ -71,7 +71,8 @@ def write_package(
         UsageError: the results are not those of one submission, a name or field does not fit, or ``dest`` exists.
     """
     if dest.exists():
-        raise UsageError("the folder is there already", where=str(dest), expected="a new one", found="one")
+        raise UsageError("the folder is there already", where=str(dest), expected="a new one", found="one",
+                         cure="name another folder, or remove it")  # fmt: skip
     org = submission.org or (entries[0].root.verifier.name if entries else "")
     for what, word in (("org", org), ("--name", name)):
         if not _NAME.match(word):
@@ -80,7 +81,7 @@ def write_package(
                 where=what,
                 expected="up to 64 letters, digits, - and _",
                 found=repr(word[:80]),
-                cure='as in --mlperf-submission \'{"org": "a-lab"}\' and --name two-cores',
+                cure='as in --submission \'{"org": "a-lab"}\' and --name two-cores',
             )
     if missing := [file for file in (*SCRIPTS, "README.md") if not (folder / file).is_file()]:
         raise UsageError("not a benchmark's folder", where=str(folder), expected=", ".join(missing), found="none",

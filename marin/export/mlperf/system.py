@@ -157,5 +157,6 @@ def stated_in(file: Path | None) -> dict[str, str]:
             where=str(file),
             expected=", ".join(FIELDS),
             found=", ".join(unknown)[:200],
+            cure="leave it out",
         )
     return found

@@ -35,7 +35,6 @@ LEFT = {
     "marin eval RUN --tasks blimp": NETWORK,
     "marin train +model=gpt2-small": ACCELERATOR,
     "marin train +model=1m +dataset=babylm_10M": "eight hours, on the challenge's own corpus",
-    "marin export RUN --hf model/ --card --license mit": "what those eight hours make; the page of a lab's day exports another",
     "marin train ... wandb.mode=online": OTHERS,
     "WANDB_API_KEY=": OTHERS,
     "wandb sync": OTHERS,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -26,6 +29,13 @@ WORDS = (
     "optimizer.learning_rate=tag(log,interval(1e-4,1e-1))",
     "trainer.batch_size=choice(8,16)",
 )
+
+
+def test_optunas_own_words_are_not_the_users(tmp_path: Path) -> None:
+    """In a process that has not imported it yet: what it says of a study would stand among Marin's own lines."""
+    asked = f"from marin.recipe.search import plan; plan({WORDS!r}, {METRIC!r})"
+    done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def rate(words: Words) -> float:

@@ -6,9 +6,9 @@ Functions of the experiment's own get what they would get, with shorter curves.
 
 Where one train step is more than :data:`FLOPS`, a processor would take minutes for it, and the model shrinks too: to
 :data:`LAYERS` layers, heads of :data:`HEAD` numbers and sequences of :data:`LENGTH` tokens, and the batch to one microbatch a
-shard. Architecture, numbers of heads, proportion of the layers' widths, tied embeddings and vocabulary stay, so the programs are
-those of the whole model with other sizes. What is evaluated or exported is that model. A phase has the model of the training
-before it; one that begins with a model from elsewhere keeps it.
+shard (under profile ``exact``, whose devices share it, it stays). Architecture, numbers of heads, proportion of the layers'
+widths, tied embeddings and vocabulary stay, so the programs are those of the whole model with other sizes. What is evaluated
+or exported is that model. A phase shrinks where the training before it does; a model from elsewhere is kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def sanity(graph: Graph) -> Graph:
     for node in graph.nodes.values():
         step = node.step
         inputs = {name: _small(value, made) for name, value in step.inputs.items()}
-        config = _recipe(step.config, inputs) if isinstance(step.config, Recipe) else step.config
+        config = _recipe(step, inputs) if isinstance(step.config, Recipe) else step.config
         made[step.name] = Step(step.name, step.fn, config, inputs, _resources(step), step.override, step.apart)
     return Graph.of(f"{graph.name}-sanity", [made[address] for address in graph.ends])
 
@@ -53,12 +53,16 @@ def _small(value: Step | Ref, made: Mapping[str, Step]) -> Step | Ref:
     return Ref(made[value.step.name], value.path) if isinstance(value, Ref) else made[value.name]
 
 
-def _recipe(recipe: Recipe, inputs: Mapping[str, Step | Ref]) -> Recipe:
+def _recipe(step: Step, inputs: Mapping[str, Step | Ref]) -> Recipe:
+    recipe: Recipe = step.config
     trainer, segment = recipe.trainer, _part(recipe.trainer.steps_per_segment, least=1)
     words = tuple(sorted({_part(count, least=1) for count in trainer.states_at_words or ()})) or None
-    previous = inputs.get(PREVIOUS)
-    before = previous.config if isinstance(previous, Step) else None
-    recipe = _narrow(recipe) if _is_large(recipe, before) else recipe
+    whole, before = (_before(of) for of in (step.inputs, inputs))
+    if whole is not None and before is not None:
+        narrow = (whole.model, whole.trainer.batch_size) != (before.model, before.trainer.batch_size)
+    else:
+        narrow = _is_large(recipe)
+    recipe = _narrow(recipe) if narrow else recipe
     small = replace(
         recipe,
         trainer=replace(
@@ -71,17 +75,23 @@ def _recipe(recipe: Recipe, inputs: Mapping[str, Step | Ref]) -> Recipe:
     return successor(before, small) if before is not None else small
 
 
-def _is_large(recipe: Recipe, before: Recipe | None) -> bool:
-    """Whether a recipe's model shrinks: its train step is too much, or the training before it (shrunken) has a smaller model."""
-    if before is not None:
-        return before.model.num_layers < recipe.model.num_layers or before.model.hidden_dim < recipe.model.hidden_dim
+def _before(inputs: Mapping[str, Step | Ref]) -> Recipe | None:
+    """The training that a phase continues."""
+    previous = inputs.get(PREVIOUS)
+    return previous.config if isinstance(previous, Step) else None
+
+
+def _is_large(recipe: Recipe) -> bool:
+    """Whether a recipe's model shrinks: its train step is too much. A phase goes by the training before it."""
     step = TRAINING_PASSES * flops_per_token(recipe.model, recipe.vocabulary) * recipe.trainer.batch_size
     return recipe.initial is None and step * recipe.model.seq_len > FLOPS
 
 
 def _narrow(recipe: Recipe) -> Recipe:
-    arithmetic = recipe.arithmetic
-    batch = min(recipe.trainer.batch_size, arithmetic.logical_shards * arithmetic.microbatch_size)
+    """The recipe with a small model and batch; under ``exact`` the batch stays, for its devices share it."""
+    arithmetic, batch = recipe.arithmetic, recipe.trainer.batch_size
+    if arithmetic.profile != "exact":
+        batch = min(batch, arithmetic.logical_shards * arithmetic.microbatch_size)
     return replace(recipe, model=_small_model(recipe.model), trainer=replace(recipe.trainer, batch_size=batch))
 
 

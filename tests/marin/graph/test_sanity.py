@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +18,13 @@ from marin.recipe.cost import flops_per_token
 from marin.recipe.schema import Arithmetic, Evaluation, GrammarDataset, Model, Optimizer, Recipe, Trainer, check, digest
 
 EXPERIMENTS = sorted((Path(__file__).resolve().parents[3] / "experiments").glob("exp*.py"))
+
+
+TEXT = default_tokenize(
+    "text-512",
+    default_corpus("text", GrammarDataset(train_bytes=50_000, validation_bytes=5_000, minimal_pairs=8)),
+    vocab_size=512,
+)
 
 
 def graph(steps: int = 400, moves: tuple[tuple[int, int], ...] = ()) -> Graph:
@@ -139,3 +147,27 @@ def test_a_large_model_keeps_its_form() -> None:
 
 def test_a_model_at_the_bound_stays() -> None:
     assert large("1m").model == compose(["model=1m"]).recipe.model
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_a_phase_shrinks_with_what_is_before_it_where_only_length_and_batch_do(
+    architecture: Literal["gpt2", "llama"],
+) -> None:
+    """Two layers and heads of eight numbers are as small as they get; one train step of this batch is too much all the same."""
+    model = Model(architecture=architecture, num_layers=2, num_heads=12, num_kv_heads=12, hidden_dim=96,
+                  intermediate_dim=384, seq_len=1024)  # fmt: skip
+    trained = [default_train("before", TEXT, model=model, seed=1, trainer=Trainer(num_steps=1000, batch_size=4096))]
+    trained.append(default_continue("then", trained[0], trainer=Trainer(num_steps=100, batch_size=4096)))
+    small = sanity(Graph.of("large", [default_eval(trained[-1])]))
+    for step in trained:
+        one = recipe(small, step.name)
+        assert (one.model.seq_len, one.trainer.batch_size, one.model.hidden_dim) == (128, 8, 96), step.name
+
+
+def test_under_exact_the_batch_is_still_shared_by_its_devices() -> None:
+    exact = compose(["profile=exact"]).recipe.arithmetic
+    train = default_train("exact", TEXT, model=replace(compose(["model=gpt2-small"]).recipe.model, gradient_checkpointing=False),
+                          seed=1, trainer=Trainer(num_steps=1000, batch_size=96), arithmetic=exact,
+                          resources=Resources(devices=2, moves=((300, 3),)))  # fmt: skip
+    small = recipe(sanity(Graph.of("exact", [default_eval(train)])), "train/exact")
+    assert small.trainer.batch_size == 96 and small.model.num_layers == 2

@@ -79,6 +79,13 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         help="Slices of a pod that train as one, each with an equal part of the devices and the whole state.  [default: 1]",
     )
     @click.option(
+        "--tensor-parallel",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Under profile exact: devices, in groups of N, that share the matrices of each layer.  [default: 1]",
+    )
+    @click.option(
         "--retries",
         type=click.IntRange(min=0),
         default=5,
@@ -119,6 +126,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         accelerator_type: str,
         topology: str,
         slices: int,
+        tensor_parallel: int,
         retries: int,
         pause_at: int | None,
         pack_checkpoints: bool,
@@ -134,6 +142,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
             accelerator_type=accelerator_type,
             topology=topology,
             slices=slices,
+            tensor_parallel=tensor_parallel,
             retries=retries,
             pause_at=pause_at,
             self_check_every=self_check,

@@ -340,6 +340,8 @@ class Execution(Section, frozen=True):
     slices: Positive = 1
     """TPU slices that train as one, each with an equal part of the devices; a training layer by layer holds the state once in
     each of them."""
+    tensor_parallel: Positive = 1
+    """Devices that share the matrices of each layer, in groups, under profile ``exact``; 1: every device has whole ones."""
     retries: Count = 5
     """How many deaths of each slice in a row, without a train step recorded in between, a training on Ray survives."""
     self_check_every: Count = 0

@@ -41,7 +41,7 @@ from marin.errors import DataError
 from marin.recipe.schema import Recipe, parts
 from marin.training.blank import check_learned
 from marin.training.runtime import hosts
-from marin.training.state import named_key
+from marin.training.state import batch_axes, named_key
 from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
 from marin.training.tokens.loss_mask import open_mask
 from marin.training.tokens.masked import MaskedSequences
@@ -256,7 +256,7 @@ class Batches(Iterator[Batch]):
             self._dataset,
             recipe.trainer.batch_size,
             mesh=mesh,
-            axis_resources={"batch": mesh.axis_names},
+            axis_resources={"batch": batch_axes(mesh)},
             max_buffered_batches=0,
             fetch_batch_size=8,
         )

@@ -109,6 +109,24 @@ class NotFinite(Diverged):
         )
 
 
+def training_mesh(recipe: Recipe, execution: Execution) -> Mesh:
+    """The mesh of the execution's devices, as the recipe's profile can use it.
+
+    Raises:
+        UsageError: there are not so many devices, they do not divide, or the profile's devices share no matrices.
+    """
+    if execution.tensor_parallel > 1 and recipe.arithmetic.profile != "exact":
+        raise UsageError(
+            "sums in the order of a device's share have other bits",
+            where="--tensor-parallel",
+            expected="profile=exact, whose sums have no order",
+            found=f"profile {recipe.arithmetic.profile}",
+            cure="leave it out, or train with profile=exact",
+        )
+    replicas = execution.slices if recipe.arithmetic.gather == "layer" else 1
+    return mesh_of(execution.devices, replicas, execution.tensor_parallel)
+
+
 def step_of(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
     """The train step of the recipe's profile, compiled for this mesh; ``example`` has the state's shapes."""
     if recipe.arithmetic.profile == "exact":
@@ -129,7 +147,7 @@ class Training:
         canary.check(recipe.arithmetic)
         self.recipe = recipe
         self.vocab_size = vocab_size
-        self.mesh = mesh_of(execution.devices, execution.slices if recipe.arithmetic.gather == "layer" else 1)
+        self.mesh = training_mesh(recipe, execution)
         self._cache = cache
         self._self_check = execution.self_check_every
         example = state_like(recipe, vocab_size)

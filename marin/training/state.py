@@ -19,6 +19,7 @@ import numpy as np
 import optax
 from haliax import Axis
 from haliax.jax_utils import is_jax_array_like
+from jax.sharding import Mesh
 from levanter.models.lm_model import LmHeadModel
 from levanter.utils.jax_utils import leaf_key_paths
 
@@ -31,6 +32,14 @@ DATA = "data"
 """The axis of a mesh along which the batch and the state are cut."""
 REPLICA = "replica"
 """The axis along which the batch is cut and the state is not, where a mesh has one: of several slices of a pod."""
+TENSOR = "model"
+"""The axis along which the state is cut and the batch is not, where a mesh has one: devices that share the matrices of each
+layer, as Levanter calls it."""
+
+
+def batch_axes(mesh: Mesh) -> tuple[str, ...]:
+    """The axes of a mesh along which a batch is cut."""
+    return tuple(name for name in mesh.axis_names if name != TENSOR)
 
 
 class TrainState(eqx.Module):

@@ -237,6 +237,10 @@ EXACT_ROWS = (
         for isa in INSTRUCTIONS
     ),
     freely("split for one thread", NPROC="1"),
+    *(
+        Row(f"{devices} devices, tensor parallel 2", devices=devices, case={"devices": devices, "tensor": 2})
+        for devices in (2, 8)
+    ),
 )
 """Of the groups of exact arithmetic. Emulated processors are in test_processors.py, where whole commands are executed."""
 

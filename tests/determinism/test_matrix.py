@@ -47,10 +47,10 @@ def straight(matrix: ModuleType, group: str) -> Results:
 @pytest.fixture(scope="module")
 def moved(matrix: ModuleType, group: str) -> Results:
     """The same in a process with eight devices, moved half-way, through a training checkpoint: from eight devices to
-    two, or from four to one."""
+    two, or from four to one; under exact from four pairs that share each layer's matrices."""
     eight, four = {"devices": 8, "moves": [2]}, {"devices": 4, "moves": [1]}
-    slices = eight | {"replicas": 2}
-    own = dict(zip(REDUCED, (eight, four, eight, slices, eight, slices), strict=True))
+    slices, shared = eight | {"replicas": 2}, eight | {"tensor": 2}
+    own = dict(zip(REDUCED, (eight, four, shared, slices, eight, slices), strict=True))
     row = matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own)
     return matrix.execute(row, [group], cache=compilation_cache())
 

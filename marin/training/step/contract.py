@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
-from marin.training.state import DATA, REPLICA, TrainState
+from marin.training.state import DATA, REPLICA, TENSOR, TrainState, batch_axes
 from marin.training.step import fingerprint
 from marin.training.step.slices import Layout, Leaves, SlicedState
 
@@ -42,12 +42,13 @@ class StepOutcome:
         return bool(np.isfinite(self.loss) and np.isfinite(self.grad_norm))
 
 
-def mesh_of(devices: int, replicas: int = 1) -> Mesh:
+def mesh_of(devices: int, replicas: int = 1, tensor: int = 1) -> Mesh:
     """A mesh over the first ``devices`` devices: of one axis, or of two where ``replicas`` parts of equal size hold the state
-    once each (the devices of one after those of another, as they come from slices of a pod).
+    once each (the devices of one after those of another, as they come from slices of a pod), or where groups of ``tensor``
+    neighbours share the matrices of each layer.
 
     Raises:
-        UsageError: there are not so many devices, or they do not divide over the replicas.
+        UsageError: there are not so many devices, or they do not divide over replicas or groups.
     """
     present = jax.devices()
     if devices > len(present):
@@ -66,6 +67,16 @@ def mesh_of(devices: int, replicas: int = 1) -> Mesh:
             found=str(replicas),
             cure="every slice has as many devices",
         )
+    if devices % tensor:
+        raise UsageError(
+            "devices do not divide into groups that share matrices",
+            where="--tensor-parallel",
+            expected=f"a divisor of --devices ({devices})",
+            found=str(tensor),
+            cure="every group has as many devices",
+        )
+    if tensor > 1:
+        return Mesh(np.array(present[:devices]).reshape(-1, tensor), (DATA, TENSOR))
     return mesh_over(present[:devices], replicas)
 
 
@@ -128,8 +139,8 @@ class Step(ABC):
         self.mesh = mesh
         self.devices = mesh.devices.size
         self.layout = layout
-        self.by_slice = NamedSharding(mesh, P(DATA))
-        self.by_batch = NamedSharding(mesh, P((DATA, REPLICA))) if REPLICA in mesh.shape else self.by_slice
+        self.by_slice = NamedSharding(mesh, P((DATA, TENSOR) if TENSOR in mesh.shape else DATA))
+        self.by_batch = NamedSharding(mesh, P(batch_axes(mesh)))
 
     def place(self, state: TrainState) -> SlicedState:
         """``state`` on the mesh."""

@@ -2,8 +2,8 @@
 
 Two exact programs compute: ``gradient`` (sums over the whole batch, by differentiation, and the sum of their squares) and
 ``update`` (clipping and optimizer, element by element). Their sums are of whole numbers, so a compiler may share them out
-over devices as it likes. The state lies in one slice for each device; parameters are gathered for the gradient, and
-every device updates its own slice.
+over devices as it likes. The state lies in one slice for each device; parameters are gathered for the gradient, whole or
+(tensor parallel) in the shares of Levanter's own mapping, and every device updates its own slice.
 
 The digest of what is computed (:meth:`ExactStep.program`) is that of the exact programs over whole tensors, which no
 device and no compiler enters.
@@ -18,11 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import haliax as hax
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
 from marin.errors import UsageError
 from marin.exact.compiled import Exact, exact
@@ -31,7 +33,7 @@ from marin.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
 from marin.training.model import factors_of, optimizer
 from marin.training.runtime.compilation import give_back_memory
-from marin.training.state import DATA, TrainState
+from marin.training.state import TENSOR, TrainState
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
 from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
@@ -42,20 +44,22 @@ class ExactStep(Step):
     """A train step of profile ``exact``.
 
     Raises:
-        UsageError: the batch does not divide over the devices, or the model has an operation without an exact form.
+        UsageError: the batch does not divide over the devices (with tensor parallelism over their groups), a matrix does not
+            over a group's, or the model has an operation without an exact form.
     """
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
-        devices = mesh.devices.size
-        if recipe.parts % devices:
+        devices, shared = mesh.devices.size, mesh.shape.get(TENSOR, 1)
+        if recipe.parts % (devices // shared):
             raise UsageError(
                 "the batch does not divide over the devices",
                 where="--devices",
-                expected=f"a divisor of trainer.batch_size ({recipe.parts})",
+                expected=f"a divisor of {f'{shared} times ' if shared > 1 else ''}trainer.batch_size ({recipe.parts})",
                 found=str(devices),
                 cure="use another number of devices",
             )
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices))
+        self._shares = shares_of(self.layout.named, shared)
         self._example = example
         self._gradient = gradient_of(recipe, self.layout)
         self._compiled_gradient, self._compiled_update = self._compiled(self._gradient)
@@ -64,33 +68,37 @@ class ExactStep(Step):
 
     def _compiled(self, of: Exact) -> tuple[Program, Program]:
         recipe, layout, devices = self.recipe, self.layout, self.devices
-        whole = NamedSharding(self.mesh, P())
+        whole, axes = NamedSharding(self.mesh, P()), self.mesh.axis_names
+        lying = [NamedSharding(self.mesh, share) for share in self._shares]
+        by_matrix = jax.tree.unflatten(jax.tree.structure(layout.named), lying)
         update = update_of(recipe, layout)
 
         def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
-            gathered = [jax.lax.with_sharding_constraint(x, whole) for x in rows]
-            grads, *scalars = of(z, layout.whole_params(gathered), tokens, weights, **_named(key))
+            gathered = layout.whole_params([jax.lax.with_sharding_constraint(x, whole) for x in rows])
+            if TENSOR in self.mesh.shape:
+                gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
+            grads, *scalars = of(z, gathered, tokens, weights, **_named(key))
             return tuple(layout.rows(grad) for grad in grads), *scalars
 
         def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
-            number = jax.lax.axis_index(DATA).astype(jnp.uint32)
+            number = jax.lax.axis_index(axes).astype(jnp.uint32)
             own = [[x[0] for x in leaves] for leaves in (params, moments, grads)]
             kept, loss, norm = update(z, *own, *scalars)
             shapes = [x.shape for x in (*layout.params, *layout.moments)]
             prints = jnp.stack([slice_print(x, shape, number) for x, shape in zip(kept, shapes, strict=True)])
             rows = tuple(x[None] for x in kept)
-            return rows[: len(params)], rows[len(params) :], jax.lax.psum(prints, DATA), loss, norm
+            return rows[: len(params)], rows[len(params) :], jax.lax.psum(prints, axes), loss, norm
 
         def split(tree: Any) -> Any:
-            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_batch), tree)
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_slice), tree)
 
         def pieces(tensors: Leaves) -> Leaves:
             return tuple(jax.ShapeDtypeStruct((devices, *layout.sliced_shape(x.shape)), x.dtype) for x in tensors)
 
         z = scalar = jax.ShapeDtypeStruct((), jnp.float32, sharding=whole)
         params, moments = split(pieces(layout.params)), split(pieces(layout.moments))
-        batch = split(_batch(recipe))
-        each, same = P(DATA), P()
+        batch = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_batch) for x in _batch(recipe)]
+        each, same = self.by_slice.spec, P()
         shared = jax.shard_map(
             updated,
             mesh=self.mesh,
@@ -99,7 +107,7 @@ class ExactStep(Step):
             check_vma=False,
         )
         with jax.enable_x64(True), ThreadPoolExecutor(max_workers=2, thread_name_prefix="compiler") as compilers:
-            out = (tuple(self.by_batch for _ in params), whole, whole, whole)
+            out = (tuple(self.by_slice for _ in params), whole, whole, whole)
             keys = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for one in self._key(0)]
             first = jax.jit(gradient, out_shardings=out).lower(z, params, *batch, *keys)
             coming = compilers.submit(first.compile)
@@ -169,6 +177,27 @@ class ExactStep(Step):
         took a guard away. Products of whole numbers are the same everywhere."""
         compiled = (self._compiled_gradient, self._compiled_update, self._compiled_blank)
         return [line for one in compiled if one is not None for line in unguarded(one.as_text())]
+
+
+def shares_of(parameters: Any, shared: int) -> list[P]:
+    """How each parameter of a tree of named arrays lies while the gradient is computed: in shares over ``shared`` devices, by
+    Levanter's own mapping of axes, or whole on each of them.
+
+    Raises:
+        UsageError: an axis does not divide.
+    """
+    mapping = {name: axis for name, axis in DEFAULT_SHARED_MAPPING.items() if axis == TENSOR and shared > 1}
+    named = jax.tree.leaves(parameters, is_leaf=lambda x: isinstance(x, hax.NamedArray))
+    sizes = {axis.name: axis.size for x in named for axis in x.axes if axis.name in mapping}
+    if odd := {name: size for name, size in sizes.items() if size % shared}:
+        raise UsageError(
+            "matrices do not divide over the devices that share them",
+            where="--tensor-parallel",
+            expected="a divisor of " + " and of ".join(f"{name} ({size})" for name, size in odd.items()),
+            found=str(shared),
+            cure="let fewer devices share a layer",
+        )
+    return [P(*(mapping.get(axis.name) for axis in x.axes)) for x in named]
 
 
 def _named(key: Sequence[Any]) -> dict[str, Any]:

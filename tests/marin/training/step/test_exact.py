@@ -3,6 +3,10 @@ recipe alone. Devices, processes and processors are in tests/determinism."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,14 +15,15 @@ import numpy as np
 import pytest
 
 from ledger import LedgerError
+from marin.errors import UsageError
 from marin.exact import reference
-from marin.recipe.schema import Arithmetic, Recipe, check, digest, from_plain, plain
+from marin.recipe.schema import Arithmetic, Execution, Recipe, check, digest, from_plain, plain
 from marin.training.initial import exact_initializer, initial_state
-from marin.training.loop import step_of
+from marin.training.loop import step_of, training_mesh
 from marin.training.model import optimizer
-from marin.training.state import arrays_of
+from marin.training.state import TENSOR, arrays_of
 from marin.training.step.contract import mesh_of
-from marin.training.step.exact import ExactStep, gradient_of, update_of
+from marin.training.step.exact import ExactStep, gradient_of, shares_of, update_of
 from marin.training.step.slices import Layout
 
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())
@@ -157,3 +162,50 @@ def test_the_profile_is_part_of_the_identity_and_reads_back(recipe: Recipe) -> N
     assert from_plain(plain(recipe), where="recipe") == recipe
     other = msgspec.structs.replace(EXACT, microbatch_size=4)
     assert digest(msgspec.structs.replace(recipe, arithmetic=other)) != digest(recipe)
+
+
+def test_a_layer_is_shared_by_the_axes_that_levanter_shares(recipe: Recipe, worker: ModuleType) -> None:
+    parameters = Layout(initial_state(recipe, worker.VOCABULARY), optimizer(recipe), 1).named
+    shares = shares_of(parameters, 2)
+    assert sum(TENSOR in share for share in shares) == 4, (
+        "three matrices of the inner layer, and the output of attention"
+    )
+    assert not any(TENSOR in share for share in shares_of(parameters, 1))
+    with pytest.raises(UsageError, match=r"share them: --tensor-parallel: expected a divisor of heads \(2\), found 4"):
+        shares_of(parameters, 4)
+
+
+def test_devices_that_can_not_share_are_refused(recipe: Recipe) -> None:
+    with pytest.raises(
+        UsageError, match=r"groups that share matrices: --tensor-parallel: expected a divisor of .* \(1\)"
+    ):
+        training_mesh(recipe, Execution(tensor_parallel=2))
+    other = msgspec.structs.replace(recipe, arithmetic=Arithmetic())
+    with pytest.raises(UsageError, match="--tensor-parallel: expected profile=exact"):
+        training_mesh(other, Execution(devices=2, tensor_parallel=2))
+
+
+SHARED = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import worker
+from marin.training.loop import step_of
+from marin.training.state import state_like
+from marin.training.step.contract import mesh_of
+
+recipe = worker.recipe_of(worker.Case("shared", profile="exact", hidden=64, length=64, batch=2))
+for devices, tensor in ((1, 1), (2, 2)):
+    step = step_of(recipe, mesh_of(devices, 1, tensor), state_like(recipe, worker.VOCABULARY))
+    print(json.dumps(step.named["gradient"].cost_analysis()["flops"]))
+"""
+
+
+@pytest.mark.determinism
+def test_two_devices_that_share_the_layers_compute_half_each(worker: ModuleType) -> None:
+    """Both have the whole batch."""
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    folder = str(Path(worker.__file__).parent)
+    done = subprocess.run([sys.executable, "-c", SHARED, folder], env=os.environ | devices, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    alone, each = map(float, done.stdout.split())
+    assert each < 0.6 * alone

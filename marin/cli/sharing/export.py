@@ -167,7 +167,7 @@ def export(
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
       marin export latest --blank-card model-card.yaml
       marin export latest --dossier dossier/ --stated model-card.yaml
-      marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a lab", "division": "closed"}'
+      marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a-lab", "division": "closed"}'
     """
     if not any((hf, dvc, oci, signature, weights, statements, certificate, bundled, babylm, log, told, blank)):
         raise UsageError(

@@ -172,7 +172,7 @@ def submission_of(text: str | None) -> Submission:
             where=f"what is said of the submission: {text[:60]}",
             expected="a JSON object, or a file of one, with " + ", ".join(Submission.__struct_fields__),
             found=str(error),
-            cure='such as {"org": "a lab", "division": "closed"}',
+            cure='such as {"org": "a-lab", "division": "closed"}',
         ) from None
 
 

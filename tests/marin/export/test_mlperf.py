@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -450,6 +452,22 @@ def test_a_description_that_no_file_can_have_is_refused(tmp_path: Path, text: st
     file.write_text(text)
     with pytest.raises(UsageError, match=r"cannot be read|does not have"):
         stated_in(file)
+
+
+def test_a_run_that_never_converges_ends(tmp_path: Path) -> None:
+    """In the open division too, where the export refuses no number of train steps."""
+    said, result = tmp_path / "said", tmp_path / "result_0.txt"
+    for name, text in {"marin": f'echo "$*" >>{said}; echo aborted >{result}', "python": "exit 9"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = PROJECT / "benchmarks" / "grammar_lm" / "run_and_time.sh"
+    most = next(row.constraint for row in TABLE if row.name == "max_steps")
+    assert isinstance(most, Range)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STEPS": str(int(most.high) // 3)}
+    done = subprocess.run([script, result], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert f"after {int(most.high) // 3 * 3} train steps" in done.stderr
+    assert sum(line.startswith("-q train ") for line in said.read_text().splitlines()) == 3
 
 
 # Seeds

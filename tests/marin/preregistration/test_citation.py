@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import textwrap
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 import pytest
 
 from ledger import Draft
 from marin.history import runs
-from marin.preregistration.registration import Metric, Registration, checked, registered
+from marin.preregistration.registration import Metric, Registration, arm_digest, checked, registered
+from marin.recipe.composition import sweep
 from marin.recipe.schema import Artifact, ArtifactDataset, Optimizer, Phase, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import Root, open_root
@@ -192,3 +197,16 @@ def test_what_a_step_of_the_experiment_makes_is_no_other_arm() -> None:
         for character, maker in (("a", "keep_long"), ("b", "keep_long"), ("a", None))
     )
     assert arm_digest(some) == arm_digest(other) != arm_digest(adopted)
+
+
+def test_the_pages_command_trains_the_arms_that_its_file_registers() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "statistics.md").read_text("utf-8")
+    (file,) = (block for block in re.findall(r"(?m)^((?:(?: {8}.*)?\n)+)", page) if "Registration(" in block)
+    said: dict[str, Any] = {}
+    exec(textwrap.dedent(file), said)
+    (command,) = re.findall(r"`marin train -m ([^`]+)`", page)
+    wanted = {
+        (arm_digest(recipe), seed) for recipe in said["experiment"].arms.values() for seed in said["experiment"].seeds
+    }
+    trained = [one.recipe for one in sweep(shlex.split(command))]
+    assert {(arm_digest(recipe), recipe.seed) for recipe in trained} == wanted and len(trained) == len(wanted)

@@ -20,8 +20,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ledger import canonical_bytes, canonical_digest, digest_bytes
-from marin.errors import UsageError
+from ledger import Store, canonical_bytes, canonical_digest, digest_bytes
+from marin.errors import DataError, UsageError
 from marin.history.run import Fact
 from marin.history.runs import History, started_runs
 from marin.preregistration.resolution import pairs_needed
@@ -271,6 +271,27 @@ def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Reci
         except UsageError:
             continue
         yield started, recipe
+
+
+class Stated(msgspec.Struct, frozen=True):
+    """What is read again of a registration's document: recipes by arm, and the track if it is one."""
+
+    arms: dict[str, dict[str, Any]]
+    track: Track | None = None
+
+
+def document_of(fact: Fact[ExperimentRegistered], store: Store) -> Stated:
+    """What a registration says, from the store.
+
+    Raises:
+        DataError: what is there is no registration.
+        LedgerError: it is not there.
+    """
+    try:
+        return msgspec.json.decode(store.read(fact.body.registration), type=Stated)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise DataError("no registration", where=f"registration {fact.body.registration}",
+                        expected="arms, and a track if it is one", found=str(error)[:200]) from None  # fmt: skip
 
 
 def is_name(word: str) -> bool:

@@ -8,31 +8,38 @@ that was tried before is the same arm.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from ledger import Draft, digest_bytes
-from marin.preregistration.registration import Metric, Registration, arm_digest, registered, registrations
-from marin.recipe.schema import Recipe
+from marin.errors import UsageError
+from marin.history.run import Fact
+from marin.preregistration.registration import Metric, Registration, arm_digest, document_of, registered, registrations
+from marin.recipe.schema import Recipe, from_plain
 from marin.recipe.search import Plan, a_seed
 from marin.record import events
+from marin.record.events import ExperimentRegistered
 from marin.record.root import Root
 
 
 def register_trials(root: Root, plan: Plan, metric: str, recipes: Sequence[Recipe]) -> str:
-    """Register the search with these trials as its arms, in order; the digest of the registration. The same again is not
-    appended twice.
+    """Register the search with these trials as its arms, in order, after those that were registered under its name before (a
+    trial that failed once may lead the sweeper elsewhere); the digest of the registration. The same again is not appended twice.
 
     Raises:
-        UsageError: the trials have several seeds.
+        UsageError: the trials have several seeds, or the name is that of another experiment.
+        DataError: what was registered before cannot be read.
     """
     seeds = sorted({recipe.seed or 0 for recipe in recipes})
     if len(seeds) > 1:
         raise a_seed(f"seeds {', '.join(map(str, seeds[:3]))}")
-    arms: dict[str, Recipe] = {}
-    known: set[str] = set()
+    earlier = list(registrations(root.history(), plan.name))
+    arms = _arms_before(root, plan, metric, seeds, earlier)
+    known = {arm_digest(recipe) for recipe in arms.values()}
     for number, recipe in enumerate(recipes):
         if (digest := arm_digest(recipe)) not in known:
             known.add(digest)
-            arms[f"trial-{number:03}"] = recipe
+            names = (f"trial-{free:03}" for free in count(number))
+            arms[next(name for name in names if name not in arms)] = recipe
     first = next(iter(arms))
     words = " ".join(plan.space)
     registration = Registration(
@@ -47,8 +54,25 @@ def register_trials(root: Root, plan: Plan, metric: str, recipes: Sequence[Recip
         stopping_rule=f"{plan.trials} trials, {plan.at_once} at a time, chosen by {plan.sampler} from {words}"[:4000],
     )
     digest = digest_bytes(registration.document())
-    if not any(fact.body.registration == digest for fact in registrations(root.history(), plan.name)):
+    if not any(fact.body.registration == digest for fact in earlier):
         root.store().put_bytes(registration.document())
         body = registered(registration, file="", file_digest=digest)
         root.append([Draft(events.EXPERIMENT_REGISTERED, f"experiment/{plan.name}", events.write(body))])
     return digest
+
+
+def _arms_before(
+    root: Root, plan: Plan, metric: str, seeds: Sequence[int], earlier: Sequence[Fact[ExperimentRegistered]]
+) -> dict[str, Recipe]:
+    """The trials that are registered under the search's name."""
+    if not earlier:
+        return {}
+    body, asked = earlier[-1].body, f"a search for the {plan.direction} {metric} with seed {', '.join(map(str, seeds))}"
+    there = f"a search for the {body.primary['direction']} {body.primary['name']} with seed {', '.join(body.seeds)}"
+    if any(fact.body.file for fact in earlier) or there != asked:
+        raise UsageError("the name is another experiment's", where="hydra.sweeper.study_name", expected=asked,
+                         found=f"{plan.name}: {there if not body.file else body.file}", cure="choose another name")  # fmt: skip
+    return {
+        name: from_plain(recipe, where=f"registration {body.registration}: {name}")
+        for name, recipe in document_of(earlier[-1], root.store()).arms.items()
+    }

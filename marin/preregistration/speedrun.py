@@ -22,7 +22,7 @@ from ledger import Draft, LogReader, Store, VerifierKey
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import History, facts, load, resolve, stream_of
-from marin.preregistration.registration import INDEX, Track, arm_of, find, registrations, runs_with_recipes
+from marin.preregistration.registration import INDEX, Track, arm_of, document_of, find, registrations, runs_with_recipes
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import (
     ArtifactDataset,
@@ -139,25 +139,14 @@ def track(history: History, store: Store, name: str) -> Rules:
     return rules
 
 
-class _Stated(msgspec.Struct, frozen=True):
-    """What is read of a registration's document."""
-
-    arms: dict[str, dict[str, Any]]
-    track: Track | None = None
-
-
 def _rules(fact: Fact[ExperimentRegistered], store: Store) -> Rules | None:
     """The track of a registration, None where it is none.
 
     Raises:
         DataError: its document is not what it is to be. UsageError: its baseline's recipe is of another version of Marin.
     """
+    stated = document_of(fact, store)
     where = f"registration {fact.body.registration}"
-    try:
-        stated = msgspec.json.decode(store.read(fact.body.registration), type=_Stated)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise DataError("no registration", where=where, expected="arms, and a track if it is one",
-                        found=str(error)[:200]) from None  # fmt: skip
     if stated.track is None:
         return None
     if fact.body.baseline not in stated.arms:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ledger import Draft
 from marin.cli.running.search import search_trials
 from marin.cli.running.trained import Trained
 from marin.errors import UsageError
@@ -18,6 +19,7 @@ from marin.preregistration.registration import arm_digest, citation, registratio
 from marin.recipe.composition import Composed, compose
 from marin.recipe.schema import digest
 from marin.recipe.search import Words, first_trial, plan, search, searches
+from marin.record import events
 from marin.record.root import Root, open_root
 
 METRIC = "evaluate.loss"
@@ -175,6 +177,48 @@ def test_every_trial_is_registered_before_it_is_tried(root: Root, capsysbinary: 
     before = len(list(registrations(open_root().history(), "lowest")))
     search_trials(open_root(), words, METRIC, prepare, lambda batch: [outcome(one) for one in batch], json=True)
     assert len(list(registrations(open_root().history(), "lowest"))) <= before + 3
+
+
+def test_what_was_tried_once_stays_an_arm(root: Root) -> None:
+    """A trial that fails the second time leads the sweeper to others: those of the first time were tried all the same."""
+    words = (
+        *WORDS,
+        "hydra.sweeper.max_failure_rate=1.0",
+        "hydra.sweeper.study_name=lowest",
+        "hydra.sweeper.n_trials=16",
+        "hydra.sweeper.sampler.n_startup_trials=2",
+    )
+    tried: list[set[str]] = []
+    for wanted in (1e-4, 1e-1):
+
+        def execute(batch: Sequence[Composed], wanted: float = wanted) -> list[Trained]:
+            losses = [abs(one.recipe.optimizer.learning_rate - wanted) for one in batch]
+            return [
+                Trained(one.overrides, "", None, {}, {METRIC: loss}, "", "")
+                for one, loss in zip(batch, losses, strict=True)
+            ]
+
+        ran = search_trials(open_root(), words, METRIC, prepare, execute, json=True)
+        tried.append({arm_digest(prepare(one.overrides).recipe) for one in ran})
+    (*_, newest) = registrations(open_root().history(), "lowest")
+    assert tried[0] != tried[1] and set(newest.body.arms.values()) == tried[0] | tried[1]
+
+
+def test_a_search_does_not_take_another_experiments_name(root: Root) -> None:
+    named = (*WORDS, "hydra.sweeper.max_failure_rate=1.0", "hydra.sweeper.study_name=lowest")
+
+    def execute(batch: Sequence[Composed]) -> list[Trained]:
+        return [outcome(one) for one in batch]
+
+    search_trials(open_root(), named, METRIC, prepare, execute, json=True)
+    (first, *_) = registrations(open_root().history(), "lowest")
+    for words, metric in (((*named, "hydra.sweeper.direction=maximize"), METRIC), (named, "train.loss_last")):
+        with pytest.raises(UsageError, match="the name is another experiment's"):
+            search_trials(open_root(), words, metric, prepare, execute, json=True)
+    body = msgspec.structs.replace(first.body, experiment="mine", file="mine.py")
+    open_root().append([Draft(events.EXPERIMENT_REGISTERED, "experiment/mine", events.write(body))])
+    with pytest.raises(UsageError, match=r"the name is another experiment's.*found mine: mine\.py"):
+        search_trials(open_root(), (*named[:-1], "hydra.sweeper.study_name=mine"), METRIC, prepare, execute, json=True)
 
 
 def test_trials_have_one_seed(root: Root) -> None:

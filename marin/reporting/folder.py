@@ -1,7 +1,8 @@
 """Pages as files of one folder that any web server serves: who may write there, and what is kept.
 
 `marin site` and `marin speedrun site` write into the same folder, if they are asked to: each has its own places in it, and
-``site.json`` says of each page what it was drawn from, and which bytes were written. A page is kept where both are still so.
+``site.json`` says of each page what it was drawn from, and which bytes were written. A page is kept where both are still so, and
+removed where the site has it no longer, such as that of a run that was archived.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def write_pages(
     pages: Iterable[Page], folder: Path, told: Callable[[str], None] = lambda _: None, *, whole: bool
 ) -> Written:
     """Pages below ``folder``, each replaced whole. ``told`` hears the path of one that is drawn. ``whole``: they are all
-    that the site has; otherwise what it says of others stays.
+    that the site has, and others that were drawn before are removed; otherwise those stay.
 
     Raises:
         UsageError: ``folder`` has files and is no site.
@@ -70,6 +71,10 @@ def write_pages(
             write_whole(path, content)
         known[page.path] = Drawn(page.source, digest_bytes(content))
         drawn += 1
+    if whole:
+        for name, last in before.items():
+            if name not in known and _holds(path := folder / name, last.content) and _is_below(path, folder):
+                path.unlink()
     said = msgspec.to_builtins(known if whole else {**before, **known})
     write_whole(folder / STATE, json.dumps(said, indent=1).encode() + b"\n")
     return Written(drawn, len(known) - drawn)
@@ -90,6 +95,11 @@ def software() -> str:
 def _holds(path: Path, content: str) -> bool:
     """Whether the bytes are there: somebody else may have written another file into their place."""
     return path.is_file() and digest_bytes(path.read_bytes()) == content
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    """Whether a page that ``site.json`` names is one of the site: that file lies among what others can write."""
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _before(folder: Path) -> Mapping[str, Drawn]:

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 def site(folder: Path, address: str, as_json: bool) -> None:
     """Write experiments, runs, data sets and models as one static folder with an index.
 
-    Any web server serves it, and it reads without scripts. What has not changed since the last time is not drawn again. Prints
-    the path of the index.
+    Any web server serves it, and it reads without scripts. What has not changed since the last time is not drawn again, and
+    pages of what is no longer listed (an archived run) are removed. Prints the path of the index.
 
     \b
     Examples:

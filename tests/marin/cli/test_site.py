@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from ledger import Draft
+from ledger import Draft, digest_bytes
 from marin.history.runs import stream_of
 from marin.recipe.schema import Recipe, digest, recorded
 from marin.record import events
@@ -85,6 +86,28 @@ def test_both_commands_may_write_into_one_folder(marin: Marin, root: Path, tmp_p
         "speedruns/index.html", "speedruns/exp9_lowest.html"
     }  # fmt: skip
     assert marin("site", str(alone), "--json").json["kept"] == 2, "what the other drew is not drawn again"
+
+
+def test_what_the_site_has_no_longer_is_removed_and_nothing_else(marin: Marin, root: Path, tmp_path: Path) -> None:
+    own, site, other = open_root(), tmp_path / "site", tmp_path / "other.html"
+    record(own, "one", Recipe(seed=3), 3.25)
+    record(own, "two", Recipe(seed=4), 3.5)
+    assert marin("site", str(site)).status == 0
+    pages = sorted(path.name for path in (site / "runs" / "two").iterdir())
+    assert "report.html" in pages
+    assert marin("run", "two", "archive").status == 0
+    changed, mine = site / "runs" / "two" / "lineage.html", site / "runs" / "two" / "mine.html"
+    changed.write_text("of somebody else")
+    mine.write_text("mine")
+    other.write_text("outside")
+    said = json.loads((site / "site.json").read_bytes())
+    said["../other.html"] = {"source": SOME, "content": digest_bytes(b"outside")}
+    (site / "site.json").write_text(json.dumps(said))
+    assert marin("site", str(site)).status == 0
+    assert sorted(path.name for path in (site / "runs" / "two").iterdir()) == ["lineage.html", "mine.html"]
+    assert (site / "runs" / "one" / "report.html").is_file() and other.is_file()
+    assert marin("run", "two", "restore").status == 0 and marin("site", str(site)).status == 0
+    assert sorted(path.name for path in (site / "runs" / "two").iterdir()) == sorted([*pages, "mine.html"])
 
 
 def test_what_was_overwritten_is_drawn_again(marin: Marin, root: Path, tmp_path: Path) -> None:

@@ -163,6 +163,13 @@ def test_page_and_readme_have_the_table(name: str) -> None:
     assert page == into_page(page, as_readme(TABLE, REFERENCE), where=name), f"run `marin mlperf table --into {name}`"
 
 
+def test_the_readme_has_the_sections_of_a_reference() -> None:
+    page = (PROJECT / "benchmarks" / "grammar_lm" / "README.md").read_text("utf-8")
+    sections = ["Summary", "Directions", "Environment", "Data set", "Model", "Hyperparameters", "Quality"]
+    assert re.findall(r"(?m)^## (.*)$", page) == [f"{number}. {name}" for number, name in enumerate(sections, 1)]
+    assert all(re.split(r"(?m)^## .*$", page)[1:]), "none is empty"
+
+
 def test_the_command_writes_the_table_into_a_page(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text("before\n<!-- table -->\nan old one\n<!-- /table -->\nafter\n")

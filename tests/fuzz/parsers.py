@@ -81,7 +81,7 @@ from marin.evaluation.folder import folder_recipe
 from marin.evaluation.recorded.bundle import PREDICATE
 from marin.evaluation.recorded.records import read_groups, read_samples, read_task, wrong_groups
 from marin.execution.pointer import read_pointer
-from marin.export.mlperf.judgement import read_result
+from marin.export.mlperf.result import read_result
 from marin.history.metric_query import parse as parse_metric
 from marin.provenance.processor import parse_cpuinfo
 from marin.recipe.cost import load_prices
@@ -469,7 +469,7 @@ def parsers() -> list[Parser]:
           ("marin.recipe.params.load_params",), 2000, 500),
         P("a result of MLPerf", lambda data: read_result(data, "x"),
           given(b':::MLLOG {"key": "seed", "value": 1, "time_ms": 2, "metadata": {"file": "x", "lineno": 3}}\n'),
-          ("marin.export.mlperf.judgement.read_result",)),
+          ("marin.export.mlperf.result.read_result",)),
         P("prices", on_file(load_prices), lambda: [(PROJECT / "conf/prices.yaml").read_bytes()],
           ("marin.recipe.cost.load_prices",), 2000, 500),
         P("pointer", on_file(read_pointer), pointers,

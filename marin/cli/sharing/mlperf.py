@@ -233,7 +233,8 @@ def check(ctx: click.Context, results: tuple[Path, ...], as_json: bool) -> None:
 
     Reference points are asked for where these are as many results as a submission has (four). The checkers are those of the
     installed mlperf-logging (docker/requirements-mlperf.lock). They know MLCommons' benchmarks alone, so they run in a copy of
-    the package with grammar_lm registered: its rules files, its reference points, and its name in the lists.
+    the package with grammar_lm registered: its rules files, its reference points, and its name in the lists. Beside them it
+    says whether a line would pass for another with them, and whether two results have one seed.
 
     Exit status: 0 every checker that was asked passes, 1 one fails, 2 wrong usage, 3 mlperf-logging is not installed.
 

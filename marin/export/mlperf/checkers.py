@@ -2,7 +2,8 @@
 
 The package knows MLCommons' benchmarks alone. So the checkers run in a copy of it with this benchmark registered, as a
 reference's pull request does that: its rules files, printed from the table of hyperparameters, its reference points, and its
-name in the lists. Nothing else of the package is changed, and the installed one is not touched.
+name in the lists. Nothing else of the package is changed, and the installed one is not touched. Beside them stands what a file
+would make them mistake (:mod:`marin.export.mlperf.result`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from marin.errors import MissingEvidence
+from marin.errors import DataError, MissingEvidence
 from marin.export.mlperf.benchmark import RULESET, Benchmark, rules_file
 from marin.export.mlperf.logfile import LOCK
+from marin.export.mlperf.result import Said, bytes_of, read_result, repeated_seeds
 
 REFERENCE_POINTS = Path(__file__).parent
 """The folder of rcps_<benchmark>.json, which experiments/exp006_rcp.py measures."""
@@ -87,20 +89,23 @@ def register(benchmark: Benchmark, folder: Path, package: Path | None = None) ->
 
 def check_results(results: Sequence[Path], benchmark: Benchmark) -> list[Answer]:
     """What the checkers say: compliance of each result, seeds of all; reference points where these are as many results as a
-    submission has.
+    submission has. And whether a line of a result would pass for another with them.
 
     Raises:
         MissingEvidence: mlperf-logging is not installed.
+        UsageError: a result is no file.
     """
     with tempfile.TemporaryDirectory(prefix="marin-mlperf-") as place:
         folder = Path(place)
         register(benchmark, folder)
         (folder / "results").mkdir()
-        names = {}
+        names, said, lines = {}, dict[str, list[Said]](), []
         for number, result in enumerate(results):
-            copy = folder / "results" / f"result_{number}.txt"
-            shutil.copyfile(result, copy)
+            copy, data = folder / "results" / f"result_{number}.txt", bytes_of(result)
+            copy.write_bytes(data)
             names[str(copy)] = str(result)
+            said[f"{number + 1}, {result}"], answer = _lines(data, str(result))
+            lines.append(answer)
 
         def ask(checker: str, file: str, *words: object) -> Answer:
             status, lines = _ask(folder, *words)
@@ -110,13 +115,27 @@ def check_results(results: Sequence[Path], benchmark: Benchmark) -> list[Answer]
 
         options = ("--usage", "training", "--ruleset", RULESET, "--werror")
         found = [ask("compliance", name, "-c", COMPLIANCE, *options, copy) for copy, name in names.items()]
-        found.append(ask("seeds", "", "-c", SEEDS, RULESET, *names))
+        found += lines
+        seeds = ask("seeds", "", "-c", SEEDS, RULESET, *names)
+        if repeated := repeated_seeds(said):
+            seeds = Answer("seeds", "", "FAIL", (*repeated, *(seeds.said if seeds.outcome == "FAIL" else ())))
+        found.append(seeds)
         if len(results) != benchmark.runs:
             why = f"{len(results)} of {benchmark.runs} results: reference points are for a whole submission"
             return [*found, Answer("reference points", "", "NOT_RUN", (why,))]
         points = ("--rcp_version", RULESET, "--rcp_pass", "full_rcps")
         found.append(ask("reference points", "", "-m", "mlperf_logging.rcp_checker", folder / "results", *points))
         return found
+
+
+def _lines(data: bytes, result: str) -> tuple[list[Said], Answer]:
+    """The lines of a result, and whether each is what it says."""
+    try:
+        said = read_result(data, result)
+    except DataError as error:
+        return [], Answer("lines", result, "FAIL", (str(error),))
+    mistaken = tuple(one.mistaken for one in said if one.mistaken)
+    return said, Answer("lines", result, "FAIL" if mistaken else "PASS", mistaken or ("each is what it says",))
 
 
 def _ask(folder: Path, *words: object) -> tuple[int, list[str]]:

@@ -3,7 +3,8 @@ reference points, or that anybody doubts.
 
 The log is exported from the record anew and compared with the file, line by line; then every phase of the run is replayed by
 `marin verify`. What the submitter says of himself (organization, platform, status, contact) is taken from the file; where the
-exporting code stood in its source (``file``, ``lineno``) may differ between versions. All else has to be the same, times too.
+exporting code stood in its source (``file``, ``lineno``) may differ between versions, but not so that MLPerf's checkers take the
+line for another. All else has to be the same, times too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,6 +28,7 @@ from marin.execution.phases import chain
 from marin.export.mlperf.benchmark import Benchmark, Submission
 from marin.export.mlperf.checkers import REFERENCE_POINTS
 from marin.export.mlperf.lines import Line, lines, phases, until
+from marin.export.mlperf.result import Said, bytes_of, read_result
 from marin.export.mlperf.seeding import seeding
 from marin.history.run import Run
 from marin.history.runs import History, load, resolve
@@ -35,52 +37,12 @@ from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.verify.alone.judgement import Judgement
 from marin.verify.verdict import Outcome, Verdict, judged, worst
 
-MARK = ":::MLLOG "
 KINDS = {"event": "POINT_IN_TIME", "start": "INTERVAL_START", "end": "INTERVAL_END"}
-OF_THE_CODE = ("file", "lineno")
 MODEL = "model"
 """The verdict on a run's last state, and on what was measured of it."""
-MOST = 64 << 20
-"""Bytes of a result."""
 SHOWN_LINES = 5
 RESULT = "result"
 """The verdict on the file itself, before those on its run."""
-
-
-@dataclass(frozen=True)
-class Said:
-    """A line of a result: where it stands in the file (from 1), and its object without what is of the code."""
-
-    number: int
-    entry: dict[str, Any]
-
-
-def read_result(data: bytes, where: str) -> list[Said]:
-    """The lines of a result, found in it as MLPerf's own checkers find them.
-
-    Raises:
-        DataError: it is too long, or a line is no object.
-    """
-    if len(data) > MOST:
-        raise DataError("a result is too long", where=where, expected=f"{MOST} bytes at most", found="more",
-                        cure="give the log of one run")  # fmt: skip
-    text = data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
-    found = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if MARK not in line:
-            continue
-        try:
-            entry = json.loads(line.rpartition(MARK)[2])
-        except (ValueError, RecursionError):
-            entry = None
-        if not isinstance(entry, dict) or not isinstance(entry.get("key"), str):
-            raise DataError("no line of a log", where=f"{where}:{number}", expected="a JSON object with a key",
-                            found=repr(line[:80]), cure="give the file as it was exported")  # fmt: skip
-        metadata = entry.get("metadata")
-        if isinstance(metadata, dict):
-            entry["metadata"] = {key: value for key, value in metadata.items() if key not in OF_THE_CODE}
-        found.append(Said(number, entry))
-    return found
 
 
 def stated(said: Sequence[Said]) -> Submission:
@@ -152,6 +114,8 @@ def compare(data: bytes, where: str, history: History, last: Run, benchmark: Ben
         MarinError: the record has no log, or another seed; or the result is none.
     """
     said = read_result(data, where)
+    if mistaken := [one.mistaken for one in said if one.mistaken]:
+        return Verdict("FAIL", tuple(mistaken[:SHOWN_LINES]))
     try:
         recorded = lines(history, last, benchmark, stated(said), seeding(history, last), origin=origin)
     except UsageError as error:  # here it is the submission that is wrong, not the command
@@ -176,9 +140,7 @@ def judge_result(
     verdicts: dict[str, Verdict] = dict.fromkeys((RESULT, *NAMES), Verdict("NOT_RUN"))
 
     def against_the_record() -> Verdict:
-        with file.open("rb") as stream:
-            data = stream.read(MOST + 1)
-        return compare(data, file.name, history, last, benchmark, origin=root.verifier.name)
+        return compare(bytes_of(file), file.name, history, last, benchmark, origin=root.verifier.name)
 
     compared = judged(against_the_record)
     if compared.outcome == "PASS":

@@ -37,9 +37,10 @@ from marin.export.mlperf.hyperparameters import (
     values_of,
     violations,
 )
-from marin.export.mlperf.judgement import Said, compare, differences, read_result, stated
+from marin.export.mlperf.judgement import compare, differences, stated
 from marin.export.mlperf.lines import Line, lines
 from marin.export.mlperf.logfile import write_log
+from marin.export.mlperf.result import Said, read_result, repeated_seeds
 from marin.export.mlperf.seeding import seeding
 from marin.export.mlperf.system import stated_in
 from marin.history.run import Run
@@ -676,6 +677,36 @@ def test_a_log_that_the_record_does_not_say_fails(record: Record) -> None:
     assert (found.outcome, found.lines) == (
         "FAIL", (f"line {len(written) - 1}: trained_samples: value: recorded 48, here 24",)
     )  # fmt: skip
+
+
+def test_a_line_that_a_checker_takes_for_another_fails(record: Record) -> None:
+    """What says where the code stood is not compared, and MLPerf's checker of reference points reads it like all else."""
+    written = as_written(record.log())
+    (place,) = [number for number, entry in enumerate(written) if entry["key"] == "gradient_accumulation_steps"]
+    other = written[place] | {"metadata": {"file": "global_batch_size.py", "lineno": 7}}
+    found = compared(record, [*written[:place], other, *written[place + 1 :]])
+    assert (found.outcome, found.lines) == (
+        "FAIL",
+        (
+            f"line {place + 1}: gradient_accumulation_steps: a checker takes it for global_batch_size, by what else it says",
+        ),
+    )
+    log = "".join(f":::MLLOG {json.dumps(entry)}\n" for entry in written).replace(
+        '"eval_accuracy"', '"eval\\u005faccuracy"'
+    )
+    hidden = compare(log.encode(), "x", record.root.history(), record.last, GRAMMAR_LM, origin="test.example/log")
+    assert hidden.outcome == "FAIL" and "eval_accuracy: hides its key from a checker" in hidden.lines[0]
+
+
+def test_a_seed_is_the_same_wherever_it_was_logged() -> None:
+    def seeded(seed: object, line: int) -> list[Said]:
+        return said([{"key": "seed", "value": seed, "metadata": {"file": "a.py", "lineno": line}}])
+
+    assert repeated_seeds({"a": seeded(7, 1), "b": seeded(8, 1)}) == []
+    assert repeated_seeds({"a": seeded(7, 1), "b": seeded(7, 2)}) == ["seed 7 of b is that of a"]
+    assert repeated_seeds({"a": seeded(7, 1), "b": seeded("7", 2), "c": seeded([], 1), "d": seeded([], 1)}) == [
+        "seed 7 of b is that of a", "seed [] of d is that of c"
+    ]  # fmt: skip
 
 
 def test_a_division_whose_rules_the_run_broke_fails(own_keys: Path, tmp_path: Path) -> None:

@@ -300,9 +300,9 @@ def _export_babylm(
     from marin.export.babylm import write_submission  # jax, after the contract is in force
     from marin.export.card import write_card
 
-    written = partial(write_card, view, license=license) if card else None
+    beside = partial(write_card, view, license=license) if card else None
     # With --hub a submission that is there is the one that was written before the push broke off.
-    revisions = write_submission(view, root, data, dest, track, again=hub is not None, card=written)
+    revisions = write_submission(view, root, data, dest, track, again=hub is not None, card=beside)
     _say("babylm", dest, describe_tree(dest).digest, as_json)
     if not as_json:
         say(f"revisions: {', '.join(revisions)}", err=True)

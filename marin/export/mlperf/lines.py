@@ -20,11 +20,17 @@ from marin.export.mlperf.hyperparameters import Value, values_of
 from marin.export.mlperf.seeding import Seeding
 from marin.history.run import Run
 from marin.history.runs import History
+from marin.recipe.arithmetic import Arithmetic
 from marin.record.events import EvalCompleted
 
 Kind = Literal["event", "start", "end"]
 FORMATS = {"float32": "fp32", "bfloat16": "bfloat16"}
 """Of the recipe's compute_dtype, as MLPerf calls them. Sums between devices are in float32 in either."""
+ROUGH = {"gpu": "tf32", "tpu": "bfloat16"}
+"""By profile, what a product of float32 may be computed in where ``matmul_precision=default`` leaves that to the device."""
+WHOLE = ((8, "int8"), (4, "int4"))
+"""Bits at least, and what MLPerf calls them: its names for the whole numbers that profile ``exact`` multiplies. It has none
+between 8 and 15 bits, so the format below is said."""
 PER_PHASE = frozenset({"max_steps"})
 """Hyperparameters that a phase changes by going on."""
 
@@ -189,7 +195,7 @@ def _header(
 ) -> dict[str, Value]:
     """Who, what and with which settings."""
     recipe, training = runs[-1].recipe, runs[-1].training[-1].body
-    number = FORMATS[recipe.arithmetic.compute_dtype]
+    number, shared = number_format(recipe.arithmetic), int(training.device.get("tensor_parallel", 1))
     poc = {"submission_poc_name": submission.poc_name, "submission_poc_email": submission.poc_email}
     values = values_of(benchmark.table, recipe)
     return {
@@ -201,17 +207,39 @@ def _header(
         **{key: value for key, value in poc.items() if value},
         **{name.replace("_adamw_", f"_{recipe.optimizer.name}_"): value for name, value in values.items()},
         "gradient_accumulation_steps": recipe.trainer.batch_size
-        // max(1, training.devices * recipe.arithmetic.microbatch_size),
+        // max(1, training.devices // shared * recipe.arithmetic.microbatch_size),
         **sizes,
         "lowest_numerical_precision_in_linear": number,
         "lowest_numerical_precision_in_attn": number,
         "lowest_numerical_precision_in_comm": "fp32",
-        "tensor_parallelism": 1,
+        "tensor_parallelism": shared,
         "pipeline_parallelism": 1,
         "context_parallelism": 1,
         "expert_parallelism": 1,
         "config_filename": runs[-1].started.body.recipe_digest,
     }
+
+
+def number_format(arithmetic: Arithmetic) -> str:
+    """What factors of products are, in MLPerf's words.
+
+    Raises:
+        UsageError: it has none for so few bits.
+    """
+    if arithmetic.profile != "exact":
+        rough = arithmetic.matmul_precision == "default" and arithmetic.compute_dtype == "float32"
+        return ROUGH.get(arithmetic.profile, "fp32") if rough else FORMATS[arithmetic.compute_dtype]
+    bits = arithmetic.factor_bits or max(least for least, _ in WHOLE)
+    name = next((name for least, name in WHOLE if bits >= least), None)
+    if name is None:
+        raise UsageError(
+            "MLPerf has no name for numbers of so few bits",
+            where="lowest_numerical_precision_in_linear: arithmetic.factor_bits",
+            expected=f"{min(least for least, _ in WHOLE)} at least",
+            found=str(bits),
+            cure="train with more bits",
+        )
+    return name
 
 
 def _sizes(run: Run) -> dict[str, int]:

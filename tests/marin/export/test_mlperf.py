@@ -38,7 +38,7 @@ from marin.export.mlperf.hyperparameters import (
     violations,
 )
 from marin.export.mlperf.judgement import compare, differences, stated
-from marin.export.mlperf.lines import Line, lines
+from marin.export.mlperf.lines import Line, lines, number_format
 from marin.export.mlperf.logfile import write_log
 from marin.export.mlperf.result import Said, read_result, repeated_seeds
 from marin.export.mlperf.seeding import seeding
@@ -209,6 +209,7 @@ class Record:
         *,
         continues: str = "",
         tokens: dict[str, float] | None = None,
+        **trained: Any,
     ) -> None:
         link = events.Continues(run=continues, step=recipe.first_step, state=SHA, checkpoint=SHA)
         self.append(
@@ -229,14 +230,16 @@ class Record:
         self.step(run, "tokens", {}, counted)
         config = {"seed": str(recipe.seed), "dataset": schema.plain(recipe.dataset)}
         self.begin(run, "train", config)
-        self.trained(run, recipe)
+        self.trained(run, recipe, **trained)
         self.end(run, "train", {})
         self.begin(run, "evaluate", {"seed": str(recipe.seed)})
         measured = {name: value.hex() for name, value in metrics.items()}
         self.append(run, events.EVAL_COMPLETED, events.EvalCompleted(run=run, model=SHA, metrics=measured))
         self.end(run, "evaluate", metrics)
 
-    def trained(self, run: str, recipe: Recipe, seeds: Any = None, devices: int = 1) -> None:
+    def trained(
+        self, run: str, recipe: Recipe, seeds: Any = None, devices: int = 1, device: dict[str, Any] | None = None
+    ) -> None:
         started = events.TrainStarted(
             run=run,
             first_step=recipe.first_step,
@@ -247,7 +250,7 @@ class Record:
             seeds=seeds or seeds_of(recipe),
             devices=devices,
             attempt=1,
-            device={"kind": "cpu"},
+            device=device or {"kind": "cpu"},
         )
         self.append(run, events.TRAIN_STARTED, started)
         count = recipe.trainer.num_steps
@@ -343,6 +346,38 @@ def test_a_log_of_two_phases(record: Record) -> None:
     assert seed.metadata["derived"] == ["data", "model", "train"]
     by_place = [line.time for line in log if line.key in ("init_start", "run_start", "block_start", "run_stop")]
     assert by_place == sorted(by_place) and by_place[0] > 1_700_000_000_000
+
+
+def test_devices_that_share_matrices_are_said(record: Record) -> None:
+    assert only(record.log(), "tensor_parallelism").value == 1
+    shared = {"devices": 4, "device": {"kind": "cpu", "tensor_parallel": 2}}
+    record.run("third000", record.second, {"loss": 4.4}, continues="first000", **shared)
+    log = record.log(run="third000")
+    assert only(log, "tensor_parallelism").value == 2
+    assert only(log, "gradient_accumulation_steps").value == 4, "eight sequences, by two groups"
+
+
+@pytest.mark.parametrize(
+    ("said", "changed"),
+    [
+        ("fp32", {}),
+        ("fp32", {"matmul_precision": "default"}),
+        ("tf32", {"profile": "gpu", "matmul_precision": "default"}),
+        ("fp32", {"profile": "gpu"}),
+        ("bfloat16", {"profile": "tpu", "matmul_precision": "default"}),
+        ("bfloat16", {"profile": "gpu", "compute_dtype": "bfloat16", "matmul_precision": "default"}),
+        ("int8", {"profile": "exact"}),
+        ("int8", {"profile": "exact", "factor_bits": 8}),
+        ("int4", {"profile": "exact", "factor_bits": 7}),
+    ],
+)
+def test_formats_are_those_that_were_multiplied(said: str, changed: dict[str, Any]) -> None:
+    assert number_format(msgspec.structs.replace(REFERENCE.arithmetic, **changed)) == said
+
+
+def test_a_format_without_a_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="no name for numbers of so few bits"):
+        number_format(msgspec.structs.replace(REFERENCE.arithmetic, profile="exact", factor_bits=3))
 
 
 def test_a_log_ends_where_the_target_was_reached(own_keys: Path, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
 import msgspec
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 
 from ledger import LedgerError
 from marin.errors import UsageError
@@ -21,7 +23,8 @@ from marin.recipe.schema import Arithmetic, Execution, Recipe, check, digest, fr
 from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of, training_mesh
 from marin.training.model import optimizer
-from marin.training.state import TENSOR, arrays_of
+from marin.training.run import described
+from marin.training.state import DATA, TENSOR, arrays_of
 from marin.training.step.contract import mesh_of
 from marin.training.step.exact import ExactStep, gradient_of, shares_of, update_of
 from marin.training.step.slices import Layout
@@ -183,6 +186,12 @@ def test_devices_that_can_not_share_are_refused(recipe: Recipe) -> None:
     other = msgspec.structs.replace(recipe, arithmetic=Arithmetic())
     with pytest.raises(UsageError, match="--tensor-parallel: expected profile=exact"):
         training_mesh(other, Execution(devices=2, tensor_parallel=2))
+
+
+def test_how_many_devices_share_is_recorded() -> None:
+    alone = np.array(jax.devices()[:1]).reshape(1, 1)
+    assert described(Mesh(alone, (DATA, TENSOR)))["tensor_parallel"] == 1
+    assert "tensor_parallel" not in described(mesh_of(1))
 
 
 SHARED = """

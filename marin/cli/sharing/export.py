@@ -191,7 +191,8 @@ def export(
             found="none", cure="leave it out: a submission's branches have the names of its checkpoints",
         )  # fmt: skip
     if stated is not None and told is None:
-        raise UsageError("a card is quoted by a dossier", where="--stated", expected="--dossier DIR", found="none")
+        raise UsageError("a card is quoted by a dossier", where="--stated", expected="--dossier DIR", found="none",
+                         cure="add --dossier DIR")  # fmt: skip
     if signature is not None and signing_key is None:
         raise UsageError(
             "a signature needs a key",

@@ -60,7 +60,11 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
 
             return verification_picture(root, run)
     raise MissingEvidence(
-        "the run has no such page", where=f"run {run}: {name}", expected="a page that its shelf lists"
+        "the run has no such page",
+        where=f"run {run}: {name}",
+        expected="a page that its shelf lists",
+        found="another name",
+        cure=f"marin show {run} says what there is",
     )
 
 

@@ -51,6 +51,7 @@ def from_words(words: Mapping[str, str]) -> Choice:
             where="wandb." + ", wandb.".join(words),
             expected="wandb.log=true, wandb.mode=offline or online, wandb.project, wandb.group, wandb.name, wandb.tag",
             found=str(error)[:200],
+            cure="correct it, or leave it out",
         ) from None
     if choice.mode == "online" and not os.environ.get(KEY):
         raise UsageError(
@@ -82,4 +83,5 @@ def choice() -> Choice:
             where=VARIABLE,
             expected="what `wandb.KEY=VALUE` writes",
             found=str(error)[:200],
+            cure=f"unset {VARIABLE}, and say it on the command line",
         ) from None

@@ -89,9 +89,10 @@ def check(files: tuple[Path, ...], static: bool, as_json: bool) -> None:
     root = None if static else open_root()
     lacks = {}
     for file in chosen:
+        elsewhere = check_elsewhere(file)  # first: it could end this process too, and nothing would be said
         found = examine(file)
         if not any(one.cure == NO_ARGUMENTS for one in found):
-            found += check_elsewhere(file)
+            found += elsewhere
         lacks[str(file)] = found + ([] if root is None else [*_not_registered(root, file), *_not_run(root, file)])
     if as_json:
         print_json(

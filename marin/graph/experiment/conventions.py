@@ -100,7 +100,11 @@ def check(file: Path) -> list[Lack]:
 
 def check_elsewhere(file: Path) -> list[Lack]:
     """What of ``file`` is not the same in a process with other arguments, environment, folder and input: whatever way it
-    asks for them. The file is loaded, in two processes."""
+    asks for them. The file is loaded, in two processes of its own.
+
+    Raises:
+        UsageError: it ends such a process, or never lets it go on.
+    """
     differing = differences(file)
     if not differing:
         return []

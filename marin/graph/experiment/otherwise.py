@@ -16,12 +16,14 @@ import posix
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
 from ledger import LedgerError, canonical_digest, digest_bytes
+from marin.errors import UsageError
 from marin.graph.files import load_experiment, load_graph
 from marin.graph.graph import Node
 from marin.graph.identity import kind_of
@@ -31,11 +33,17 @@ ANSWER = "1"
 """What the other environment says to every name that it does not have."""
 WORDS = ("7",)
 """The other's arguments."""
+SECONDS = 600
+"""That a file may take to be loaded."""
 LIBRARY = sysconfig.get_path("stdlib")
 
 
 def differences(file: Path) -> list[str]:
-    """The steps that are not the same in both processes, or not there, in words; none: the file takes nothing from outside."""
+    """The steps that are not the same in both processes, or not there, in words; none: the file takes nothing from outside.
+
+    Raises:
+        UsageError: the file ends a process that loads it, or never lets it go on.
+    """
     file = file.resolve()
     with TemporaryDirectory(prefix="marin-check-") as name:
         folder, home = Path(name) / "elsewhere", Path(name) / "home"
@@ -55,8 +63,14 @@ def differences(file: Path) -> list[str]:
             _begun(Path(name) / "here.json", file, (), Path.cwd(), {**os.environ, "PYTHONHASHSEED": "1"}),
             _begun(Path(name) / "there.json", file, WORDS, folder, other),
         ]
-        here = _said(programs[0], "", Path(name) / "here.json")
-        there = _said(programs[1], f"{ANSWER}\n" * 9, Path(name) / "there.json")
+        try:
+            here = _said(programs[0], file, "", Path(name) / "here.json")
+            there = _said(programs[1], file, f"{ANSWER}\n" * 9, Path(name) / "there.json")
+        finally:
+            for program in programs:
+                program.kill()
+                with suppress(OSError), program:  # closes what it reads from, and waits for it
+                    pass
     if "error" in here or "error" in there:
         both = (("as it is", here), ("elsewhere", there))
         return [f"loaded {place}: {found['error']}" for place, found in both if "error" in found]
@@ -79,11 +93,20 @@ def _begun(
     )
 
 
-def _said(process: subprocess.Popen[str], text: str, answer: Path) -> dict[str, str]:
+def _said(process: subprocess.Popen[str], file: Path, text: str, answer: Path) -> dict[str, str]:
     """What the file says in that process, by step; under ``error`` why it says nothing."""
-    process.communicate(text)
-    if process.returncode or not answer.is_file():
-        return {"error": f"the process ended with status {process.returncode}"}
+    found = f"no end within {SECONDS} seconds"
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(text, timeout=SECONDS)
+        found = f"the process ended with status {process.returncode}"
+    if process.returncode != 0 or not answer.is_file():
+        raise UsageError(
+            "an experiment file does not leave the process alone that loads it",
+            where=str(file),
+            expected="a file that says what its steps are, and no more",
+            found=found,
+            cure="let it neither end a process nor keep one busy when it is loaded",
+        )
     return {str(key): str(value) for key, value in json.loads(answer.read_bytes()).items()}
 
 

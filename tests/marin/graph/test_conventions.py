@@ -157,6 +157,21 @@ def test_what_takes_no_arguments_is_the_same_elsewhere(name: str) -> None:
     assert check_elsewhere(PROJECT / "experiments" / f"{name}.py") == []
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("import os; os._exit(0)", "ended with status 0"), ("while True: pass", "no end within 20 seconds")],
+    ids=["exit", "forever"],
+)
+def test_a_file_that_ends_or_keeps_the_process_is_not_loaded_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, found: str
+) -> None:
+    """With status 0, as of a file that lacks nothing, the command would have ended in the first place."""
+    monkeypatch.setattr("marin.graph.experiment.otherwise.SECONDS", 20)
+    file = altered(tmp_path, "SEEDS = (1, 2, 3)", f"{line}\nSEEDS = (1, 2, 3)")
+    ended = CliRunner().invoke(command, ["check", str(file), "--static"])
+    assert isinstance(ended.exception, UsageError) and found in str(ended.exception)
+
+
 def test_no_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):

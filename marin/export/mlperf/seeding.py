@@ -38,7 +38,7 @@ class Place:
 @dataclass(frozen=True)
 class Seeding:
     """The one seed of a run, phases included. ``drawn_at``: index of the event that recorded its drawing, None where the
-    recipe gave it. ``data``: seeds of a generated data set, which are part of the data. ``replayed``: a verification that
+    recipe gave it. ``data``: seeds of a generated data set, which are part of the data. ``replayed``: by the newest answer, a verification that
     counts found every train step of every phase again, as that of the last one does: it executes those before it too."""
 
     seed: int
@@ -86,7 +86,7 @@ def seeding(history: History, last: Run) -> Seeding:
         places=tuple(places),
         data=tuple(data),
         attempts=attempts,
-        replayed=any(fact.body.verdicts.get("training") == "PASS" for fact in last.verdicts),
+        replayed=last.verdict.get("training") == "PASS",
     )
 
 

@@ -38,8 +38,9 @@ class Place:
 @dataclass(frozen=True)
 class Seeding:
     """The one seed of a run, phases included. ``drawn_at``: index of the event that recorded its drawing, None where the
-    recipe gave it. ``data``: seeds of a generated data set, which are part of the data. ``replayed``: by the newest answer, a verification that
-    counts found every train step of every phase again, as that of the last one does: it executes those before it too."""
+    recipe gave it. ``data``: seeds of a generated data set, which are part of the data. ``replayed``: by the newest answer
+    that counts, every train step of every phase was found again, as a verification of the last one does, which executes
+    those before it too."""
 
     seed: int
     drawn_at: int | None

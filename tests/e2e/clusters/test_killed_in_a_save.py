@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.survival
 
+PROJECT = Path(__file__).resolve().parents[3]
 STEPS, HOSTS = 8, 4
 REAP_SECONDS = 120.0
 WRITE_SECONDS = 60.0
 """Within which processes that may go on have written their slices."""
+WHOLE: dict[str, Any] = yaml.safe_load((PROJECT / "conf" / "model" / "25m.yaml").read_text("utf-8"))
+SIZES = {"small": {"hidden_dim": 256, "intermediate_dim": 768}, "25m": WHOLE | {"embedding_rows": 8192}}
+"""Models whose save takes long enough to be seen; the corpus has a smaller vocabulary than `model=25m` is meant for."""
 
 
 def being_written(project: Project) -> list[Path]:
@@ -94,11 +99,12 @@ def unnamed(project: Project) -> tuple[int, set[str]]:
     return sum(kind == "blob" and digest not in named for digest, kind in there), states - saved
 
 
-def test_three_of_four_hosts_have_written(trained: Project, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_three_of_four_hosts_have_written(trained: Project, size: str, tmp_path: Path) -> None:
     project = longer(trained.copy(tmp_path), STEPS, 1)
     path = project.folder / "params.yaml"
     params = json.loads(path.read_text(encoding="utf-8"))
-    params["model"] |= {"hidden_dim": 256, "intermediate_dim": 768}  # a save that takes long enough to be seen
+    params["model"] |= SIZES[size]
     path.write_text(json.dumps(params), encoding="utf-8")
     first_blobs, _ = unnamed(project)
     before = len(bodies(project, "train.segment/v1"))

@@ -52,7 +52,7 @@ from ledger import (
 )
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
-from marin.record.homes import VKEY, check_home, named_keys
+from marin.record.homes import VKEY, check_home, named_keys, settle_copy
 from marin.record.schemas import schema_checks
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
@@ -425,7 +425,8 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
     is opened and left as it is. A ``hybrid`` key signs with ML-DSA-44 as well.
 
     Raises:
-        Refused: the key, or the root that is there, has another origin, or a file is in the root's place.
+        Refused: the key, or the root that is there, has another origin, the key signs a log elsewhere, or a file is in the
+            root's place.
     """
     where = location or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
     if "://" not in where and Path(where).exists() and not Path(where).is_dir():  # before a key is made for it
@@ -450,6 +451,14 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
                     expected=origin,
                     found=signer.verifier.name,
                     cure="leave --origin out, or make a new key",
+                )
+            if (home := settle_copy(signer.verifier, absolute(where))) is not None:
+                raise Refused(
+                    "the key signs another log",
+                    where=named,
+                    expected="a key of no log",
+                    found=f"that of {home}",
+                    cure=f"name a file in {KEY_VARIABLE} that is not there, for a new key, or that root with {ROOT_VARIABLE}",
                 )
         else:
             name = origin or f"marin.local/{secrets.token_hex(4)}"

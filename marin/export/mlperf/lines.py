@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from marin.errors import MissingEvidence, UsageError
+from marin.errors import DataError, MissingEvidence, UsageError
 from marin.execution.phases import chain
 from marin.export.mlperf.benchmark import Benchmark, Submission, check_closed
 from marin.export.mlperf.hyperparameters import Value, values_of
@@ -21,7 +21,7 @@ from marin.export.mlperf.seeding import Seeding
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.recipe.arithmetic import Arithmetic
-from marin.record.events import EvalCompleted
+from marin.record.events import EvalCompleted, TrainStarted
 
 Kind = Literal["event", "start", "end"]
 FORMATS = {"float32": "fp32", "bfloat16": "bfloat16"}
@@ -195,7 +195,7 @@ def _header(
 ) -> dict[str, Value]:
     """Who, what and with which settings."""
     recipe, training = runs[-1].recipe, runs[-1].training[-1].body
-    number, shared = number_format(recipe.arithmetic), int(training.device.get("tensor_parallel", 1))
+    number, shared = number_format(recipe.arithmetic), sharing(training)
     poc = {"submission_poc_name": submission.poc_name, "submission_poc_email": submission.poc_email}
     values = values_of(benchmark.table, recipe)
     return {
@@ -218,6 +218,24 @@ def _header(
         "expert_parallelism": 1,
         "config_filename": runs[-1].started.body.recipe_digest,
     }
+
+
+def sharing(started: TrainStarted) -> int:
+    """How many devices shared the matrices of a layer.
+
+    Raises:
+        DataError: the event says what no training is.
+    """
+    said = started.device.get("tensor_parallel", 1)
+    if type(said) is not int or said < 1 or started.devices % said:
+        raise DataError(
+            "no number of devices that share matrices",
+            where="train.started: device.tensor_parallel",
+            expected=f"a divisor of {started.devices} devices",
+            found=str(said)[:80],
+            cure="the event is none of Marin's: ask whoever signed it",
+        )
+    return said
 
 
 def number_format(arithmetic: Arithmetic) -> str:

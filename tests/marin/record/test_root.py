@@ -48,8 +48,14 @@ def test_the_environment_names_root_and_key(tmp_path: Path, own_keys: Path, monk
     assert (tmp_path / "my.key").is_file()
     assert not own_keys.exists()
     assert open_root().verifier == made.verifier
+    with pytest.raises(
+        Refused, match=r"the key signs another log: .*my.key: expected a key of no log, found that of .*elsewhere"
+    ):
+        create_root(str(tmp_path / "second"))
+    assert not (tmp_path / "second" / "vkey").exists()
+    shutil.rmtree(tmp_path / "elsewhere")
     again = create_root(str(tmp_path / "second"))
-    assert again.verifier == made.verifier, "an existing key is used for a second root"
+    assert again.verifier == made.verifier, "an existing key is used again, where its log is gone"
 
 
 def test_another_origin_is_refused(tmp_path: Path, own_keys: Path) -> None:

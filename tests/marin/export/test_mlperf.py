@@ -357,7 +357,7 @@ def test_devices_that_share_matrices_are_said(record: Record) -> None:
     assert only(log, "gradient_accumulation_steps").value == 4, "eight sequences, by two groups"
 
 
-@pytest.mark.parametrize("said", [0, -1, 3, True, "2", None, 2.0])
+@pytest.mark.parametrize("said", [0, -1, 3, True, "2", None, 2.5])
 def test_no_training_shares_matrices_so(record: Record, said: object) -> None:
     shared = {"devices": 4, "device": {"kind": "cpu", "tensor_parallel": said}}
     record.run("third000", record.second, {"loss": 4.4}, continues="first000", **shared)

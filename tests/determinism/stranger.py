@@ -3,8 +3,7 @@
     stranger.py RUN STEPS VKEY ROOT...      a JSON line of what doctor says, one of the known answers that do not come out
                                             by each way of multiplying, and one for each root: exit status and report
 
-Nothing is known of whoever made the roots but their public key. On an emulated processor every process is emulated; one for all
-of them ended in a segmentation fault of the emulator.
+Nothing is known of whoever made the roots but their public key. On an emulated processor every process is emulated.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import sys
 from typing import Any
 
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
+DEATHS = 4
 KNOWN = """
 import json
 from marin.process.arithmetic import apply
@@ -28,8 +28,14 @@ print(json.dumps({way: known.differing(way) for way in ("float64", "int8", "bflo
 
 
 def asked(program: str, *arguments: str) -> dict[str, Any]:
-    """Exit status of a program in this interpreter, and what it says in JSON."""
-    done = subprocess.run([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    """Exit status of a program in this interpreter, and what it says in JSON. An emulator that died (QEMU does, now and then)
+    has judged nothing and is asked again."""
+    for _ in range(DEATHS):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, check=False
+        )
+        if done.returncode >= 0:
+            break
     return {"status": done.returncode, "said": json.loads(done.stdout or "null")}
 
 

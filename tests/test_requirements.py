@@ -49,6 +49,7 @@ NOT_REQUIRED = {
     "markupsafe": "comes with jinja2, whose escaping it is",
     "mlperf_logging": "docker/requirements-mlperf.lock: only `marin export --mlperf` needs it",
     "omegaconf": "comes with hydra-core, whose configurations it holds",
+    "optuna": "comes with hydra-optuna-sweeper, which it does the searching for",
     "sqlalchemy": "comes with mlflow, whose database it is",
     "starlette": "comes with mlflow, whose server is made of it",
     "uvicorn": "comes with mlflow, whose server it runs",

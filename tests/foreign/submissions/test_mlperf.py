@@ -371,7 +371,7 @@ WHOLE, SOUND = "PACKAGE CHECKER FOUND NO ERRORS", "ALL CHECKS PASSED"
 def test_a_submissions_folder(results, checkers, tmp_path, judge):
     judged = judge("MLPerf's package, system and repository checkers", judges.version("mlperf"))
     folder, answer, submission = results
-    roots = sorted(folder.glob("*.root"))
+    roots = sorted(folder.glob("result_*.root"))
     form = json.loads(answer(MARIN, "mlperf", "system", MARIN_ROOT=str(roots[0])))
     assert "host_memory_capacity" in form and "host_processor_model_name" not in form, (
         "what is recorded is not asked for"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +22,7 @@ from marin.execution.phases import checkout
 from marin.process.cache import compilation_cache, compiling
 from marin.process.progress import Report
 from marin.process.waiting import waiting
+from marin.provenance.environment import available_cores
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe, digest
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.training.checkpoints.whole import load
@@ -104,12 +106,16 @@ def same_program(recorded: Mapping[str, object], training: Training) -> None:
         )
 
 
-def _named_beside(training: Training, execution: Execution) -> Future[Json]:
-    """:func:`program_of`, traced in seconds beside the first steps: the interpreter is idle while one computes."""
+def _named_beside(training: Training, execution: Execution) -> Callable[[], Json]:
+    """:func:`program_of`, traced in seconds beside the first steps: the interpreter is idle while one computes. Where there
+    is one processor nothing is beside anything: it is traced when it is asked for (and QEMU, which dies of a second thread
+    that traces, can be kept to one)."""
+    if available_cores() == 1:
+        return partial(program_of, training, execution)
     tracer = ThreadPoolExecutor(1, thread_name_prefix="tracer")
     named = tracer.submit(program_of, training, execution)
     tracer.shutdown(wait=False)
-    return named
+    return named.result
 
 
 def replay(
@@ -143,7 +149,7 @@ def replay(
     judge = _Judge(training, store, saved or {})
 
     def ended(replayed: int, divergence: Divergence | None) -> TrainingReplay:
-        return TrainingReplay(replayed, time.monotonic() - began, named.result(), divergence, losses)
+        return TrainingReplay(replayed, time.monotonic() - began, named(), divergence, losses)
 
     if segments and manifest.digest != segments[0].start_state:
         differing = tuple(initial.differing(manifest)) if initial is not None else ()
@@ -198,7 +204,7 @@ class SegmentReplay:
     @property
     def program(self) -> Json:
         """Identity of what was compiled here; at once if it was to be ``named``."""
-        return self._program.result() if self._program is not None else program_of(self._training, self._execution)
+        return self._program() if self._program is not None else program_of(self._training, self._execution)
 
     def replay(
         self,

@@ -81,9 +81,27 @@ def mesh_of(devices: int, replicas: int = 1, tensor: int = 1) -> Mesh:
 
 
 def mesh_over(devices: Sequence[Any], replicas: int = 1) -> Mesh:
-    """A mesh over these devices, as :func:`mesh_of` makes it."""
-    parts = np.array(list(devices)).reshape(replicas, -1)
+    """A mesh over these devices, as :func:`mesh_of` makes it; chips of a torus by their place in it, so that neighbours in the
+    mesh are neighbours there."""
+    parts = np.array([sorted(part, key=_place) for part in np.array(list(devices)).reshape(replicas, -1)])
     return Mesh(parts[0], (DATA,)) if replicas == 1 else Mesh(parts.T, (DATA, REPLICA))
+
+
+def _place(device: Any) -> tuple[int, ...]:
+    """Where a chip is in its torus; nowhere, if it is in none."""
+    return (*getattr(device, "coords", ()), getattr(device, "core_on_chip", 0))
+
+
+def rings(devices: Sequence[Any]) -> Sequence[Sequence[Sequence[int]] | None]:
+    """How to gather over devices in the order of :func:`mesh_over`: one after the other, the groups that gather with each
+    other, by their numbers; None for all of them at once. libtpu gathers along two axes of a torus; of a gathering along three
+    it makes a sum over zeros, which brings twice the bytes and writes the zeros."""
+    places = [getattr(device, "coords", ()) for device in devices]
+    sides = [len(set(along)) for along in zip(*places, strict=True)]
+    if len([side for side in sides if side > 1]) < 3 or math.prod(sides) != len(devices):
+        return [None]
+    numbers = np.arange(len(devices)).reshape(-1, sides[-1])
+    return [numbers.tolist(), numbers.T.tolist()]
 
 
 def logical_shards(recipe: Recipe, mesh: Mesh) -> int:
@@ -104,11 +122,21 @@ def logical_shards(recipe: Recipe, mesh: Mesh) -> int:
     return shards
 
 
+def words(tree: Any) -> Any:
+    """The floats of a tree as whole numbers of as many bits."""
+    kinds = {2: jnp.uint16, 4: jnp.uint32}
+    return jax.tree.map(lambda x: jax.lax.bitcast_convert_type(x, kinds[x.dtype.itemsize]), tree)
+
+
+def floats(tree: Any, dtype: Any) -> Any:
+    """The floats of ``dtype`` that are given as whole numbers."""
+    return jax.tree.map(lambda x: jax.lax.bitcast_convert_type(x, dtype), tree)
+
+
 def as_words(move: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
     """``move(x)`` of floats, moved as whole numbers: XLA may make a sum over zeros of a movement, which would turn -0.0 into
     0.0."""
-    word = {2: jnp.uint16, 4: jnp.uint32}[x.dtype.itemsize]
-    return jax.lax.bitcast_convert_type(move(jax.lax.bitcast_convert_type(x, word)), x.dtype)
+    return jnp.asarray(floats(move(words(x)), x.dtype))
 
 
 @dataclass(frozen=True)

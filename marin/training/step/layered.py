@@ -11,7 +11,9 @@ Programs that compute are those of one device: a part of the model on some seque
 they are the same bytes whatever slice of chips executes them; a compiler that sees a mesh of one device fuses otherwise than
 one that sees more. On a processor, whose devices are virtual, what is compiled for one serves them all.
 
-Programs over the mesh only move words and add (``gather_*``, ``leave_*``, ``add``, ``total``, ``prints``, ``select``).
+Programs over the mesh only move words and add (``gather_*``, ``leave_*``, ``add``, ``total``, ``prints``, ``select``). Weights
+come to the programs that compute, and their gradients leave them, as whole numbers: in a matrix product the compiler then reads
+them as floats for nothing, where a program that moves would pass over all of them once more.
 
 The order of the sums. The batch is cut into L equal blocks of neighbouring sequences, of which a device has L/G neighbours (G
 devices). For each microbatch, blocks are summed by a binary tree over halves: block b with block b + L/2, and so on down. The
@@ -43,7 +45,18 @@ from marin.training.model import compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, REPLICA, TrainState
 from marin.training.step import hlo
-from marin.training.step.contract import Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
+from marin.training.step.contract import (
+    Memory,
+    Program,
+    Step,
+    StepOutcome,
+    as_words,
+    floats,
+    logical_shards,
+    nbytes,
+    rings,
+    words,
+)
 from marin.training.step.parts import PARTS, Part, Parts, stack_of
 from marin.training.step.products import foreign_products
 from marin.training.step.slices import Layout, Leaves, SlicedState
@@ -58,12 +71,19 @@ COMPUTES = ("first", "layer", "last", "layer_back", "first_back", "square", "upd
 """Programs of one device; with a suffix ``_blank`` for batches with blank positions."""
 
 
-def halves(x: jax.Array) -> jax.Array:
-    """Sum over the first axis, whose length is a power of two, by the binary tree over halves."""
-    while x.shape[0] > 1:
-        half = x.shape[0] // 2
-        x = x[:half] + x[half:]
-    return x[0]
+LEVELS = 3
+"""How many levels of a tree over halves are added in one pass over the numbers."""
+
+
+def halves(x: jax.Array, of: Callable[[jax.Array], jax.Array] = jnp.asarray) -> jax.Array:
+    """Sum over the first axis, whose length is a power of two, by the binary tree over halves. ``of``: what is summed of each
+    element, computed where it is added."""
+    parts = [of(part) for part in jnp.split(x, min(2**LEVELS, x.shape[0]))]
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [one + other for one, other in zip(parts[:half], parts[half:], strict=True)]
+    (added,) = parts
+    return halves(added) if added.shape[0] > 1 else added[0]
 
 
 def passes(count: int) -> list[int]:
@@ -82,6 +102,7 @@ class LayeredStep(Step):
         self.within = self.devices // self.replicas
         self.local_slices = shards // self.within
         self.passes = passes(shards // self.devices)
+        self.rings = rings(mesh.devices.reshape(self.within, -1)[:, 0])
         self.microbatches = recipe.trainer.batch_size // shards // recipe.arithmetic.microbatch_size
         names = self.layout.param_names
         self.parts = {False: Parts(recipe, example, names)}
@@ -216,7 +237,7 @@ class LayeredStep(Step):
         x = devices(jax.ShapeDtypeStruct((*shape, recipe.model.hidden_dim), dtype))
         tokens = devices(jax.ShapeDtypeStruct(shape, jnp.int32))
         counted = devices(jax.ShapeDtypeStruct(shape, jnp.float32))
-        weights = {part: devices(parts.shapes(part)) for part in PARTS}
+        weights = {part: devices(jax.eval_shape(words, parts.shapes(part))) for part in PARTS}
         params = slices(layout.param_names, layout.params)
         moments = slices(layout.moment_names, layout.moments)
         grads = tuple(params for _ in range(self.local_slices))
@@ -226,26 +247,33 @@ class LayeredStep(Step):
             end = "_blank" if blank else ""
 
             def layer_back(w: Any, x: Any, tokens: Any, dy: Any, some: Parts = some) -> Any:
-                _, back = jax.vjp(lambda w, x: some.layer(w, x, tokens), w, x)
-                return back(dy)
+                _, back = jax.vjp(lambda w, x: some.layer(w, x, tokens), floats(w, dtype), x)
+                dw, dx = back(dy)
+                return words(dw), dx
 
             def last(w: Any, x: Any, tokens: Any, counted: Any, some: Parts = some) -> Any:
                 def summed(w: Any, x: Any) -> Any:
                     return some.last(w, x, tokens, counted)
 
-                (loss, (dw, dx)), weight = _grad(summed)(w, x)
-                return dw, dx, loss, weight
+                (loss, (dw, dx)), weight = _grad(summed)(floats(w, dtype), x)
+                return words(dw), dx, loss, weight
+
+            def layer(w: Any, x: Any, tokens: Any, some: Parts = some) -> Any:
+                return some.layer(floats(w, dtype), x, tokens)
+
+            def first(w: Any, tokens: Any, some: Parts = some) -> Any:
+                return some.first(floats(w, dtype), tokens)
 
             def first_back(tokens: Any, dx: Any, some: Parts = some) -> Any:
                 zeros = tuple(jnp.zeros(x.shape, x.dtype) for x in some.shapes("first"))  # it is linear in its weights
-                return jax.vjp(lambda w: some.first(w, tokens), zeros)[1](dx)[0]
+                return words(jax.vjp(lambda w: some.first(w, tokens), zeros)[1](dx)[0])
 
             lifted = {"out": by_device}
             yield f"layer_back{end}", layer_back, (weights["layer"], x, tokens, x), lifted
             yield f"last{end}", last, (weights["last"], x, tokens, counted), lifted
-            yield f"layer{end}", some.layer, (weights["layer"], x, tokens), lifted
+            yield f"layer{end}", layer, (weights["layer"], x, tokens), lifted
             yield f"first_back{end}", first_back, (tokens, x), lifted
-            yield f"first{end}", some.first, (weights["first"], tokens), lifted
+            yield f"first{end}", first, (weights["first"], tokens), lifted
 
         number = jax.ShapeDtypeStruct((self.within,), jnp.uint32, sharding=by_slice)
 
@@ -286,13 +314,15 @@ class LayeredStep(Step):
     # Over the mesh: what moves, and what adds
 
     def _gather(self, part: Part, pieces: Sequence[Leaves], layer: jax.Array) -> Leaves:
-        """The whole weights of a part, in the dtype that computes, from all slices."""
+        """The words of the whole weights of a part, in the dtype that computes, from all slices."""
         dtype, found = compute_dtype(self.recipe), []
         for position, like in enumerate(self.parts[False].shapes(part)):
             mine = [piece[position][0] for piece in pieces]
-            rows = jnp.stack([x[layer] if part == "layer" else x for x in mine]).astype(dtype)
-            moved = as_words(lambda x: jax.lax.all_gather(x, DATA, tiled=True), rows) if self.within > 1 else rows
-            found.append(moved.reshape(-1)[: math.prod(like.shape)].reshape(1, *like.shape))
+            rows: jax.Array = words(jnp.stack([x[layer] if part == "layer" else x for x in mine]).astype(dtype))
+            if self.within > 1:
+                for groups in self.rings:
+                    rows = jax.lax.all_gather(rows, DATA, tiled=True, axis_index_groups=groups)
+            found.append(rows.reshape(-1)[: math.prod(like.shape)].reshape(1, *like.shape))
         return tuple(found)
 
     def _leave(self, part: Part, grads: Leaves, kept: Sequence[Leaves], layer: jax.Array, *more: jax.Array) -> Any:
@@ -302,14 +332,16 @@ class LayeredStep(Step):
         pieces: list[list[jax.Array]] = [[] for _ in kept]
         tied = dict(zip(self.parts[False].tied, more, strict=True)) if part == "first" else {}
         for position, index in enumerate(self._leaving(part)):
+            dtype = compute_dtype(self.recipe)
             grad = grads[position][0].reshape(-1)
             if index in tied:
-                grad = tied[index][0].reshape(-1).astype(jnp.float32) + grad.astype(jnp.float32)
+                grad = words(_float32(dtype, tied[index][0].reshape(-1)) + _float32(dtype, grad))
+                dtype = jnp.dtype(jnp.float32)
             shape = kept[0][position].shape[2 if part == "layer" else 1 :]
             grad = jnp.pad(grad, (0, self.layout.slices * math.prod(shape) - grad.size))
             rows = grad.reshape(self.within, self.local_slices, *shape)
-            moved = as_words(lambda x: jax.lax.all_to_all(x, DATA, 0, 0), rows) if self.within > 1 else rows
-            folded = self._over_replicas(halves(moved.astype(jnp.float32)))
+            moved = jax.lax.all_to_all(rows, DATA, 0, 0) if self.within > 1 else rows
+            folded = self._over_replicas(halves(moved, partial(_float32, dtype)))
             for j, (piece, own) in enumerate(zip(pieces, kept, strict=True)):
                 if part == "layer":
                     piece.append(jax.lax.dynamic_update_index_in_dim(own[position], folded[j][None], layer, 1))
@@ -497,6 +529,11 @@ class EachDevice:
         with suppress(jax.errors.JaxRuntimeError):
             return self._programs[self._any].cost_analysis()
         return None
+
+
+def _float32(dtype: Any, x: jax.Array) -> jax.Array:
+    """Words of ``dtype`` as float32."""
+    return jnp.asarray(floats(x, dtype), jnp.float32)
 
 
 def _not_too_far_ahead(made: Sequence[jax.Array]) -> None:

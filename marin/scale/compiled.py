@@ -17,12 +17,14 @@ What is counted, and what is assumed:
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import msgspec
@@ -137,10 +139,12 @@ class Forecast:
         return computing, moving
 
     def _ways(self, item: Moved) -> float:
-        """Over how many links a word travels."""
-        if item.kind != "all-to-all":
-            return 1.0
-        return max(1.0, sum(side / 4 for side in sides_of(self.topology) if side > 1))
+        """Over how many links a word travels, or how many times as long it takes because only some of them are used."""
+        sides = [side for side in sides_of(self.topology) if side > 1]
+        if item.kind == "all-to-all":
+            return max(1.0, sum(side / 4 for side in sides))
+        along = [n for n in range(1, len(sides)) for some in combinations(sides, n) if math.prod(some) == item.group]
+        return len(sides) / min(along) if along and item.group < math.prod(sides) else 1.0
 
 
 AFTER = ("update", "square", "total", "prints", "add")

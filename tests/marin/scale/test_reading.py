@@ -7,8 +7,8 @@ import pytest
 from marin.errors import Unsupported, UsageError
 from marin.process.arithmetic import check_variables
 from marin.scale.chips import CHIPS, bounds_of, chip_of, count_of
-from marin.scale.compiled import differing
-from marin.scale.question import Made, SlicePrograms
+from marin.scale.compiled import Forecast, brought, differing
+from marin.scale.question import Made, Moved, SlicePrograms
 from marin.training.step.hlo import Program
 
 TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
@@ -101,6 +101,24 @@ def test_only_computing_programs_are_compared() -> None:
     )
     assert differing(one, other) == []
     assert differing(one, SlicePrograms("TPU v5", 4, 0, 0, 0, [computing("z")])) == ["gradient"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "links"),
+    [
+        ("all-gather", 128, 6),
+        ("all-reduce", 128, 6),
+        ("all-gather", 16, 4),  # a plane of the torus
+        ("all-gather", 8, 2),  # a ring
+        ("all-to-all", 128, 6 / (1 + 1 + 2)),  # each word passes four chips, on average
+    ],
+)
+def test_what_moves_along_some_axes_has_their_links_alone(kind: str, group: int, links: float) -> None:
+    """A chip of v5p has six links, two an axis."""
+    item = Moved(kind, "u16", 1e9, 1, group)
+    answer = SlicePrograms("TPU v5", 128, 0, 0, 0, [Made(name="gather_layer", collectives=[item])])
+    _, moving = Forecast("v5p:4x4x8", CHIPS["v5p"], answer, 1.0).seconds
+    assert moving == pytest.approx(brought(item) / (CHIPS["v5p"].link * links / 6))
 
 
 def test_slices_have_names() -> None:

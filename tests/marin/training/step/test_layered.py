@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +25,7 @@ from marin.training.initial import initial_state
 from marin.training.loop import step_of
 from marin.training.state import arrays_of
 from marin.training.step.attention import splash
-from marin.training.step.contract import mesh_of
+from marin.training.step.contract import mesh_of, mesh_over, rings
 from marin.training.step.layered import LayeredStep, halves, passes
 
 
@@ -179,3 +181,34 @@ def test_a_cut_into_more_devices_than_shards_is_refused(worker: ModuleType, monk
 
     with pytest.raises(UsageError, match="logical shards do not divide over the devices"):
         LayeredStep(recipe, Three(), None)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A device that knows its place in a torus, as a TPU's does."""
+
+    coords: tuple[int, ...]
+    core_on_chip: int = 0
+
+
+@pytest.mark.parametrize("sides", [(4, 4, 8), (2, 2, 2), (16, 16, 1), (2, 4, 1), (1, 1, 1), (2, 1, 4)])
+def test_gathered_along_at_most_two_axes_at_once_rows_come_in_the_order_of_the_mesh(sides: tuple[int, ...]) -> None:
+    chips = [Chip(place) for place in itertools.product(*map(range, sides))]
+    shuffled = list(np.random.default_rng(3).permutation(len(chips)))
+    mesh = mesh_over([chips[number] for number in shuffled])
+    devices = list(mesh.devices)
+    rows = {number: [number] for number in range(len(devices))}
+    for groups in rings(devices):
+        for group in groups or [range(len(devices))]:
+            axes = zip(*(devices[number].coords for number in group), strict=True)
+            assert sum(len(set(along)) > 1 for along in axes) <= 2, "three axes are a sum over zeros"
+            rows |= {number: [row for member in group for row in rows[member]] for number in group} if groups else {}
+        if groups is None:
+            rows = {number: list(range(len(devices))) for number in rows}
+    assert all(row == list(range(len(devices))) for row in rows.values())
+
+
+def test_devices_that_are_in_no_torus_gather_at_once_in_the_order_that_they_come_in() -> None:
+    assert list(mesh_over(jax.devices()).devices) == jax.devices()
+    assert rings(jax.devices()) == [None]
+    assert rings([Chip((0, 0, 0)), Chip((0, 0, 1)), Chip((0, 1, 0)), Chip((1, 0, 0))]) == [None], "no whole torus"

@@ -7,8 +7,9 @@ What is counted, and what is assumed:
   parts of the model, weights that are gathered ahead), and the program's own arguments, results and temporaries;
 - time: libtpu's estimated cycles at the chip's clock, loops by their turns, each program as often as a train step executes
   it; kernels, for which it has no estimate, by the FLOPs that they state, at ``KERNELS`` of the bfloat16 peak;
-- movement: bytes that a collective brings to a chip, over all links of the chip. In an all-to-all a word passes as many chips
-  as lie between two on average, a quarter of each side of a torus; in a sum that is gathered again it comes twice;
+- movement: bytes that a collective brings to a chip, over the links of the axes of the torus that it goes along. In an
+  all-to-all a word passes as many chips as lie between two on average, a quarter of each side; in a sum that is gathered
+  again it comes twice;
 - nothing overlaps: movement comes after computing, in ours and in the stock step beside it;
 - FLOPs and utilisation: those of the model (forward and backward, without what is computed again), against the bfloat16
   peak.

@@ -278,7 +278,7 @@ class LayeredStep(Step):
         number = jax.ShapeDtypeStruct((self.within,), jnp.uint32, sharding=by_slice)
 
         def update(params: Any, moments: Any, grads: Any, number: Any, square: Any, loss: Any, weight: Any) -> Any:
-            return slice_update(recipe, layout, params, moments, grads, square, loss, weight, number)
+            return slice_update(recipe, layout, params, moments, grads, square, loss, weight, number, apart=True)
 
         # Loss and norm come out once for each device, as everything of such a program does.
         yield "update", update, (params, moments, params, number, sum_, sum_, sum_), {"out": by_slice, "donate": (0, 1)}

@@ -29,6 +29,8 @@ def slice_update(
     loss: jax.Array,
     weight: jax.Array,
     number: jax.Array,
+    *,
+    apart: bool = False,
 ) -> tuple[Leaves, Leaves, jax.Array, jax.Array, jax.Array]:
     """One slice after the step: parameters, moments, fingerprint uint32[tensors, 2]; and mean loss and gradient norm.
 
@@ -37,6 +39,7 @@ def slice_update(
     here. If loss or norm is not finite, the slice stays as it is.
     """
     kept, mean_loss, norm = slice_after(recipe, layout, params, moments, grads, square, loss, weight)
+    kept = jax.lax.optimization_barrier(kept) if apart else kept
     likes = zip(kept, layout.param_names + layout.moment_names, layout.params + layout.moments, strict=True)
     prints = [slice_print(x, like.shape, number, layout.leads.get(name, 1)) for x, name, like in likes]
     return tuple(kept[: len(params)]), tuple(kept[len(params) :]), jnp.stack(prints), mean_loss, norm

@@ -26,6 +26,8 @@ from marin.exact.reading import read
 F, W, U = jnp.float32, jnp.int32, jnp.uint32
 NAN = np.float32(np.nan)
 Array = Any
+Lying = Callable[[Array], Array]
+"""An array, constrained to lie on a mesh in some way."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,11 @@ class Exact:
     shape: Any
     products: Products = "chosen"
 
-    def __call__(self, z: Array, *arguments: Any, key: Array | None = None) -> Any:
-        """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant. ``key``: as
-        :func:`run` has it."""
+    def __call__(self, z: Array, *arguments: Any, key: Array | None = None, lying: Lying = lambda x: x) -> Any:
+        """To be traced: with ``z`` = -0.0 as an argument of the traced function, never as a constant. ``key`` and ``lying``:
+        as :func:`run` has them."""
         with jax.enable_x64(True):
-            outputs = run(self.program, z, jax.tree.leaves(arguments), self.products, key)
+            outputs = run(self.program, z, jax.tree.leaves(arguments), self.products, key, lying)
         return jax.tree.unflatten(jax.tree.structure(self.shape), outputs)
 
     def jitted(self, **options: Any) -> Callable[..., Any]:
@@ -69,18 +71,24 @@ def exact(
 
 
 def run(
-    program: Program, z: Array, inputs: Sequence[Array], products: Products = "chosen", key: Array | None = None
+    program: Program,
+    z: Array,
+    inputs: Sequence[Array],
+    products: Products = "chosen",
+    key: Array | None = None,
+    lying: Lying = lambda x: x,
 ) -> list[Array]:
     """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits.
 
     ``key``: uint32[2], seed and train step, of the random bits where factors are rounded stochastically.
+    ``lying``: where the arrays lie whose rows a loop takes one after the other; a program says nothing of that.
     """
     to = Guarded(z)
     given = [
         to.rule(jnp.asarray(x, F)) if form.dtype == FLOAT else x
         for form, x in zip(program.of(program.inputs), inputs, strict=True)
     ]
-    found = _body(_Tracing(to, products, key), program, given)
+    found = _body(_Tracing(to, products, key, lying), program, given)
     return [
         jnp.where(x != x, NAN, x) if form.dtype == FLOAT else x
         for form, x in zip(program.of(program.outputs), found, strict=True)
@@ -92,6 +100,7 @@ class _Tracing:
     to: Guarded
     products: Products
     key: Array | None
+    lying: Lying
 
 
 def _body(tracing: _Tracing, program: Program, inputs: Sequence[Array]) -> list[Array]:
@@ -119,7 +128,7 @@ def _scan(tracing: _Tracing, one: Operation, values: list[Array]) -> list[Array]
     last, stacked = lax.scan(
         step,
         values[consts : consts + carried],
-        values[consts + carried :],
+        [tracing.lying(x) for x in values[consts + carried :]],
         length=_int(one, "length"),
         reverse=bool(one.settings["reverse"]),
     )

@@ -33,7 +33,7 @@ from marin.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
 from marin.training.model import factors_of, optimizer
 from marin.training.runtime.compilation import give_back_memory
-from marin.training.state import TENSOR, TrainState
+from marin.training.state import TENSOR, TrainState, batch_axes
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
 from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
@@ -77,7 +77,7 @@ class ExactStep(Step):
             gathered = layout.whole_params([jax.lax.with_sharding_constraint(x, whole) for x in rows])
             if TENSOR in self.mesh.shape:
                 gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
-            grads, *scalars = of(z, gathered, tokens, weights, **_named(key))
+            grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._shared_out)
             return tuple(layout.rows(grad) for grad in grads), *scalars
 
         def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
@@ -127,6 +127,15 @@ class ExactStep(Step):
         grads, *sums = gradient(MINUS_ZERO, params, tokens, weights, *key)
         params, moments, prints, loss, norm = self._compiled_update(MINUS_ZERO, params, moments, grads, *sums)
         return self.after(state, (params,), (moments,), (loss, norm), prints)
+
+    def _shared_out(self, x: jax.Array) -> jax.Array:
+        """The batch's microbatches, each shared out over the devices: cut as the batch is, a device would have whole ones, and
+        each device would compute all of them."""
+        axes, micro = batch_axes(self.mesh), self.recipe.arithmetic.microbatch_size
+        whole = self.recipe.trainer.batch_size // micro
+        if x.shape != (whole, micro, self.recipe.model.seq_len) or micro % math.prod(self.mesh.shape[a] for a in axes):
+            return x
+        return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, P(None, axes)))
 
     def _key(self, step: int) -> tuple[np.ndarray, ...]:
         """Seed and number of the train step, where random bits round: uint32[2]."""

@@ -130,7 +130,8 @@ def contraction(
     batch = [left.shape[axis] for axis in left_batch]
     a_back = a_back.reshape(*batch, *(left.shape[axis] for axis in a_free), *(1 for _ in b_free))
     b_back = b_back.reshape(*batch, *(1 for _ in a_free), *(right.shape[axis] for axis in b_free))
-    return to.mul(to.mul(whole, a_back), b_back)
+    # Made once: XLA would put it together anew for each of its readers.
+    return lax.optimization_barrier(to.mul(to.mul(whole, a_back), b_back))
 
 
 def _float64(a: jax.Array, b: jax.Array, numbers: Any, _: int) -> jax.Array:
@@ -179,10 +180,11 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
         for x, summed, batch in ((a, a_summed, a_batch), (b, b_summed, b_batch))
     ]
     # XLA's fast products of bytes sum over the last axis of the left factor and the first of the right one. What it has
-    # to turn itself it multiplies slowly, in 32 bits; so a factor that is turned is turned in putting its parts together.
+    # to turn itself it multiplies slowly, in 32 bits; so a factor that is turned is turned in putting its parts together,
+    # rather than the product, which is read by more than one.
     sides = ((a, a_summed, a_batch), (b, b_summed, b_batch))
     natural = [_ends_with(x, over) for x, over, _ in sides]
-    turned = a.size < b.size if all(natural) else natural[1] or (not natural[0] and a.size > b.size)
+    turned = not natural[0] and (natural[1] or a.size > b.size)
     left, right = (sides[1], sides[0]) if turned else sides
     lead = len(a_batch)
     axes = tuple(range(lead))
@@ -200,7 +202,7 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
         (high, first), (second, low) = (jnp.split(product(tall, part), 2, lead) for part in y)
     middle = (first + second).astype(D)
     found = (high.astype(D) * 2.0**16 + middle * 2.0**8 + low.astype(D)).astype(F)
-    found = jnp.swapaxes(found, -1, -2) if turned else found
+    found = lax.optimization_barrier(jnp.swapaxes(found, -1, -2) if turned else found)
     return found.reshape(*found.shape[:lead], *free[0], *free[1])
 
 

@@ -152,10 +152,7 @@ def ours(size: str, devices: int) -> Served:
         """Seconds that fingerprints take of a step: its updates, and the sum over slices, beside updates that take
         none."""
         nonlocal state
-        print_of, programs.slice_print = (
-            programs.slice_print,
-            lambda *_: jax.numpy.zeros(2, jax.numpy.uint32),
-        )
+        print_of, programs.slice_print = (programs.slice_print, lambda *_: jax.numpy.zeros(2, jax.numpy.uint32))
         silent = TrainStep(recipe, mesh_of(devices), state_like(recipe, VOCABULARY))
         programs.slice_print = print_of
         grads, loss, weight = train.programs.exchange(train.sums(train.programs.gather(state.params), tokens, weights))

@@ -129,8 +129,8 @@ class ExactStep(Step):
         return self.after(state, (params,), (moments,), (loss, norm), prints)
 
     def _shared_out(self, x: jax.Array) -> jax.Array:
-        """The batch's microbatches, each shared out over the devices: cut as the batch is, a device would have whole ones, and
-        each device would compute all of them."""
+        """The batch's microbatches, each shared out over the devices. Cut as the batch is, a device would have whole ones; GSPMD
+        then shares out what is inside of a sequence, and moves three times as much."""
         axes, micro = batch_axes(self.mesh), self.recipe.arithmetic.microbatch_size
         whole = self.recipe.trainer.batch_size // micro
         if x.shape != (whole, micro, self.recipe.model.seq_len) or micro % math.prod(self.mesh.shape[a] for a in axes):

@@ -218,3 +218,31 @@ def test_two_devices_that_share_the_layers_compute_half_each(worker: ModuleType)
                           check=True)  # fmt: skip
     alone, each = map(float, done.stdout.split())
     assert each < 0.6 * alone
+
+
+MOVED = """
+import json, re, sys
+sys.path.insert(0, sys.argv[1])
+import msgspec
+import worker
+from marin.training.loop import step_of
+from marin.training.state import state_like
+from marin.training.step.contract import mesh_of
+
+whole = worker.recipe_of(worker.Case("moved", profile="exact", hidden=64, length=64, batch=8, layers=1))
+pieces = msgspec.structs.replace(whole, arithmetic=msgspec.structs.replace(whole.arithmetic, microbatch_size=2))
+for recipe in (whole, pieces):
+    step = step_of(recipe, mesh_of(2), state_like(recipe, worker.VOCABULARY))
+    print(len(re.findall(r" (?:all-gather|all-reduce|all-to-all|collective-permute)\\(", step.named["gradient"].as_text())))
+"""
+
+
+@pytest.mark.determinism
+def test_devices_share_each_microbatch(worker: ModuleType) -> None:
+    """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move three times as much."""
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    folder = str(Path(worker.__file__).parent)
+    done = subprocess.run([sys.executable, "-c", MOVED, folder], env=os.environ | devices, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    whole, pieces = map(int, done.stdout.split())
+    assert 0 < pieces <= whole

@@ -130,7 +130,7 @@ class ExactStep(Step):
 
     def _shared_out(self, x: jax.Array) -> jax.Array:
         """The batch's microbatches, each shared out over the devices. Cut as the batch is, a device would have whole ones; GSPMD
-        then shares out what is inside of a sequence, and moves three times as much."""
+        then shares out what is inside of a sequence, and moves three times as often."""
         axes, micro = batch_axes(self.mesh), self.recipe.arithmetic.microbatch_size
         whole = self.recipe.trainer.batch_size // micro
         if x.shape != (whole, micro, self.recipe.model.seq_len) or micro % math.prod(self.mesh.shape[a] for a in axes):

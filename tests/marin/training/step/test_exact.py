@@ -239,7 +239,7 @@ for recipe in (whole, pieces):
 
 @pytest.mark.determinism
 def test_devices_share_each_microbatch(worker: ModuleType) -> None:
-    """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move three times as much."""
+    """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move three times as often."""
     devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     folder = str(Path(worker.__file__).parent)
     done = subprocess.run([sys.executable, "-c", MOVED, folder], env=os.environ | devices, capture_output=True, text=True,

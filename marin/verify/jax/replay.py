@@ -108,8 +108,7 @@ def same_program(recorded: Mapping[str, object], training: Training) -> None:
 
 def _named_beside(training: Training, execution: Execution) -> Callable[[], Json]:
     """:func:`program_of`, traced in seconds beside the first steps: the interpreter is idle while one computes. Where there
-    is one processor nothing is beside anything: it is traced when it is asked for (and QEMU, which dies of a second thread
-    that traces, can be kept to one)."""
+    is one processor nothing is beside anything: it is traced when it is asked for."""
     if available_cores() == 1:
         return partial(program_of, training, execution)
     tracer = ThreadPoolExecutor(1, thread_name_prefix="tracer")

@@ -36,7 +36,8 @@ def slice_update(
 
     ``grads``, ``loss`` and ``weight`` are sums over the batch, ``square`` the whole gradient sum's sum of squares,
     ``number`` the slice. Clipping by global norm is the one part of the optimizer that looks across tensors, so it is
-    here. If loss or norm is not finite, the slice stays as it is.
+    here. If loss or norm is not finite, the slice stays as it is. ``apart``: fingerprints read what was written, which a
+    compiler that fuses both (a TPU's) would compute once more for each of them.
     """
     kept, mean_loss, norm = slice_after(recipe, layout, params, moments, grads, square, loss, weight)
     kept = jax.lax.optimization_barrier(kept) if apart else kept

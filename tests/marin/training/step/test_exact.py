@@ -209,14 +209,18 @@ for devices, tensor in ((1, 1), (2, 2)):
 """
 
 
+def on_two_devices(program: str, worker: ModuleType) -> list[float]:
+    """Numbers that a program says, a line each, in a process with two virtual devices."""
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", program, str(Path(worker.__file__).parent)]
+    done = subprocess.run(command, env=os.environ | devices, capture_output=True, text=True, check=True)
+    return [float(line) for line in done.stdout.split()]
+
+
 @pytest.mark.determinism
 def test_two_devices_that_share_the_layers_compute_half_each(worker: ModuleType) -> None:
     """Both have the whole batch."""
-    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    folder = str(Path(worker.__file__).parent)
-    done = subprocess.run([sys.executable, "-c", SHARED, folder], env=os.environ | devices, capture_output=True, text=True,
-                          check=True)  # fmt: skip
-    alone, each = map(float, done.stdout.split())
+    alone, each = on_two_devices(SHARED, worker)
     assert each < 0.6 * alone
 
 
@@ -240,9 +244,5 @@ for recipe in (whole, pieces):
 @pytest.mark.determinism
 def test_devices_share_each_microbatch(worker: ModuleType) -> None:
     """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move three times as often."""
-    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    folder = str(Path(worker.__file__).parent)
-    done = subprocess.run([sys.executable, "-c", MOVED, folder], env=os.environ | devices, capture_output=True, text=True,
-                          check=True)  # fmt: skip
-    whole, pieces = map(int, done.stdout.split())
+    whole, pieces = on_two_devices(MOVED, worker)
     assert 0 < pieces <= whole

@@ -202,9 +202,7 @@ def test_gathered_along_at_most_two_axes_at_once_rows_come_in_the_order_of_the_m
         for group in groups or [range(len(devices))]:
             axes = zip(*(devices[number].coords for number in group), strict=True)
             assert sum(len(set(along)) > 1 for along in axes) <= 2, "three axes are a sum over zeros"
-            rows |= {number: [row for member in group for row in rows[member]] for number in group} if groups else {}
-        if groups is None:
-            rows = {number: list(range(len(devices))) for number in rows}
+            rows |= {number: [row for member in group for row in rows[member]] for number in group}
     assert all(row == list(range(len(devices))) for row in rows.values())
 
 

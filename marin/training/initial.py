@@ -1,9 +1,10 @@
-"""The initial state, slice by slice: no process ever makes more of it than its devices hold.
+"""The initial state, run by run of its tensors: no process ever makes more of it than its devices hold and a run beside it.
 
 What an initializer does is drawn here from its own definition: Levanter's, traced. Every number of a tensor is a function of
 its place and of a key alone (threefry in its partitionable form; after that, functions of one number), so a run of a tensor's
-elements is computed from their places. One program makes one slice of every tensor; which slice is what it is told. It is
-compiled for one processor of the host, whatever trains, and is the same for every number of devices.
+elements is computed from their places. One program makes a slice of all small tensors, and one of each large tensor a run of
+its elements; where that begins is what it is told. They are compiled for one processor of the host, whatever trains, and are
+the same for every number of devices.
 
 Under profile ``exact`` the state is made as a whole, by the exact program.
 """
@@ -22,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from haliax.jax_utils import is_jax_array_like
-from jax.extend.core import Literal
+from jax.extend.core import ClosedJaxpr, Literal
 from jax.extend.random import threefry2x32_p
 from jax.sharding import NamedSharding
 
@@ -35,6 +36,8 @@ from marin.training.step.slices import Layout, SlicedState
 QUICKLY = {"xla_backend_optimization_level": 1}
 """How the exact program of the initial state is compiled: it is executed once, takes half the time to compile so, and has
 the same bits however it is compiled."""
+RUN = 1 << 20
+"""Elements of a tensor that are made at a time, at most: what they are computed from takes several times their memory."""
 SMALL = 65_536
 """What an initializer computes of so few numbers (keys, bounds) is computed as a whole, wherever it is needed."""
 
@@ -46,28 +49,27 @@ def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
     if recipe.arithmetic.profile == "exact":
         state: TrainState = eqx.combine(exact_initializer(recipe, vocab_size).jitted(compiler_options=QUICKLY)(), rest)
         return state
-    whole = _Slices(recipe, vocab_size, SlicedForm(1)).slice(0)
-    values = [jax.device_put(run.reshape(like.shape)) for run, (_, like) in zip(whole, leaves(shape), strict=True)]
+    drawn = _Drawn(recipe, vocab_size, SlicedForm(1))
+    values = [
+        jax.device_put(drawn.run(name, 0, math.prod(like.shape)).reshape(like.shape)) for name, like in leaves(shape)
+    ]
     arrays = jax.tree.unflatten(jax.tree.structure(eqx.filter(shape, is_jax_array_like)), values)
-    drawn: TrainState = eqx.combine(arrays, rest)
-    return drawn
+    begun: TrainState = eqx.combine(arrays, rest)
+    return begun
 
 
 def initial_slices(recipe: Recipe, vocab_size: int, layout: Layout, sharding: NamedSharding) -> SlicedState:
     """The state before the first step on the mesh of ``sharding``, cut as ``layout`` says."""
     if recipe.arithmetic.profile == "exact":
         return layout.cut(initial_state(recipe, vocab_size), sharding)
-    slices = _Slices(recipe, vocab_size, layout.form)
-    return layout.place(slices.run, sharding)
+    return layout.place(_Drawn(recipe, vocab_size, layout.form).run, sharding)
 
 
 def initial_program(recipe: Recipe, vocab_size: int, form: SlicedForm) -> str:
-    """Digest of the program that makes the initial state: sha256 of the StableHLO of one slice, or that of the exact
-    program."""
+    """Digest of what makes the initial state: sha256 of the StableHLO of its programs, or the digest of the exact program."""
     if recipe.arithmetic.profile == "exact":
         return exact_initializer(recipe, vocab_size).program.digest
-    text = _Slices(recipe, vocab_size, form).lowered.as_text()
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return _Drawn(recipe, vocab_size, form).digest
 
 
 def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
@@ -75,73 +77,100 @@ def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
     return exact(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))
 
 
-class _Slices:
-    """The slices of one recipe's initial state, made when they are asked for; the newest is kept. ``form``: how tensors are
-    cut, along their first axis too where they have leads."""
+class _Drawn:
+    """One recipe's initial state, of which any elements can be had. ``form``: how tensors are cut, along their first axis too
+    where they have leads. Small are those of which a slice has no more than ``RUN`` elements."""
 
     def __init__(self, recipe: Recipe, vocab_size: int, form: SlicedForm) -> None:
-        named = list(leaves(state_shape(recipe, vocab_size)))
-        self._shapes = {name: tuple(value.shape) for name, value in named}
-        self._types = {name: value.dtype for name, value in named}
-        self._form = form
         closed = jax.make_jaxpr(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))()
-        self._scope = Scope(closed.jaxpr, [Known(jnp.asarray(value)) for value in closed.consts])
-        self._outputs = closed.jaxpr.outvars
-        self._kept: tuple[int, dict[str, np.ndarray]] = (-1, {})
+        named = zip(leaves(state_shape(recipe, vocab_size)), closed.jaxpr.outvars, strict=True)
+        small: list[_Tensor] = []
+        large: list[_Tensor] = []
+        for (name, like), out in named:
+            lead, n = form.rows(name, like.shape)
+            width = max(1, -(-n // form.slices))
+            fits = lead * width <= RUN
+            tensor = _Tensor(name, out, n, lead if fits else 1, min(width, RUN))
+            (small if fits else large).append(tensor)
+        self._parts = [_Part(closed, tensors) for tensors in ([small] if small else []) + [[one] for one in large]]
+        self._homes = {tensor.name: (part, tensor) for part in self._parts for tensor in part.tensors}
 
     def run(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Elements of a tensor."""
-        (_, n), width = self._form.rows(name, self._shapes[name]), max(1, self._width(name))
-        found = [np.zeros(0, self._types[name])]
-        while start < stop:
-            row, column = divmod(start, n)
-            number = column // width
-            if self._kept[0] != number:
-                self._kept = (number, dict(zip(self._shapes, self.slice(number), strict=True)))
-            first = column - number * width
-            found.append(self._kept[1][name][row, first : first + stop - start])
-            start += len(found[-1])
-        return found[1] if len(found) == 2 else np.concatenate(found)
-
-    def slice(self, number: int) -> list[np.ndarray]:
-        """Slice ``number`` of every tensor as [lead, elements], in the order of :func:`leaves`; what is beyond a tensor's end
-        is cut off."""
-        found = self._compiled(self._places(number))
-        runs = [self._form.run(name, shape, number) for name, shape in self._shapes.items()]
-        return [np.asarray(values)[:, : last - first] for values, (first, last) in zip(found, runs, strict=True)]
-
-    def _width(self, name: str) -> int:
-        return -(-self._form.rows(name, self._shapes[name])[1] // self._form.slices)
-
-    def _places(self, number: int) -> np.ndarray:
-        """uint32[tensors, 2]: where a slice begins: for a tensor without leads, in which row of its first axis and at which
-        element of the row; for others, at which element of each row."""
-        found = []
-        for name, shape in self._shapes.items():
-            first, _ = self._form.run(name, shape, number)
-            found.append((0, first) if name in self._form.leads else divmod(first, _row(shape)))
-        return np.array(found, np.uint32)
-
-    def _program(self, places: jax.Array) -> list[jax.Array]:
-        found = []
-        for (name, shape), out, place in zip(self._shapes.items(), self._outputs, places, strict=True):
-            lead, _ = self._form.rows(name, shape)
-            size = (lead, self._width(name))
-            at = place[1] + jax.lax.broadcasted_iota(jnp.uint32, size, 1)
-            if name in self._form.leads:
-                row = jax.lax.broadcasted_iota(jnp.uint32, size, 0)
-            else:
-                row, at = place[0] + at // np.uint32(_row(shape)), at % np.uint32(_row(shape))
-            coordinates = [row, *_unraveled(at, shape[1:])]
-            value = self._scope.value(out).at(coordinates[: len(shape)])
-            found.append(jnp.broadcast_to(value, size))
+        """Elements of a tensor, the first and one past the last in C order."""
+        part, tensor = self._homes[name]
+        found = np.empty(stop - start, tensor.out.aval.dtype)
+        at = start
+        while at < stop:
+            row, column = divmod(at, tensor.row)
+            number, first = divmod(column, tensor.size)
+            among = row if tensor.lead > 1 else 0
+            here = part.made(row - among, number)[name][
+                among, first : min(tensor.size, tensor.row - number * tensor.size)
+            ]
+            taken = here[: stop - at]
+            found[at - start : at - start + len(taken)] = taken
+            at += len(taken)
         return found
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the programs."""
+        text = "".join(part.lowered.as_text() for part in self._parts)
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A tensor that is made: of each of the rows of ``row`` elements that it is cut into, ``size`` elements at a time; of
+    ``lead`` rows at once, which are all or one. ``out``: its variable in the initializer."""
+
+    name: str
+    out: Any
+    row: int
+    lead: int
+    size: int
+
+    def place(self, row: int, number: int) -> tuple[int, int]:
+        """Where piece ``number`` of a row begins: the place on the tensor's first axis, and the element from there."""
+        return divmod(row * self.row + number * self.size, _row(self.out.aval.shape))
+
+    def elements(self, value: Value, place: jax.Array) -> jax.Array:
+        """[lead, size]: the elements from a place on."""
+        size, row = (self.lead, self.size), np.uint32(_row(value.shape))
+        at = place[1] + jax.lax.broadcasted_iota(jnp.uint32, size, 1)
+        first = place[0] + jax.lax.broadcasted_iota(jnp.uint32, size, 0) + at // row
+        coordinates = [first, *_unraveled(at % row, value.shape[1:])]
+        return jnp.broadcast_to(value.at(coordinates[: len(value.shape)]), size)
+
+
+class _Part:
+    """The program of some tensors. What it made last is kept: it is asked for tensor by tensor."""
+
+    def __init__(self, initializer: ClosedJaxpr, tensors: Sequence[_Tensor]) -> None:
+        self._initializer = initializer
+        self.tensors = tensors
+        self._kept: tuple[tuple[int, int], dict[str, np.ndarray]] = ((-1, -1), {})
+
+    def made(self, row: int, number: int) -> dict[str, np.ndarray]:
+        """Piece ``number`` of a row, or of all rows, of each tensor."""
+        if self._kept[0] != (row, number):
+            places = np.array([tensor.place(row, number) for tensor in self.tensors], np.uint32)
+            values = self._compiled(places)
+            names = (tensor.name for tensor in self.tensors)
+            self._kept = (row, number), {name: np.asarray(one) for name, one in zip(names, values, strict=True)}
+        return self._kept[1]
 
     @cached_property
     def lowered(self) -> jax.stages.Lowered:
         """The program, for the host's processor."""
+
+        def program(places: jax.Array) -> list[jax.Array]:
+            constants = [Known(jnp.asarray(value)) for value in self._initializer.consts]
+            scope = Scope(self._initializer.jaxpr, constants)
+            return [one.elements(scope.value(one.out), place) for one, place in zip(self.tensors, places, strict=True)]
+
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            return jax.jit(self._program).lower(jax.ShapeDtypeStruct((len(self._shapes), 2), jnp.uint32))
+            return jax.jit(program).lower(jax.ShapeDtypeStruct((len(self.tensors), 2), jnp.uint32))
 
     @cached_property
     def _compiled(self) -> Any:

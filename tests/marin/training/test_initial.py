@@ -13,6 +13,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from marin.training import initial
 from marin.training.checkpoints.digesting import describe
 from marin.training.initial import Known, Scope, initial_program, initial_slices, initial_state
 from marin.training.model import optimizer
@@ -21,8 +22,12 @@ from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
 
 
+@pytest.mark.parametrize("run", [initial.RUN, 37], ids=["at-once", "by-runs"])
 @pytest.mark.parametrize("fields", [{}, {"architecture": "gpt2", "optimizer": "lion"}], ids=["llama", "gpt2"])
-def test_slices_are_those_of_the_whole(worker: ModuleType, fields: dict[str, str]) -> None:
+def test_slices_are_those_of_the_whole(
+    worker: ModuleType, fields: dict[str, str], run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initial, "RUN", run)  # of 37 elements most tensors take several, and the last one is not full
     recipe = worker.recipe_of(worker.Case(name="initial", length=8, **fields))
     whole = manifest_of(eqx.filter_jit(made(recipe, worker.VOCABULARY))())
     assert manifest_of(initial_state(recipe, worker.VOCABULARY)) == whole

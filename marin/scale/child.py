@@ -79,7 +79,7 @@ class _AheadLayers(LayeredStep):
     def _compiling_devices(self) -> Any:
         return [self.mesh.devices.flat[-1]]
 
-    def _spread(self, programs: Any, out: Any) -> Any:
+    def _spread(self, programs: Any, out: Any, donated: Any) -> Any:
         (one,) = programs.values()
         return one
 

@@ -9,8 +9,9 @@ run, and 32 bytes for every whole tile.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -47,10 +48,15 @@ def hashed(held: Held, layout: Layout, tiles: Literal["all", "whole", "cut"] = "
         flat = hash_shards(dtype, (lead, n), [((slice(0, lead), slice(first, last)), run)] if run.size else [], tiles)
         return PartialTensor(dtype, shape, flat.leaves, flat.pieces)
 
-    wanted = [(name, number) for name in layout.names for number in held]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        found = iter(pool.map(lambda pair: one(*pair), wanted))
-        return [merge_shards([next(found) for _ in held]) for _ in layout.names]
+    workers, found = os.cpu_count() or 1, []
+    with ThreadPoolExecutor(workers) as pool:
+        ahead: deque[list[Future[PartialTensor]]] = deque()
+        for name in layout.names:
+            ahead.append([pool.submit(one, name, number) for number in held])
+            while len(ahead) * len(held) > workers + len(held):  # pieces of cut tiles, until they are put together
+                found.append(merge_shards([part.result() for part in ahead.popleft()]))
+        found += [merge_shards([part.result() for part in parts]) for parts in ahead]
+    return found
 
 
 def manifest_from(parts: Sequence[PartialTensor], layout: Layout) -> StateManifest:

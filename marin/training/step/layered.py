@@ -199,15 +199,15 @@ class LayeredStep(Step):
             placed = jax.tree.map(partial(_placed, SingleDeviceSharding(device)), tuple(local))
             lowered = jax.jit(own, donate_argnums=donate).lower(*placed)
             made[device] = compilers.submit(self._compile, lowered)
-        return lambda: self._spread({device: one.result() for device, one in made.items()}, out)
+        return lambda: self._spread({device: one.result() for device, one in made.items()}, out, donate)
 
     def _compiling_devices(self) -> Sequence[Any]:
         """The devices for which programs are compiled: those of this process, or one of them where they are virtual."""
         here = [device for device in self.mesh.devices.ravel() if device.process_index == jax.process_index()]
         return here[:1] if self.recipe.arithmetic.profile in CPU_PROFILES else here
 
-    def _spread(self, programs: Mapping[Any, Any], out: NamedSharding) -> Program:
-        return EachDevice(programs, out)
+    def _spread(self, programs: Mapping[Any, Any], out: NamedSharding, donated: tuple[int, ...]) -> Program:
+        return EachDevice(programs, out, donated)
 
     def _local(self, like: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         shape = (1, *like.shape[1:]) if _lies_over_devices(like) else like.shape
@@ -489,14 +489,16 @@ class LayeredStep(Step):
 
 class EachDevice:
     """A program that each device of this process executes by itself, called with arrays that lie over the mesh. What was
-    compiled for one device of a processor serves the others: their rows are brought to it."""
+    compiled for one device of a processor serves the others: their rows are brought to it. ``donated``: arguments that are
+    given up, as the programs were compiled; of rows that are brought, what they were brought from."""
 
-    def __init__(self, programs: Mapping[Any, Any], out: NamedSharding) -> None:
-        self._programs, self._out = programs, out
+    def __init__(self, programs: Mapping[Any, Any], out: NamedSharding, donated: tuple[int, ...] = ()) -> None:
+        self._programs, self._out, self._donated = programs, out, donated
         self._any = next(iter(programs))
 
     def __call__(self, *given: Any) -> Any:
         flat, tree = jax.tree.flatten(given)
+        gone = [number in self._donated for number, one in enumerate(given) for _ in jax.tree.leaves(one)]
         rows = [
             {shard.device: shard.data for shard in x.addressable_shards} if isinstance(x, jax.Array) else {}
             for x in flat
@@ -505,9 +507,15 @@ class EachDevice:
         for device in next(row for row in rows if row):
             at = device if device in self._programs else self._any
             own = [row[device] if row else x for x, row in zip(flat, rows, strict=True)]
-            own = own if at == device else jax.device_put(own, at)
+            if at != device:
+                own = jax.device_put(own, at)
+                for row in (row for row, donated in zip(rows, gone, strict=True) if donated):
+                    row[device].delete()
             found = self._programs[at](*jax.tree.unflatten(tree, own))
             made.append(found if at == device else jax.device_put(found, device))
+            del own, found  # or what was brought, and what became of it, would lie beside those of the next device
+        for x in (x for x, donated in zip(flat, gone, strict=True) if donated):
+            x.delete()
         total = math.prod(self._out.mesh.shape[axis] for axis in _axes(self._out.spec))
 
         def joined(*pieces: jax.Array) -> jax.Array:

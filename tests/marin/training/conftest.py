@@ -6,7 +6,10 @@ What needs the arithmetic contract in force runs in processes of its own: tests/
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -26,3 +29,16 @@ def worker() -> ModuleType:
     sys.modules["determinism_worker"] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def on_two_devices(worker: ModuleType) -> Callable[[str], list[float]]:
+    """Numbers that a program says, a line each, in a process with two virtual devices. It is told where the worker is."""
+
+    def said(program: str) -> list[float]:
+        devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-c", program, str(Path(worker.__file__).parent)]
+        done = subprocess.run(command, env=os.environ | devices, capture_output=True, text=True, check=True)
+        return [float(line) for line in done.stdout.split()]
+
+    return said

@@ -3,10 +3,7 @@ recipe alone. Devices, processes and processors are in tests/determinism."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -209,18 +206,10 @@ for devices, tensor in ((1, 1), (2, 2)):
 """
 
 
-def on_two_devices(program: str, worker: ModuleType) -> list[float]:
-    """Numbers that a program says, a line each, in a process with two virtual devices."""
-    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", program, str(Path(worker.__file__).parent)]
-    done = subprocess.run(command, env=os.environ | devices, capture_output=True, text=True, check=True)
-    return [float(line) for line in done.stdout.split()]
-
-
 @pytest.mark.determinism
-def test_two_devices_that_share_the_layers_compute_half_each(worker: ModuleType) -> None:
+def test_two_devices_that_share_the_layers_compute_half_each(on_two_devices: Callable[[str], list[float]]) -> None:
     """Both have the whole batch."""
-    alone, each = on_two_devices(SHARED, worker)
+    alone, each = on_two_devices(SHARED)
     assert each < 0.6 * alone
 
 
@@ -242,7 +231,7 @@ for recipe in (whole, pieces):
 
 
 @pytest.mark.determinism
-def test_devices_share_each_microbatch(worker: ModuleType) -> None:
+def test_devices_share_each_microbatch(on_two_devices: Callable[[str], list[float]]) -> None:
     """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move three times as often."""
-    whole, pieces = on_two_devices(MOVED, worker)
+    whole, pieces = on_two_devices(MOVED)
     assert 0 < pieces <= whole

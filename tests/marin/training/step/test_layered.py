@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -98,6 +99,35 @@ def test_no_more_lies_on_a_device_than_is_said(worker: ModuleType) -> None:
     backward = {"layer_back", "gather_layer", "leave_layer", "first_back", "leave_first"}
     assert {name: lying for name, lying in found.items() if name in backward and lying > said} == {}
     assert max(found[name] for name in backward) > 0.9 * said
+
+
+GIVEN_UP = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import jax, msgspec
+import worker
+from marin.training.initial import initial_slices
+from marin.training.loop import step_of
+from marin.training.state import state_like
+from marin.training.step.contract import mesh_of
+
+recipe = worker.recipe_of(worker.Case("given up", shards=4, batch=4, microbatch=1, length=8, layers=1))
+recipe = msgspec.structs.replace(recipe, arithmetic=msgspec.structs.replace(recipe.arithmetic, gather="layer"))
+step = step_of(recipe, mesh_of(2), state_like(recipe, worker.VOCABULARY))
+first = initial_slices(recipe, worker.VOCABULARY, step.layout, step.by_slice)
+rows = [shard.data for x in jax.tree.leaves((first.params, first.moments)) for shard in x.addressable_shards]
+batch = [step.batch(x) for x in worker.batch_of(worker.Case("given up", batch=4, length=8), 0)]
+step.run(first, *batch)
+print(len(rows))
+print(sum(row.is_deleted() for row in rows))
+"""
+
+
+@pytest.mark.determinism
+def test_the_state_before_a_step_is_given_up(on_two_devices: Callable[[str], list[float]]) -> None:
+    """On the device for which nothing is compiled too, whose slices are brought to the other."""
+    rows, gone = on_two_devices(GIVEN_UP)
+    assert gone == rows > 0
 
 
 @given(levels=st.integers(0, 5), devices=st.integers(0, 5), seed=st.integers(0, 99))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,36 @@ def said(role: str, text: str) -> dict[str, str]:
     return {"role": role, "content": text}
 
 
-@pytest.fixture
-def lines(project: Project) -> Path:
-    """Forty preferences: what was written, and the same words backwards."""
+def paired(project: Project) -> None:
+    """The model to begin with, and forty preferences: what was written, and the same words backwards."""
     exported(project)
-    file = project.folder / "pairs.jsonl"
-    with file.open("w", encoding="utf-8") as out:
+    with (project.folder / "pairs.jsonl").open("w", encoding="utf-8") as out:
         for number in range(40):
             words = ["one", "or", "two", "is", str(number)]
             told = [said("assistant", " ".join(order)) for order in (words, words[::-1])]
             out.write(json.dumps({"chosen": told[:1], "rejected": told[1:]}) + "\n")
     (project.folder / "asked.json").write_text(json.dumps(ASKED), encoding="utf-8")
-    return file
+
+
+@dataclass(frozen=True)
+class Preferred:
+    """A training on preferences, and what `marin train` said of it."""
+
+    project: Project
+    told: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def once(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Preferred:
+    project = trained.copy(tmp_path_factory.mktemp("preferred"))
+    paired(project)
+    return Preferred(project, preferring(project))
+
+
+@pytest.fixture
+def preferred(once: Preferred, tmp_path: Path) -> Preferred:
+    """A copy of the one training of this file, to be damaged."""
+    return replace(once, project=once.project.copy(tmp_path))
 
 
 def preferring(project: Project, *arguments: str) -> dict[str, Any]:
@@ -61,16 +80,16 @@ def events(project: Project, kind: str, run: str) -> list[dict[str, Any]]:
     return [one["body"] for one in found if one["type"] == f"{kind}/v1" and one["body"]["run"] == run]
 
 
-def test_preferences_are_learned_recorded_and_verified(project: Project, lines: Path) -> None:
+def test_preferences_are_learned_recorded_and_verified(preferred: Preferred) -> None:
+    project, told = preferred.project, preferred.told
+    status, report = project.verify()
+    assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
     before = preferring(project, "trainer.num_steps=1", "optimizer.learning_rate=1e-9")
-    told = preferring(project)
     losses = [float.fromhex(x) for one in events(project, "train.segment", told["run"]) for x in one["losses"]]
     assert len(losses) == 6 and losses[0] == pytest.approx(0.6931472, abs=1e-6) and losses[-1] < 0.6, losses
     metrics = [shown(project, run["run"])["metrics"] for run in (before, told)]
     assert [one["evaluate.pairs"] for one in metrics] == [metrics[0]["corpus.minimal_pairs"]] * 2
     assert metrics[0]["evaluate.pairs_won"] < metrics[1]["evaluate.pairs_won"] == 1.0, metrics
-    status, report = project.verify()
-    assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
     done = project.marin("export", told["run"], "--hf", "tuned")
     assert done.returncode == 0, done.stderr
     assert (project.folder / "tuned" / "adapters" / "adapter_model.safetensors").is_file()
@@ -80,13 +99,16 @@ def test_preferences_are_learned_recorded_and_verified(project: Project, lines: 
     assert "one or two is" in chosen["text"] and "is two or one" in rejected["text"]
 
 
-def test_on_two_devices_in_parallel_the_bits_are_the_same(project: Project, lines: Path, tmp_path: Path) -> None:
+def test_on_two_devices_in_parallel_the_bits_are_the_same(
+    preferred: Preferred, trained: Project, tmp_path: Path
+) -> None:
     """Trained on one and on two; each replayed by two workers on the other number of devices."""
-    other = project.copy(tmp_path / "other")
+    project, one = preferred.project, preferred.told
+    other = trained.copy(tmp_path / "other")
     shutil.copytree(project.folder / "elsewhere", other.folder / "elsewhere", dirs_exist_ok=True)
     for name in ("pairs.jsonl", "asked.json"):
         shutil.copy(project.folder / name, other.folder)
-    one, two = preferring(project), preferring(other, "--devices", "2")
+    two = preferring(other, "--devices", "2")
     states = [shown(place, told["run"])["outputs"]["train"] for place, told in ((project, one), (other, two))]
     assert states[0] == states[1]
     prints = [[one["fingerprints"] for one in events(place, "train.segment", told["run"])]
@@ -96,16 +118,16 @@ def test_on_two_devices_in_parallel_the_bits_are_the_same(project: Project, line
     assert (status, report["verdicts"]["training"], report["training"]["segments_replayed"]) == (0, "PASS", 2), report
 
 
-def test_what_is_longer_than_a_sequence_is_named(project: Project, lines: Path) -> None:
+def test_what_is_longer_than_a_sequence_is_named(preferred: Preferred) -> None:
+    lines = preferred.project.folder / "pairs.jsonl"
     long = {"chosen": [said("user", "?"), said("assistant", "a long answer " * 40)],
             "rejected": [said("user", "?"), said("assistant", "no")]}  # fmt: skip
     lines.write_text(lines.read_text("utf-8") + json.dumps(long) + "\n", encoding="utf-8")
-    done = project.marin("train", *BEGUN, "dataset.validation_fraction=1e-9")
+    done = preferred.project.marin("train", *BEGUN, "dataset.validation_fraction=1e-9")
     assert done.returncode == 1 and "longer than a sequence" in done.stderr, done.stderr
 
 
-def test_the_reference_stays_what_it_was(project: Project, lines: Path) -> None:
+def test_the_reference_stays_what_it_was(preferred: Preferred) -> None:
     """A phase that goes on keeps beta and adapters; another would have another reference."""
-    told = preferring(project)
-    done = project.marin("train", "--continue", told["run"], "lora.dpo_beta=0.5")
+    done = preferred.project.marin("train", "--continue", preferred.told["run"], "lora.dpo_beta=0.5")
     assert done.returncode == 2 and "a phase keeps this" in done.stderr, done.stderr

@@ -1,6 +1,7 @@
 """What a recipe does not say and a slice of TPUs decides: its logical shards, its kind of device, the kernel that attends.
 
-The number of logical shards is identity. So what is asked for one slice, and for another beside it, has the shards of the larger.
+The number of logical shards is part of what a recipe is. So one slice, and another that is set beside it, are asked about the
+same recipe: that with the shards of the larger.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from marin.recipe.schema import Recipe
 from marin.scale.chips import chip_of, count_of
 
 LEAST_SHARDS = 8
+"""Logical shards of a recipe that names none, on a slice of fewer chips: as many as conf/profile/tpu.yaml has."""
 BLOCK = 128
 """The splash kernel attends in whole blocks of a multiple of so many positions."""
 WITHOUT_KERNEL = ("arithmetic.attention=null", "arithmetic.attention_block=null")
 
 
 def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Recipe, list[str]]:
-    """The recipe of ``overrides`` for slices of one kind, and the overrides that were added: one logical shard and one
-    microbatch for each chip of the largest slice, profile tpu, its kind of device, and no splash kernel where sequences have no
-    whole blocks.
+    """The recipe of ``overrides`` for slices of one kind, and the overrides that were added: one logical shard for each chip
+    of the largest slice (at least :data:`LEAST_SHARDS`), one microbatch for each shard, profile tpu, the slice's kind of
+    device, and no splash kernel where sequences have no whole blocks.
 
     Raises:
         UsageError: no such slice, slices of two kinds, another profile, or no such recipe.
@@ -45,8 +47,8 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
             found=named["profile"],
             cure="say profile=tpu, or nothing",
         )
-    shards = int(named.get("arithmetic.logical_shards", str(max(LEAST_SHARDS, *map(count_of, topologies)))))
-    each = int(named.get("arithmetic.microbatch_size", "1"))
+    shards = _count(named.get("arithmetic.logical_shards"), max(LEAST_SHARDS, *map(count_of, topologies)))
+    each = _count(named.get("arithmetic.microbatch_size"), 1)
     assumed = {"profile": "tpu", "arithmetic.device_kind": f"'{chip.kind}'"}
     assumed |= {"arithmetic.logical_shards": str(shards), "trainer.batch_size": str(shards * each)}
     said = [f"{name}={value}" for name, value in assumed.items() if name not in named]
@@ -55,3 +57,9 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
     if recipe.model.seq_len % BLOCK:
         return recipe, [*said, *plain]
     return (compose([*overrides, *said]).recipe if plain else recipe), said
+
+
+def _count(text: str | None, assumed: int) -> int:
+    """The number that an override names. One that is not there is ``assumed``, and so is text that is no number: composing the
+    recipe then refuses it by name."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else assumed

@@ -27,8 +27,8 @@ def compile(
 ) -> None:
     """Compile a recipe's train step for a slice of TPUs that is not here: does it fit, what would it cost.
 
-    The programs are those of `marin train`. Where the recipe does not name them, there is one logical shard and one microbatch
-    for each chip, and the kind of device is that of the slice. What was compiled once is kept.
+    The programs are those of `marin train`. Where the recipe does not name them, there is one logical shard for each chip
+    (eight at least), one microbatch for each shard, and the kind of device is that of the slice. What was compiled once is kept.
 
     Exit status: 0 when it fits (and with --against computes by the same programs), 1 when not.
 

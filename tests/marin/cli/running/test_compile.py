@@ -33,6 +33,9 @@ def test_a_compiler_that_is_not_here_is_named(found: str | None, monkeypatch: py
         (("model=nano", "profile=exact", "--topology", "v5e:2x4"), "say profile=tpu"),
         (("model=nano", "profile=tpu", "--topology", "v5e:2x4", "--against", "v5p:2x2x1"), "slices of two kinds"),
         (("model=nan", "profile=tpu", "--topology", "v5e:2x4"), "nano"),
+        (("model=nano", "arithmetic.logical_shards=x", "--topology", "v5e:2x4"), "arithmetic.logical_shards"),
+        (("model=nano", "arithmetic.microbatch_size=1.5", "--topology", "v5e:2x4"), "arithmetic.microbatch_size"),
+        (("model=nano", f"arithmetic.microbatch_size={'9' * 5000}", "--topology", "v5e:2x4"), "microbatch_size"),
     ],
 )
 def test_what_cannot_be_compiled_is_said(marin: Marin, arguments: tuple[str, ...], said: str) -> None:

@@ -27,13 +27,13 @@ F, W, U = jnp.float32, jnp.int32, jnp.uint32
 NAN = np.float32(np.nan)
 Array = Any
 Lying = Callable[[Array], Array]
-"""An array, constrained to lie on a mesh in some way."""
+"""Takes an array and gives the same numbers, constrained to lie on a mesh in some way."""
 
 
 @dataclass(frozen=True)
 class Exact:
     """A jax function made exact for arguments of one shape. ``program``: what it computes; ``shape``: its result as a
-    tree of ``ShapeDtypeStruct``."""
+    tree of ``ShapeDtypeStruct``; ``products``: the way its contractions are multiplied, which decides no bit."""
 
     program: Program
     shape: Any
@@ -61,7 +61,9 @@ class Exact:
 def exact(
     function: Callable[..., Any], *examples: Any, products: Products = "chosen", factors: Factors = NEAREST
 ) -> Exact:
-    """``function`` with every rounding fixed, for arguments shaped like ``examples``.
+    """``function`` with every rounding fixed, for arguments shaped like ``examples`` (arrays or ``ShapeDtypeStruct``, float32,
+    int32, uint32 or bool). ``products``: the way its contractions are multiplied, which decides no bit; ``factors``: how
+    their factors are rounded, which is part of the program.
 
     Raises:
         UsageError: an operation has no exact form; the error names it.
@@ -78,10 +80,11 @@ def run(
     key: Array | None = None,
     lying: Lying = lambda x: x,
 ) -> list[Array]:
-    """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits.
+    """Trace a whole program: numbers that come in obey the rule for small ones, a NaN that goes out has jax's bits
+    (0x7fc00000). ``inputs`` and what is returned are as the program's forms say.
 
     ``key``: uint32[2], seed and train step, of the random bits where factors are rounded stochastically.
-    ``lying``: where the arrays lie whose rows a loop takes one after the other; a program says nothing of that.
+    ``lying``: how the arrays lie on a mesh whose rows a ``scan`` takes one after the other; a program says nothing of that.
     """
     to = Guarded(z)
     given = [
@@ -210,12 +213,14 @@ def _moved(function: Callable[[Operation, tuple[int, ...], list[Array]], Array])
     return lambda tracing, program, one, values: function(one, program.forms[one.outputs[0]].shape, values)
 
 
-def _reduced(float_rule: Callable[[Guarded, Array, tuple[int, ...]], Array], whole: Callable[..., Array]) -> Rule:
-    def rule(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
-        (x,), axes = values, _ints(one, "axes")
-        return float_rule(tracing.to, x, axes) if x.dtype == F else whole(x, axes)
+def _sum(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
+    (x,), axes = values, _ints(one, "axes")
+    return integers.total(tracing.to, x, axes) if x.dtype == F else jnp.sum(x, axis=axes, dtype=x.dtype)
 
-    return rule
+
+def _over(function: Callable[..., Array]) -> Rule:
+    """A reduction without rounding."""
+    return lambda tracing, program, one, values: function(values[0], axis=_ints(one, "axes"))
 
 
 def _convert(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
@@ -365,11 +370,11 @@ _OPERATIONS: Mapping[str, Rule] = {
         lambda one, shape, values: lax.cumsum(values[0], _int(one, "axis"), reverse=bool(one.settings["reverse"]))
     ),
     "argmax": _moved(lambda one, shape, values: lax.argmax(values[0], _int(one, "axis"), W)),
-    "sum": _reduced(integers.total, lambda x, axes: jnp.sum(x, axis=axes, dtype=x.dtype)),
-    "maximum": _reduced(lambda to, x, axes: jnp.max(x, axis=axes), lambda x, axes: jnp.max(x, axis=axes)),
-    "minimum": _reduced(lambda to, x, axes: jnp.min(x, axis=axes), lambda x, axes: jnp.min(x, axis=axes)),
-    "all": _moved(lambda one, shape, values: jnp.all(values[0], axis=_ints(one, "axes"))),
-    "any": _moved(lambda one, shape, values: jnp.any(values[0], axis=_ints(one, "axes"))),
+    "sum": _sum,
+    "maximum": _over(jnp.max),
+    "minimum": _over(jnp.min),
+    "all": _over(jnp.all),
+    "any": _over(jnp.any),
     "dot": _dot,
     "gather": _gather,
     "scatter": _scatter,

@@ -3,7 +3,7 @@
 The definition (docs/exact.md) is of whole numbers and one rounding, and names no way to add them. There are three here:
 ``float64`` (products and sums of whole numbers below 2**53 are exact), ``int8`` and ``bfloat16`` (a number of 15 bits in
 two parts of 8 bits, four products, joined in 64 bits). ``chosen`` is the faster one of the first two for the shape and
-this processor.
+this processor. All arrays are float32 where nothing else is said.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ F, W, U, D, L = jnp.float32, jnp.int32, jnp.uint32, jnp.float64, jnp.int64
 Products = Literal["chosen", "float64", "int8", "bfloat16"]
 
 BITS = 15
-"""Of a factor of a contraction."""
+"""Of a factor of a contraction, its sign apart."""
 LARGEST = 2**BITS - 129
 """The largest whole number that a factor becomes: 127 * 256 + 127, so that two signed bytes hold it."""
 FACTOR_FLOOR, ADDEND_FLOOR = -45, -90
@@ -34,7 +34,7 @@ FACTOR_FLOOR, ADDEND_FLOOR = -45, -90
 ADDEND_BITS, ROOM = 30, 52
 """Bits of an addend below the row's largest one; bits that a whole sum may have."""
 INT8_LONGEST, BFLOAT16_BLOCK = 2**16, 2**10
-"""Products of bytes whose sum (of two such sums: the middle one) int32, and float32, still holds."""
+"""How many products of two bytes int32 can add (twice as many, for the two middle products are added there too), and float32."""
 WORTH_BYTES = 256
 """Products in a sum from which on a processor that multiplies bytes is faster with them than with float64; where batches
 are multiplied one by one it is not."""
@@ -101,7 +101,8 @@ def scattered(
     count: int,
     scatter: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
-    """``operand`` plus ``updates``, of which at most ``count`` meet in a place; ``scatter`` adds them to zeros."""
+    """``operand`` plus ``updates``, of which at most ``count`` meet in a place; ``scatter`` gets zeros and the updates as whole
+    numbers, both float64, and adds them."""
     whole, back = addends(to, updates, range(updates.ndim), count)
     found = scatter(jnp.zeros(operand.shape, D), whole).astype(F)
     return to.add(operand, to.mul(found, back.reshape(())))
@@ -116,15 +117,19 @@ def contraction(
     width: int = BITS,
     words: Sequence[jax.Array | None] = (None, None),
 ) -> jax.Array:
-    """``numbers`` as ``lax.dot_general`` takes them: ((summed, summed), (batch, batch)). ``width`` and ``words``: of
-    both factors, as :func:`factors` takes them."""
+    """The contraction of ``left`` and ``right``: [batch..., left's free axes, right's free axes]. ``numbers`` as
+    ``lax.dot_general`` takes them: ((summed, summed), (batch, batch)). ``width`` and ``words``: of both factors, as
+    :func:`factors` takes them.
+
+    Raises:
+        UsageError: it is too long for the way ``products``.
+    """
     ((left_summed, right_summed), (left_batch, right_batch)) = numbers
     a, a_back = factors(to, left, left_summed, width, words[0])
     b, b_back = factors(to, right, right_summed, width, words[1])
     count = math.prod(left.shape[axis] for axis in left_summed)
     whole = _WAYS[products](a, b, numbers, count)
-    a_free = [axis for axis in range(left.ndim) if axis not in (*left_summed, *left_batch)]
-    b_free = [axis for axis in range(right.ndim) if axis not in (*right_summed, *right_batch)]
+    a_free, b_free = _free(left, left_summed, left_batch), _free(right, right_summed, right_batch)
     a_back = lax.transpose(a_back, (*left_batch, *a_free, *left_summed))
     b_back = lax.transpose(b_back, (*right_batch, *b_free, *right_summed))
     batch = [left.shape[axis] for axis in left_batch]
@@ -132,6 +137,11 @@ def contraction(
     b_back = b_back.reshape(*batch, *(1 for _ in a_free), *(right.shape[axis] for axis in b_free))
     # Made once: XLA would put it together anew for each of its readers.
     return lax.optimization_barrier(to.mul(to.mul(whole, a_back), b_back))
+
+
+def _free(x: jax.Array, summed: Sequence[int], batch: Sequence[int]) -> list[int]:
+    """The axes of a factor that are neither summed nor the batch's."""
+    return [axis for axis in range(x.ndim) if axis not in (*summed, *batch)]
 
 
 def _float64(a: jax.Array, b: jax.Array, numbers: Any, _: int) -> jax.Array:
@@ -146,18 +156,32 @@ def _bytes(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _joined(a: jax.Array, b: jax.Array, product: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
-    """The product of whole numbers by four products of their parts."""
+    """The product of whole numbers by four products of their parts, which ``product`` gives in 64 bits."""
     (a_high, a_low), (b_high, b_low) = _bytes(a), _bytes(b)
-    middle = product(a_high, b_low).astype(L) + product(a_low, b_high).astype(L)
-    return ((product(a_high, b_high).astype(L) << L(16)) + (middle << L(8)) + product(a_low, b_low).astype(L)).astype(F)
+    middle = product(a_high, b_low) + product(a_low, b_high)
+    return ((product(a_high, b_high) << L(16)) + (middle << L(8)) + product(a_low, b_low)).astype(F)
+
+
+type _Side = tuple[jax.Array, Sequence[int], Sequence[int]]
+"""A factor, its summed axes and its batch's."""
+
+
+def _sides(a: jax.Array, b: jax.Array, numbers: Any) -> tuple[_Side, _Side]:
+    ((a_summed, b_summed), (a_batch, b_batch)) = numbers
+    return (a, a_summed, a_batch), (b, b_summed, b_batch)
 
 
 def _arranged(x: jax.Array, summed: Sequence[int], batch: Sequence[int], *, last: bool) -> jax.Array:
     """One factor as [batch..., free, summed], or with what is summed before the free axes."""
-    free = [axis for axis in range(x.ndim) if axis not in (*summed, *batch)]
+    free = _free(x, summed, batch)
     sizes = [math.prod(x.shape[axis] for axis in axes) for axes in (free, summed)]
     order, shape = ((*free, *summed), sizes) if last else ((*summed, *free), sizes[::-1])
     return lax.transpose(x, (*batch, *order)).reshape(*(x.shape[axis] for axis in batch), *shape)
+
+
+def _shaped(found: jax.Array, sides: tuple[_Side, _Side]) -> jax.Array:
+    """[batch..., free axes of the one, free axes of the other] of [batch..., free, free]."""
+    return found.reshape(*found.shape[:-2], *(x.shape[axis] for x, *axes in sides for axis in _free(x, *axes)))
 
 
 def _ends_with(x: jax.Array, summed: Sequence[int]) -> bool:
@@ -174,19 +198,15 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
             found=str(count),
             cure="multiply in float64",
         )
-    ((a_summed, b_summed), (a_batch, b_batch)) = numbers
-    free = [
-        [x.shape[axis] for axis in range(x.ndim) if axis not in (*summed, *batch)]
-        for x, summed, batch in ((a, a_summed, a_batch), (b, b_summed, b_batch))
-    ]
+    sides = _sides(a, b, numbers)
     # XLA's fast products of bytes sum over the last axis of the left factor and the first of the right one. What it has
-    # to turn itself it multiplies slowly, in 32 bits; so a factor that is turned is turned in putting its parts together,
-    # rather than the product, which is read by more than one.
-    sides = ((a, a_summed, a_batch), (b, b_summed, b_batch))
+    # to turn itself it multiplies slowly, in 32 bits; so factors are turned here, as their parts are put together. The
+    # product is read by more than one: it is turned only where the left factor would have to be and the right one lies
+    # as a left one should, or neither does and the right one is smaller.
     natural = [_ends_with(x, over) for x, over, _ in sides]
     turned = not natural[0] and (natural[1] or a.size > b.size)
     left, right = (sides[1], sides[0]) if turned else sides
-    lead = len(a_batch)
+    lead = len(sides[0][2])
     axes = tuple(range(lead))
     x = [part.astype(jnp.int8) for part in _bytes(_arranged(*left, last=True))]
     y = [part.astype(jnp.int8) for part in _bytes(_arranged(*right, last=False))]
@@ -203,30 +223,26 @@ def _int8(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
     middle = (first + second).astype(D)
     found = (high.astype(D) * 2.0**16 + middle * 2.0**8 + low.astype(D)).astype(F)
     found = lax.optimization_barrier(jnp.swapaxes(found, -1, -2) if turned else found)
-    return found.reshape(*found.shape[:lead], *free[0], *free[1])
+    return _shaped(found, sides)
 
 
 def _bfloat16(a: jax.Array, b: jax.Array, numbers: Any, count: int) -> jax.Array:
-    ((left_summed, right_summed), (left_batch, right_batch)) = numbers
-    a_free = [axis for axis in range(a.ndim) if axis not in (*left_summed, *left_batch)]
-    b_free = [axis for axis in range(b.ndim) if axis not in (*right_summed, *right_batch)]
-    batch = [a.shape[axis] for axis in left_batch]
-    shape = (*batch, *(a.shape[axis] for axis in a_free), *(b.shape[axis] for axis in b_free))
-    left = lax.transpose(a, (*left_batch, *a_free, *left_summed)).reshape(*batch, -1, count)
-    right = lax.transpose(b, (*right_batch, *right_summed, *b_free)).reshape(*batch, count, -1)
-    axes = tuple(range(len(batch)))
-    inner = (((len(batch) + 1,), (len(batch),)), (axes, axes))
+    sides = _sides(a, b, numbers)
+    left, right = _arranged(*sides[0], last=True), _arranged(*sides[1], last=False)
+    lead = len(sides[0][2])
+    axes = tuple(range(lead))
+    inner = (((lead + 1,), (lead,)), (axes, axes))
 
     def product(x: jax.Array, y: jax.Array) -> jax.Array:
         x, y = x.astype(jnp.bfloat16), y.astype(jnp.bfloat16)
-        found = jnp.zeros((), W)
+        found = jnp.zeros((), L)
         for start in range(0, count, BFLOAT16_BLOCK):
             end = min(count, start + BFLOAT16_BLOCK)
             part = lax.dot_general(x[..., start:end], y[..., start:end, :], inner, preferred_element_type=F)
-            found = found + part.astype(W)
+            found = found + part.astype(L)
         return found
 
-    return _joined(left, right, product).reshape(shape)
+    return _shaped(_joined(left, right, product), sides)
 
 
 @cache

@@ -213,7 +213,7 @@ def answers(products: Products = "chosen") -> dict[str, str]:
 
 
 def expected() -> dict[str, str]:
-    """The same answers by the reference, slowly."""
+    """The same answers by the reference, slowly; :data:`ANSWERS` was made so."""
     return {name: digest(reference.run(case.made().program, case.arguments)) for name, case in cases().items()}
 
 
@@ -223,7 +223,7 @@ def differing(products: Products = "chosen") -> list[str]:
 
 
 def main() -> None:
-    """Execute the answers and say as one JSON list which of them came out otherwise: for a process of its own."""
+    """Print a JSON list of the groups that came out otherwise: `python -m marin.exact.known`, for a process of its own."""
     json.dump(differing(), sys.stdout)
 
 

@@ -38,13 +38,13 @@ FLOATS = {
         "tanh",
         "logistic",
     ),
-    *("erf", "erf_inv", "sin", "cos", "pow", "floor", "ceil", "nextafter", "select_n", "is_finite"),
+    *("erf", "erf_inv", "sin", "cos", "pow", "floor", "ceil", "nextafter", "is_finite"),
     *("eq", "ne", "lt", "le", "gt", "ge"),
 }
 """Element by element on float32."""
 WHOLES = {
     *("add", "sub", "mul", "neg", "abs", "sign", "max", "min", "and", "or", "xor", "not", "shift_left"),
-    *("shift_right_logical", "shift_right_arithmetic", "select_n", "eq", "ne", "lt", "le", "gt", "ge"),
+    *("shift_right_logical", "shift_right_arithmetic", "eq", "ne", "lt", "le", "gt", "ge"),
     "rem",
 }
 """Element by element on integers and booleans."""
@@ -62,8 +62,8 @@ CURE = "write it with operations that docs/exact.md lists, or train under anothe
 
 
 def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEAREST) -> tuple[Program, Any]:
-    """The program of ``function``, and its result as a tree of ``ShapeDtypeStruct``. Inputs and outputs are the leaves
-    of the trees.
+    """The program of ``function`` for arguments shaped like ``examples``, and its result as a tree of ``ShapeDtypeStruct``.
+    Inputs and outputs are the leaves of the trees. ``factors``: how those of contractions are rounded.
 
     Raises:
         UsageError: an operation has no exact form; the error names it.
@@ -74,7 +74,11 @@ def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEARES
 
 
 def program_of(closed: Any, factors: Factors = NEAREST) -> Program:
-    """The program of a closed jaxpr."""
+    """The program of a closed jaxpr.
+
+    Raises:
+        UsageError: as of :func:`read`.
+    """
     reader = _Reader(factors)
     inputs = [reader.value(_form(var.aval, "input")) for var in closed.jaxpr.invars]
     outputs = reader.inline(closed.jaxpr, closed.consts, inputs)
@@ -322,7 +326,7 @@ def _one_minus_square(reader: _Reader, _: Any, inputs: list[int], forms: list[Fo
 
 
 def _integer_pow(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
-    """Products from the lowest bit of the exponent up; of a negative one the reciprocal of that."""
+    """Products from the lowest bit of the exponent up; of a negative one the quotient of 1 and that."""
     exponent, form = int(equation.params["y"]), forms[0]
     if exponent < 0 and form.dtype != FLOAT:
         raise refused("integer_pow", "a negative power of whole numbers")

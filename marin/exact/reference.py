@@ -71,7 +71,7 @@ type Key = tuple[int, int] | None
 
 
 def run(program: Program, inputs: Sequence[Any], key: Key = None) -> Values:
-    """The outputs of ``program`` for these inputs."""
+    """The outputs of ``program`` for ``inputs``; both are as the program's forms say."""
     given = []
     for form, value in zip(program.of(program.inputs), inputs, strict=True):
         array = np.asarray(value, form.dtype)
@@ -144,8 +144,9 @@ ADDEND_BITS, ADDEND_ROOM, ADDEND_FLOOR = 30, 52, -90
 def factors(
     rows: np.ndarray, bits: int = FACTOR_BITS, words: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each row (last axis) as whole numbers up to 2**bits, of 15 bits up to 32639, and what it is to be multiplied with
-    afterwards; rounded to nearest, or by random words."""
+    """Each row (last axis) as whole numbers (int64) up to 2**bits, of 15 bits up to 32639, and what it is to be multiplied
+    with afterwards (float32, without the last axis); rounded to nearest, or by random ``words`` (uint32, shaped like the
+    rows)."""
     whole, back = np.zeros(rows.shape, np.int64), np.zeros(rows.shape[:-1], F)
     for place in np.ndindex(*rows.shape[:-1]):
         row = rows[place].astype(np.float64)
@@ -167,7 +168,8 @@ def factors(
 
 
 def addends(values: np.ndarray, count: int) -> tuple[np.ndarray, np.float32]:
-    """Whole numbers of which ``count`` may be added, and what their sum is to be multiplied with."""
+    """float32 ``values`` as whole numbers (int64) of which ``count`` may be added, and what their sum is to be multiplied
+    with."""
     exact = values.astype(np.float64)
     if not np.isfinite(exact).all():
         return np.zeros(values.shape, np.int64), F(np.nan)

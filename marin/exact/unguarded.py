@@ -44,8 +44,8 @@ class _Computation:
 
 
 def unguarded(optimized: str) -> list[str]:
-    """Sums of float32 in an optimised HLO text that take a product in, without the guard between: ``sum of product``; and
-    matrix products of float32.
+    """What an optimised HLO text (``jax.stages.Compiled.as_text``) leaves to the processor, a line each: sums of float32 that
+    take a product in, without the guard between (``SUM of PRODUCT``), and matrix products of float32 (``PRODUCT of float32``).
 
     The first argument of the program is taken for z. A text in which no product is recognised proves nothing: that is said
     like an unguarded one.

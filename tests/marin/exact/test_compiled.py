@@ -252,6 +252,14 @@ def test_long_contractions_go_by_bytes_where_a_processor_multiplies_them(
         both(function, *arguments)
 
 
+def test_a_sum_of_bfloat16_may_be_longer_than_int32_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ones, whose sums are exact in float32 in blocks of any length: 2**12 each, of the high bytes."""
+    monkeypatch.setattr(integers, "BFLOAT16_BLOCK", 2**17)
+    count = 5 * 2**17
+    a, b = np.ones((1, count), np.float32), np.ones((count, 1), np.float32)
+    assert exact(lambda a, b: a @ b, a, b, products="bfloat16").jitted()(a, b) == count
+
+
 def test_the_order_of_what_is_summed_cannot_matter() -> None:
     a, b, order = known.spread(3, 9, 64), known.numbers(4, 64, 7), np.random.default_rng(0).permutation(64)
     a = np.where(np.isfinite(a), a, np.float32(1e30)).astype(np.float32)

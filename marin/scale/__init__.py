@@ -6,4 +6,5 @@ question.py  what the compiling process is asked, and what it answers
 child.py     that process: it compiles the programs of a train step for a slice
 stock.py     the same model as Levanter's own trainer would shard it, to be set beside
 compiled.py  the process started and judged: what fits, what it would cost
+foreseen.py  the same for `marin train --dry-run`, or why it cannot be had
 """

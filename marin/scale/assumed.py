@@ -26,7 +26,8 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
     device, and no splash kernel where sequences have no whole blocks.
 
     Raises:
-        UsageError: no such slice, slices of two kinds, another profile, or no such recipe.
+        UsageError: no such slice, slices of two kinds, another profile, no such recipe, or logical shards that do not divide
+            over a slice.
     """
     chip = chip_of(topologies[0])
     for other in topologies[1:]:
@@ -54,9 +55,22 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
     said = [f"{name}={value}" for name, value in assumed.items() if name not in named]
     plain = [text for text in WITHOUT_KERNEL if text.partition("=")[0] not in named]
     recipe = compose([*overrides, *said, *plain]).recipe
+    _check_shards(recipe, topologies)
     if recipe.model.seq_len % BLOCK:
         return recipe, [*said, *plain]
     return (compose([*overrides, *said]).recipe if plain else recipe), said
+
+
+def _check_shards(recipe: Recipe, topologies: Sequence[str]) -> None:
+    for topology, where in zip(topologies, ("--topology", *["--against"] * len(topologies)), strict=False):
+        if recipe.arithmetic.logical_shards % count_of(topology):
+            raise UsageError(
+                "logical shards do not divide over the chips",
+                where=where,
+                expected=f"a number of chips that divides arithmetic.logical_shards ({recipe.arithmetic.logical_shards})",
+                found=f"{count_of(topology)} in {topology}",
+                cure="say no arithmetic.logical_shards, or as many as the larger slice has chips",
+            )
 
 
 def _count(text: str | None, assumed: int) -> int:

@@ -60,7 +60,7 @@ KERNELS = 0.4
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a train step is on a slice. ``flops``: of the model, in a train step."""
+    """What a train step is on a slice. ``flops``: of the model, in a train step. Memory is in bytes, time in seconds."""
 
     topology: str
     chip: Chip
@@ -112,7 +112,7 @@ class Forecast:
         return self.flops / (sum(seconds) * self.answer.chips * self.chip.peak) if sum(seconds) else 0.0
 
     def cures(self) -> list[str]:
-        """What would make it fit, by how much each of the parts is."""
+        """Sentences: what is too large by how much, and what each cure would free."""
         over = self.hbm(self.largest) - self.chip.hbm
         answer = self.answer
         said = [f"{self.largest.name} needs {human_size(max(0, over))} more than a chip has"]
@@ -133,14 +133,15 @@ class Forecast:
             for one in programs
         )
         moving = sum(
-            one.executions * item.times * brought(item) * self._ways(item) / self.chip.link
+            one.executions * item.times * brought(item) * self._delay(item) / self.chip.link
             for one in programs
             for item in one.collectives
         )
         return computing, moving
 
-    def _ways(self, item: Moved) -> float:
-        """Over how many links a word travels, or how many times as long it takes because only some of them are used."""
+    def _delay(self, item: Moved) -> float:
+        """How many times as long a collective takes as its bytes take over all of a chip's links: in an all-to-all a word passes
+        several links; others use the links of some axes alone."""
         sides = [side for side in sides_of(self.topology) if side > 1]
         if item.kind == "all-to-all":
             return max(1.0, sum(side / 4 for side in sides))
@@ -153,18 +154,20 @@ AFTER = ("update", "square", "total", "prints", "add")
 
 
 def brought(item: Moved) -> float:
-    """Bytes that a collective brings to a device."""
+    """Bytes that a collective brings to a device: of its result, what the device had not (all, where its group is not known);
+    of a sum that is gathered again twice that."""
     share = (item.group - 1) / item.group if item.group > 1 else float(item.group == 0)
     return item.bytes * share * (2 if item.kind == "all-reduce" else 1)
 
 
 def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = False, moves: bool = True) -> Forecast:
     """Compile ``recipe`` for ``topology``; ``stock``: and the step as Levanter's own trainer would shard it; without ``moves``,
-    of a step layer by layer what computes alone, for :func:`differing`.
+    of a step layer by layer what computes alone, for :func:`differing`. ``vocabulary``: tokens.
 
     Raises:
-        UsageError: no such slice, or logical shards that do not divide over it.
+        UsageError: no such slice.
         NotInstalled: no libtpu, or another than the locked one.
+        StepFailed: the compiling process ended early.
         Unsupported: a variable of the environment would change programs.
     """
     chip = chip_of(topology)

@@ -8,8 +8,9 @@ import msgspec
 
 
 class Question(msgspec.Struct, frozen=True):
-    """``stock``: compile the step as Levanter's own trainer would shard it, too. ``kept``: a folder of earlier answers.
-    ``moves``: of a step layer by layer, compile what moves too; what computes is enough to compare two slices."""
+    """``recipe``: as a ledger records it; ``topology``: a slice (``v5p:4x4x8``); ``vocabulary``: tokens. ``stock``: compile the
+    step as Levanter's own trainer would shard it, too. ``kept``: a folder of earlier answers. ``moves``: of a step layer by
+    layer, compile what moves too; what computes is enough to compare two slices."""
 
     recipe: dict[str, Any]
     topology: str
@@ -20,7 +21,8 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A collective: dtype and bytes that it brings to a device, over how many devices, how often it is executed."""
+    """A collective, as :class:`marin.training.step.hlo.Collective`: bytes of its result on a device (``compiled.brought`` says
+    what of them comes from others), how often it is executed, among how many devices (0: not said)."""
 
     kind: str
     dtype: str
@@ -30,9 +32,10 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """One program. ``transient``: bytes on a chip beside what lies there anyway (state, gradient, what goes from layer to
-    layer); ``kernels``: FLOPs of kernels of which the compiler has no estimate; ``error``: the compiler's own first line where
-    it made none, and then ``needed``: bytes that it says it would need."""
+    """One program. ``identity``: of :mod:`marin.training.step.hlo`; ``transient``: bytes on a chip beside what lies there anyway
+    (state, gradient, what goes from layer to layer); ``cycles``: the compiler's estimate; ``kernels``: FLOPs of kernels of
+    which it has none, ``without_estimate``: other such instructions; ``error``: its own first line where it made no program,
+    and then ``needed``: bytes that it says it would need."""
 
     name: str
     computes: bool = False

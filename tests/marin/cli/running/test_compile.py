@@ -33,6 +33,8 @@ def test_a_compiler_that_is_not_here_is_named(found: str | None, monkeypatch: py
         (("model=nano", "profile=exact", "--topology", "v5e:2x4"), "say profile=tpu"),
         (("model=nano", "profile=tpu", "--topology", "v5e:2x4", "--against", "v5p:2x2x1"), "slices of two kinds"),
         (("model=nan", "profile=tpu", "--topology", "v5e:2x4"), "nano"),
+        (("model=nano", "arithmetic.logical_shards=8", "--topology", "v5e:4x4"), "divide over the chips: --topology"),
+        (("model=nano", "arithmetic.logical_shards=8", "--topology", "v5e:2x2", "--against", "v5e:4x4"), "--against"),
         (("model=nano", "arithmetic.logical_shards=x", "--topology", "v5e:2x4"), "arithmetic.logical_shards"),
         (("model=nano", "arithmetic.microbatch_size=1.5", "--topology", "v5e:2x4"), "arithmetic.microbatch_size"),
         (("model=nano", f"arithmetic.microbatch_size={'9' * 5000}", "--topology", "v5e:2x4"), "microbatch_size"),

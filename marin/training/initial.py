@@ -1,10 +1,10 @@
 """The initial state, run by run of its tensors: no process ever makes more of it than its devices hold and a run beside it.
 
-What an initializer does is drawn here from its own definition: Levanter's, traced. Every number of a tensor is a function of
-its place and of a key alone (threefry in its partitionable form; after that, functions of one number), so a run of a tensor's
-elements is computed from their places. One program makes a slice of all small tensors, and one of each large tensor a run of
-its elements; where that begins is what it is told. They are compiled for one processor of the host, whatever trains, and are
-the same for every number of devices.
+A run is elements of a tensor that follow each other in C order. What an initializer does is drawn here from its own
+definition: Levanter's, traced. Every number of a tensor is a function of its place and of a key alone (threefry in its
+partitionable form; after that, functions of one number), so a run is computed from the places of its elements. One program
+makes the slices of all small tensors, and for each large tensor one makes a run; it is told where the run begins. They are
+compiled for one processor of the host, whatever trains, and are the same for every number of devices.
 
 Under profile ``exact`` the state is made as a whole, by the exact program.
 """
@@ -37,13 +37,13 @@ QUICKLY = {"xla_backend_optimization_level": 1}
 """How the exact program of the initial state is compiled: it is executed once, takes half the time to compile so, and has
 the same bits however it is compiled."""
 RUN = 1 << 20
-"""Elements of a tensor that are made at a time, at most: what they are computed from takes several times their memory."""
+"""Elements of a tensor that are made at a time, at most; what they are computed from takes several times their memory."""
 SMALL = 65_536
 """What an initializer computes of so few numbers (keys, bounds) is computed as a whole, wherever it is needed."""
 
 
 def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
-    """The whole state before the first step, on one device."""
+    """The whole state before the first step, on one device; parameters and moments are float32."""
     shape = state_shape(recipe, vocab_size)
     rest = eqx.filter(shape, is_jax_array_like, inverse=True)
     if recipe.arithmetic.profile == "exact":
@@ -78,8 +78,8 @@ def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
 
 
 class _Drawn:
-    """One recipe's initial state, of which any elements can be had. ``form``: how tensors are cut, along their first axis too
-    where they have leads. Small are those of which a slice has no more than ``RUN`` elements."""
+    """One recipe's initial state, of which any elements can be had. ``form``: how tensors are cut into slices; one with leads
+    (a stack of layers) is cut within each of them. Small is a tensor of which a slice has no more than ``RUN`` elements."""
 
     def __init__(self, recipe: Recipe, vocab_size: int, form: SlicedForm) -> None:
         closed = jax.make_jaxpr(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))()
@@ -96,14 +96,14 @@ class _Drawn:
         self._homes = {tensor.name: (part, tensor) for part in self._parts for tensor in part.tensors}
 
     def run(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Elements of a tensor, the first and one past the last in C order."""
+        """Elements of a tensor by its path, the first and one past the last in C order, as a flat array of its dtype."""
         part, tensor = self._homes[name]
         found = np.empty(stop - start, tensor.out.aval.dtype)
         at = start
         while at < stop:
             row, column = divmod(at, tensor.row)
-            number, first = divmod(column, tensor.size)
-            among = row if tensor.lead > 1 else 0
+            number, first = divmod(column, tensor.size)  # the piece, and from where in it
+            among = row if tensor.lead > 1 else 0  # the rows that a program makes together
             here = part.made(row - among, number)[name][
                 among, first : min(tensor.size, tensor.row - number * tensor.size)
             ]
@@ -114,15 +114,15 @@ class _Drawn:
 
     @property
     def digest(self) -> str:
-        """sha256 over the programs."""
+        """sha256 over the StableHLO of the programs."""
         text = "".join(part.lowered.as_text() for part in self._parts)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A tensor that is made: of each of the rows of ``row`` elements that it is cut into, ``size`` elements at a time; of
-    ``lead`` rows at once, which are all or one. ``out``: its variable in the initializer."""
+    """A tensor that is made piece by piece. It lies as rows of ``row`` elements, one for each lead; a piece is ``size`` elements
+    of a row, or of all rows together: ``lead`` is the number of rows in a piece. ``out``: its variable in the initializer."""
 
     name: str
     out: Any
@@ -131,11 +131,12 @@ class _Tensor:
     size: int
 
     def place(self, row: int, number: int) -> tuple[int, int]:
-        """Where piece ``number`` of a row begins: the place on the tensor's first axis, and the element from there."""
+        """Where piece ``number`` of a row begins: the coordinate on the tensor's first axis, and how many elements from there."""
         return divmod(row * self.row + number * self.size, _row(self.out.aval.shape))
 
     def elements(self, value: Value, place: jax.Array) -> jax.Array:
-        """[lead, size]: the elements from a place on."""
+        """[lead, size]: a piece of ``value``, which begins at ``place`` (uint32[2], of :meth:`place`); where it goes beyond the
+        tensor's end, numbers that nobody reads."""
         size, row = (self.lead, self.size), np.uint32(_row(value.shape))
         at = place[1] + jax.lax.broadcasted_iota(jnp.uint32, size, 1)
         first = place[0] + jax.lax.broadcasted_iota(jnp.uint32, size, 0) + at // row
@@ -152,7 +153,7 @@ class _Part:
         self._kept: tuple[tuple[int, int], dict[str, np.ndarray]] = ((-1, -1), {})
 
     def made(self, row: int, number: int) -> dict[str, np.ndarray]:
-        """Piece ``number`` of a row, or of all rows, of each tensor."""
+        """Piece ``number`` of a row (or of all rows, and ``row`` is 0) of each tensor: [lead, size] by path."""
         if self._kept[0] != (row, number):
             places = np.array([tensor.place(row, number) for tensor in self.tensors], np.uint32)
             values = self._compiled(places)

@@ -92,10 +92,10 @@ def _place(device: Any) -> tuple[int, ...]:
     return (*getattr(device, "coords", ()), getattr(device, "core_on_chip", 0))
 
 
-def rings(devices: Sequence[Any]) -> Sequence[Sequence[Sequence[int]] | None]:
-    """How to gather over devices in the order of :func:`mesh_over`: one after the other, the groups that gather with each
-    other, by their numbers; None for all of them at once. libtpu gathers along two axes of a torus; of a gathering along three
-    it makes a sum over zeros, which brings twice the bytes and writes the zeros."""
+def gatherings(devices: Sequence[Any]) -> Sequence[Sequence[Sequence[int]] | None]:
+    """How to gather over devices in the order of :func:`mesh_over`: one gathering after the other, each as the groups of
+    devices, by their numbers, that gather among themselves; None stands for one group of all. libtpu gathers along one or two
+    axes of a torus; of a gathering along three it makes a sum over zeros, which brings twice the bytes and writes the zeros."""
     places = [getattr(device, "coords", ()) for device in devices]
     sides = [len(set(along)) for along in zip(*places, strict=True)]
     if len([side for side in sides if side > 1]) < 3 or math.prod(sides) != len(devices):
@@ -123,13 +123,13 @@ def logical_shards(recipe: Recipe, mesh: Mesh) -> int:
 
 
 def words(tree: Any) -> Any:
-    """The floats of a tree as whole numbers of as many bits."""
+    """The floats of a tree as whole numbers with the same bits: uint16 of bfloat16, uint32 of float32."""
     kinds = {2: jnp.uint16, 4: jnp.uint32}
     return jax.tree.map(lambda x: jax.lax.bitcast_convert_type(x, kinds[x.dtype.itemsize]), tree)
 
 
 def floats(tree: Any, dtype: Any) -> Any:
-    """The floats of ``dtype`` that are given as whole numbers."""
+    """The floats of ``dtype`` whose bits the whole numbers of a tree are: :func:`words` undone."""
     return jax.tree.map(lambda x: jax.lax.bitcast_convert_type(x, dtype), tree)
 
 
@@ -200,7 +200,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def computing(self) -> frozenset[str]:
-        """Names of the programs that multiply; the rest moves words and adds."""
+        """Names of the programs that compute; the rest moves words between devices, and adds what comes from them."""
 
     @property
     @abstractmethod

@@ -129,11 +129,12 @@ class ExactStep(Step):
         return self.after(state, (params,), (moments,), (loss, norm), prints)
 
     def _shared_out(self, x: jax.Array) -> jax.Array:
-        """The batch's microbatches, each shared out over the devices. Cut as the batch is, a device would have whole ones; GSPMD
-        then shares out what is inside of a sequence, and moves three times as often."""
+        """What a loop goes through, if it is the batch in microbatches and devices divide them: each microbatch shared out over
+        the devices. Cut as the batch is, a device would have whole ones; GSPMD would then share out what is inside of a
+        sequence, and move far more often."""
         axes, micro = batch_axes(self.mesh), self.recipe.arithmetic.microbatch_size
-        whole = self.recipe.trainer.batch_size // micro
-        if x.shape != (whole, micro, self.recipe.model.seq_len) or micro % math.prod(self.mesh.shape[a] for a in axes):
+        count = self.recipe.trainer.batch_size // micro
+        if x.shape != (count, micro, self.recipe.model.seq_len) or micro % math.prod(self.mesh.shape[a] for a in axes):
             return x
         return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, P(None, axes)))
 
@@ -233,7 +234,6 @@ def gradient_of(recipe: Recipe, layout: Layout, *, blank: bool = False) -> Exact
 def update_of(recipe: Recipe, layout: Layout) -> Exact:
     """(parameters, moments, gradient, square, loss, weight), of one slice each -> the slice after the step, mean loss,
     gradient norm."""
-
     scalar = jax.ShapeDtypeStruct((), jnp.float32)
     params, moments = _slices(layout, layout.params), _slices(layout, layout.moments)
     return exact(partial(slice_after, recipe, layout), params, moments, params, scalar, scalar, scalar)

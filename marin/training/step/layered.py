@@ -11,14 +11,15 @@ Programs that compute are those of one device: a part of the model on some seque
 they are the same bytes whatever slice of chips executes them; a compiler that sees a mesh of one device fuses otherwise than
 one that sees more. On a processor, whose devices are virtual, what is compiled for one serves them all.
 
-Programs over the mesh only move words and add (``gather_*``, ``leave_*``, ``add``, ``total``, ``prints``, ``select``). Weights
-come to the programs that compute, and their gradients leave them, as whole numbers: in a matrix product the compiler then reads
-them as floats for nothing, where a program that moves would pass over all of them once more.
+Programs over the mesh only move words and add (``gather_*``, ``leave_*``, ``add``, ``total``, ``prints``, ``select``), but that
+a gathering first rounds weights to the dtype that computes. Weights come to the programs that compute, and their gradients
+leave them, as whole numbers: to read them as floats in a matrix product costs nothing, while a program that moves would have to
+pass over all of them once more.
 
-The order of the sums. The batch is cut into L equal blocks of neighbouring sequences, of which a device has L/G neighbours (G
+The order of the sums. The batch is cut into L equal blocks of neighbouring sequences, of which a device has L/D neighbours (D
 devices). For each microbatch, blocks are summed by a binary tree over halves: block b with block b + L/2, and so on down. The
 devices' numbers are the high bits of a block's, so the first levels are between devices, at once when a layer's gradient
-leaves; then come the device's own blocks, one pass each. Microbatches are added one after the other. None of this depends on G.
+leaves; then come the device's own blocks, one pass each. Microbatches are added one after the other. None of this depends on D.
 
 Several slices of a pod, or pods: the mesh has a second axis, whose devices hold the same slices of the state; the fold goes on
 over it.
@@ -52,9 +53,9 @@ from marin.training.step.contract import (
     StepOutcome,
     as_words,
     floats,
+    gatherings,
     logical_shards,
     nbytes,
-    rings,
     words,
 )
 from marin.training.step.parts import PARTS, Part, Parts, stack_of
@@ -63,14 +64,13 @@ from marin.training.step.slices import Layout, Leaves, SlicedState
 from marin.training.step.update import slice_square, slice_update
 
 COMPILERS = 3
+"""Programs that are compiled at once."""
 AHEAD = 2
 """How many layers the interpreter may be ahead of the devices."""
 MULTIPLIES = ("layer", "last", "layer_back")
 """Programs that hold matrix products; embedding looks up, and what is of a slice is element by element."""
 COMPUTES = ("first", "layer", "last", "layer_back", "first_back", "square", "update")
 """Programs of one device; with a suffix ``_blank`` for batches with blank positions."""
-
-
 LEVELS = 3
 """How many levels of a tree over halves are added in one pass over the numbers."""
 
@@ -102,7 +102,7 @@ class LayeredStep(Step):
         self.within = self.devices // self.replicas
         self.local_slices = shards // self.within
         self.passes = passes(shards // self.devices)
-        self.rings = rings(mesh.devices.reshape(self.within, -1)[:, 0])
+        self.gatherings = gatherings(mesh.devices.reshape(self.within, -1)[:, 0])
         self.microbatches = recipe.trainer.batch_size // shards // recipe.arithmetic.microbatch_size
         names = self.layout.param_names
         self.parts = {False: Parts(recipe, example, names)}
@@ -314,13 +314,13 @@ class LayeredStep(Step):
     # Over the mesh: what moves, and what adds
 
     def _gather(self, part: Part, pieces: Sequence[Leaves], layer: jax.Array) -> Leaves:
-        """The words of the whole weights of a part, in the dtype that computes, from all slices."""
+        """The words of the whole weights of a part, rounded to the dtype that computes, from all slices."""
         dtype, found = compute_dtype(self.recipe), []
         for position, like in enumerate(self.parts[False].shapes(part)):
             mine = [piece[position][0] for piece in pieces]
             rows: jax.Array = words(jnp.stack([x[layer] if part == "layer" else x for x in mine]).astype(dtype))
             if self.within > 1:
-                for groups in self.rings:
+                for groups in self.gatherings:
                     rows = jax.lax.all_gather(rows, DATA, tiled=True, axis_index_groups=groups)
             found.append(rows.reshape(-1)[: math.prod(like.shape)].reshape(1, *like.shape))
         return tuple(found)

@@ -53,8 +53,6 @@ from marin.training.step.update import slice_square, slice_update
 
 COMPILERS = 3
 """Programs that are compiled at once. The gradient takes as long as all others together."""
-
-
 Sums = tuple[Arrays, jax.Array, jax.Array]
 """Of gradient, loss and token weight."""
 

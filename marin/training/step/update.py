@@ -34,10 +34,10 @@ def slice_update(
 ) -> tuple[Leaves, Leaves, jax.Array, jax.Array, jax.Array]:
     """One slice after the step: parameters, moments, fingerprint uint32[tensors, 2]; and mean loss and gradient norm.
 
-    ``grads``, ``loss`` and ``weight`` are sums over the batch, ``square`` the whole gradient sum's sum of squares,
-    ``number`` the slice. Clipping by global norm is the one part of the optimizer that looks across tensors, so it is
-    here. If loss or norm is not finite, the slice stays as it is. ``apart``: fingerprints read what was written, which a
-    compiler that fuses both (a TPU's) would compute once more for each of them.
+    ``grads``, ``loss`` and ``weight`` are sums over the batch, ``square`` the whole gradient sum's sum of squares (all
+    float32, as are loss and norm), ``number`` the slice's (uint32). Clipping by global norm is the one part of the optimizer
+    that looks across tensors, so it is here. If loss or norm is not finite, the slice stays as it is. ``apart``: the
+    fingerprints read what the update wrote; a compiler that fuses both (a TPU's) would compute the update again for each.
     """
     kept, mean_loss, norm = slice_after(recipe, layout, params, moments, grads, square, loss, weight)
     kept = jax.lax.optimization_barrier(kept) if apart else kept

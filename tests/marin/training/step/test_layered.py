@@ -26,7 +26,7 @@ from marin.training.initial import initial_state
 from marin.training.loop import step_of
 from marin.training.state import arrays_of
 from marin.training.step.attention import splash
-from marin.training.step.contract import mesh_of, mesh_over, rings
+from marin.training.step.contract import gatherings, mesh_of, mesh_over
 from marin.training.step.layered import LayeredStep, halves, passes
 
 
@@ -228,7 +228,7 @@ def test_gathered_along_at_most_two_axes_at_once_rows_come_in_the_order_of_the_m
     mesh = mesh_over([chips[number] for number in shuffled])
     devices = list(mesh.devices)
     rows = {number: [number] for number in range(len(devices))}
-    for groups in rings(devices):
+    for groups in gatherings(devices):
         for group in groups or [range(len(devices))]:
             axes = zip(*(devices[number].coords for number in group), strict=True)
             assert sum(len(set(along)) > 1 for along in axes) <= 2, "three axes are a sum over zeros"
@@ -238,5 +238,5 @@ def test_gathered_along_at_most_two_axes_at_once_rows_come_in_the_order_of_the_m
 
 def test_devices_that_are_in_no_torus_gather_at_once_in_the_order_that_they_come_in() -> None:
     assert list(mesh_over(jax.devices()).devices) == jax.devices()
-    assert rings(jax.devices()) == [None]
-    assert rings([Chip((0, 0, 0)), Chip((0, 0, 1)), Chip((0, 1, 0)), Chip((1, 0, 0))]) == [None], "no whole torus"
+    assert gatherings(jax.devices()) == [None]
+    assert gatherings([Chip((0, 0, 0)), Chip((0, 0, 1)), Chip((0, 1, 0)), Chip((1, 0, 0))]) == [None], "no whole torus"

@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marin.exact import functions, reference
+from marin.exact import compiled, functions, reference
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "exact.md").read_text("utf-8")
 WRITTEN = re.findall(r"^(\w+)\(([\w, ]+)\)\n((?: {4}.+\n)+)", PAGE.split("### The functions, step by step")[1], re.M)
+ROWS = re.findall(r"^\| (`[^|]+) \|", PAGE, re.M)
 LEAST = np.float32(2.0**-125)
+
+
+def test_the_page_names_every_operation_and_its_tables_no_other() -> None:
+    assert {*re.findall(r"`(\w+)`", PAGE)} >= compiled.OPERATIONS
+    assert {name for row in ROWS for name in re.findall(r"`(\w+)`", row)} <= compiled.OPERATIONS
+    assert len(ROWS) > 20
 
 
 class Number:

@@ -232,6 +232,6 @@ for recipe in (whole, pieces):
 
 @pytest.mark.determinism
 def test_devices_share_each_microbatch(on_two_devices: Callable[[str], list[float]]) -> None:
-    """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move three times as often."""
+    """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move far more often."""
     whole, pieces = on_two_devices(MOVED)
     assert 0 < pieces <= whole

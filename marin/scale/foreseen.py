@@ -68,9 +68,9 @@ def _compiled(recipe: Recipe, device: str, devices: int) -> compiled.Forecast:
     if recipe.arithmetic.profile != "tpu" or not device.startswith(PREFIX) or kind not in CHIPS:
         raise UsageError(
             "only the compiler of TPUs can be asked",
-            where=f"profile {recipe.arithmetic.profile}, --device {device}",
+            where="profile and --device",
             expected="profile=tpu and one of " + ", ".join(PREFIX + name for name in CHIPS),
-            found="another",
+            found=f"profile={recipe.arithmetic.profile} and {device}",
             cure="name one of these by --device and the number of chips by --devices",
         )
     slices = {count_of(f"{kind}:{shape}"): f"{kind}:{shape}" for shape in CHIPS[kind].slices}

@@ -43,7 +43,7 @@ SMALL = 65_536
 
 
 def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
-    """The whole state before the first step, on one device; parameters and moments are float32."""
+    """The whole state before the first step, on one device; its dtypes are those that :class:`TrainState` says."""
     shape = state_shape(recipe, vocab_size)
     rest = eqx.filter(shape, is_jax_array_like, inverse=True)
     if recipe.arithmetic.profile == "exact":

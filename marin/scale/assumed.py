@@ -7,14 +7,18 @@ same recipe: that with the shards of the larger.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args, get_type_hints
 
 from marin.errors import UsageError
+from marin.recipe.arithmetic import Arithmetic
 from marin.recipe.composition import compose
 from marin.recipe.schema import Recipe
 from marin.scale.chips import chip_of, count_of
 
 LEAST_SHARDS = 8
 """Logical shards of a recipe that names none, on a slice of fewer chips: as many as conf/profile/tpu.yaml has."""
+MOST_SHARDS = max(get_args(get_type_hints(Arithmetic)["logical_shards"]))
+"""A larger slice has no recipe."""
 BLOCK = 128
 """The splash kernel attends in whole blocks of a multiple of so many positions."""
 WITHOUT_KERNEL = ("arithmetic.attention=null", "arithmetic.attention_block=null")
@@ -26,8 +30,8 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
     device, and no splash kernel where sequences have no whole blocks.
 
     Raises:
-        UsageError: no such slice, slices of two kinds, another profile, no such recipe, or logical shards that do not divide
-            over a slice.
+        UsageError: no such slice, slices of two kinds, another profile or kind of device, no such recipe, or logical
+            shards that do not divide over a slice.
     """
     chip = chip_of(topologies[0])
     for other in topologies[1:]:
@@ -48,7 +52,9 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
             found=named["profile"],
             cure="say profile=tpu, or nothing",
         )
-    shards = _count(named.get("arithmetic.logical_shards"), max(LEAST_SHARDS, *map(count_of, topologies)))
+    shards = _count(
+        named.get("arithmetic.logical_shards"), min(MOST_SHARDS, max(LEAST_SHARDS, *map(count_of, topologies)))
+    )
     each = _count(named.get("arithmetic.microbatch_size"), 1)
     assumed = {"profile": "tpu", "arithmetic.device_kind": f"'{chip.kind}'"}
     assumed |= {"arithmetic.logical_shards": str(shards), "trainer.batch_size": str(shards * each)}
@@ -56,6 +62,14 @@ def recipe_for(overrides: Sequence[str], topologies: Sequence[str]) -> tuple[Rec
     plain = [text for text in WITHOUT_KERNEL if text.partition("=")[0] not in named]
     recipe = compose([*overrides, *said, *plain]).recipe
     _check_shards(recipe, topologies)
+    if (recipe.arithmetic.profile, recipe.arithmetic.device_kind) != ("tpu", chip.kind):
+        raise UsageError(
+            "the recipe is for another kind of device",
+            where=f"--topology {topologies[0]}",
+            expected=f"profile {recipe.arithmetic.profile}, device kind {recipe.arithmetic.device_kind}",
+            found=f"profile tpu, device kind {chip.kind}",
+            cure="name a slice of that kind, or leave arithmetic.device_kind to the slice",
+        )
     if recipe.model.seq_len % BLOCK:
         return recipe, [*said, *plain]
     return (compose([*overrides, *said]).recipe if plain else recipe), said
@@ -69,11 +83,11 @@ def _check_shards(recipe: Recipe, topologies: Sequence[str]) -> None:
                 where=where,
                 expected=f"a number of chips that divides arithmetic.logical_shards ({recipe.arithmetic.logical_shards})",
                 found=f"{count_of(topology)} in {topology}",
-                cure="say no arithmetic.logical_shards, or as many as the larger slice has chips",
+                cure=f"say no arithmetic.logical_shards, or as many as the larger slice has chips; {MOST_SHARDS} at most",
             )
 
 
 def _count(text: str | None, assumed: int) -> int:
     """The number that an override names. One that is not there is ``assumed``, and so is text that is no number: composing the
     recipe then refuses it by name."""
-    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else assumed
+    return max(1, int(text)) if text is not None and text.isdecimal() and len(text) < 10 else assumed

@@ -20,6 +20,8 @@ import jax
 import msgspec
 from jax.experimental import topologies
 
+from ledger import StorageFailed
+from marin.process.files import write_whole
 from marin.recipe.schema import Recipe, from_plain
 from marin.scale.chips import bounds_of
 from marin.scale.question import Made, Moved, Question, SlicePrograms
@@ -57,10 +59,8 @@ class Kept:
         except jax.errors.JaxRuntimeError as error:
             made = refused(str(error))
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_suffix(".new")
-            beside.write_bytes(msgspec.json.encode(made))
-            beside.replace(path)
+            with suppress(StorageFailed):  # it is compiled again the next time
+                write_whole(path, msgspec.json.encode(made))
         return made
 
 

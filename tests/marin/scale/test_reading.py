@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import jax
 import pytest
 
 from marin.errors import Unsupported, UsageError
 from marin.process.arithmetic import check_variables
+from marin.scale import child
 from marin.scale.chips import CHIPS, bounds_of, chip_of, count_of
 from marin.scale.compiled import Forecast, brought, differing
-from marin.scale.question import Made, Moved, SlicePrograms
+from marin.scale.question import Made, Moved, Question, SlicePrograms
 from marin.training.step.hlo import Program
 
 TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
@@ -134,3 +138,31 @@ def test_what_changes_programs_is_refused_by_name() -> None:
         check_variables({"LIBTPU_INIT_ARGS": "--xla_tpu_x=1"}, "LIBTPU_INIT_ARGS")
     with pytest.raises(Unsupported, match="LEVANTER_CE_XLA_FAST_BWD"):
         check_variables({"LEVANTER_CE_XLA_FAST_BWD": "0"})
+
+
+class TooLarge:
+    """A lowered program that the compiler does not make."""
+
+    def as_text(self) -> str:
+        return "module @jit_own"
+
+    def compile(self) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Used 20.00G of 15.75G hbm. Exceeded by 4.25G.\nmore")
+
+
+@pytest.mark.parametrize("there", ["a file in place of the folder", "a folder in place of the answer"])
+def test_an_answer_that_cannot_be_kept_is_an_answer(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "version", lambda name: "0")
+    folder = tmp_path / "tpu"
+    kept = child.Kept(Question({}, "v5e:2x4", 64, kept=str(folder)))
+    made = kept.compiled(TooLarge())
+    (path,) = folder.iterdir()
+    path.unlink()
+    if there == "a file in place of the folder":
+        folder.rmdir()
+        folder.touch()
+    else:
+        path.mkdir()
+    assert kept.compiled(TooLarge()) == made and made.needed == 20 * 2**30 and "Exceeded by" in made.error

@@ -38,6 +38,12 @@ def test_a_compiler_that_is_not_here_is_named(found: str | None, monkeypatch: py
         (("model=nano", "arithmetic.logical_shards=x", "--topology", "v5e:2x4"), "arithmetic.logical_shards"),
         (("model=nano", "arithmetic.microbatch_size=1.5", "--topology", "v5e:2x4"), "arithmetic.microbatch_size"),
         (("model=nano", f"arithmetic.microbatch_size={'9' * 5000}", "--topology", "v5e:2x4"), "microbatch_size"),
+        (
+            ("model=nano", "arithmetic.microbatch_size=0", "--topology", "v5e:2x4"),
+            "microbatch_size: expected an integer",
+        ),
+        (("model=nano", "--topology", "v5p:8x16x16"), "logical_shards (1024), found 2048 in v5p:8x16x16"),
+        (("model=nano", "arithmetic.device_kind=TPU v5", "--topology", "v5e:2x4"), "device kind TPU v5, found"),
     ],
 )
 def test_what_cannot_be_compiled_is_said(marin: Marin, arguments: tuple[str, ...], said: str) -> None:

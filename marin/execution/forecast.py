@@ -39,6 +39,7 @@ def forecast(
     *,
     device: str = HERE,
     devices: int = 1,
+    slices: int = 1,
 ) -> list[Forecast]:
     """Every step of ``plan`` for ``recipe``, in the plan's order."""
     known: dict[str, str] = {}
@@ -59,7 +60,7 @@ def forecast(
             found.append(Forecast(step.name, "hit", why, cost))
             continue
         why = f"after {', '.join(waiting)}" if waiting else "no result of this recipe and this code"
-        work = work_of(step.name, recipe, devices=devices)
+        work = work_of(step.name, recipe, devices=devices, slices=slices)
         found.append(
             Forecast(step.name, "run", why, estimate(step.name, work, prices, device, measured, devices=devices))
         )

@@ -3,9 +3,9 @@
 Arithmetic follows the estimate that Levanter uses (lm_flops_per_token, after Narayanan et al. 2021, "Efficient
 large-scale language model training on GPU clusters using Megatron-LM"): a test holds both equal. Training is three
 times the forward pass. Activations follow Korthikanti et al. 2022, "Reducing activation recomputation in large
-transformer models", table 2 without parallelism, in the recipe's dtype. Time is what earlier runs of this machine
-measured, per unit of work, and where there are none the device's peak times a stated utilisation: ``Estimate.basis``
-says which.
+transformer models", table 2 without parallelism, in the recipe's dtype; a training layer by layer keeps those of one
+layer. Time is what earlier runs of this machine measured, per unit of work, and where there are none the device's peak
+times a stated utilisation: ``Estimate.basis`` says which.
 
 Estimates are for deciding, never evidence: nothing here is recorded in a run.
 """
@@ -211,15 +211,23 @@ def activation_bytes(
     """What a forward pass keeps for the backward pass of ``sequences`` at once; without one (``backward`` False) a layer
     is gone when the next has read it. ``width``: bytes of a number."""
     tokens = sequences * model.seq_len
-    # The paper counts bytes at two a number. There is no dropout here: 34 is 32 without the two masks of a layer, and
-    # 5 a s / h is 2 a s / h without attention's mask and the copy that it drops from.
-    layer = tokens * model.hidden_dim * (32 + 2 * model.num_heads * model.seq_len / model.hidden_dim) / 2 * width
+    layer = _layer_bytes(model, tokens, width)
     logits = 2 * tokens * vocab_size * FLOAT32
     if not backward:
         return max(layer, logits)
     if model.gradient_checkpointing:
         return model.num_layers * tokens * model.hidden_dim * width + layer + logits
     return model.num_layers * layer + logits
+
+
+def _layer_bytes(model: Model, tokens: int, width: int, *, scores: bool = True) -> float:
+    """What a layer keeps for its backward pass; ``scores``: those of attention too, which a kernel computes again.
+
+    The paper counts bytes at two a number. There is no dropout here: 34 is 32 without the two masks of a layer, and
+    5 a s / h is 2 a s / h without attention's mask and the copy that it drops from.
+    """
+    attention = 2 * model.num_heads * model.seq_len / model.hidden_dim if scores else 0
+    return tokens * model.hidden_dim * (32 + attention) / 2 * width
 
 
 def state_bytes(recipe: Recipe) -> int:
@@ -254,8 +262,9 @@ def _matching(pattern: str) -> list[Path]:
     ]
 
 
-def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
-    """What the pipeline's step of this name has to do for ``recipe``; :meth:`Work.unknown` for any other name."""
+def work_of(step: str, recipe: Recipe, *, devices: int = 1, slices: int = 1) -> Work:
+    """What the pipeline's step of this name has to do for ``recipe``; :meth:`Work.unknown` for any other name. ``slices``: of a
+    pod, each of which holds the state of a training layer by layer."""
     match step:
         case "corpus":
             size = text_bytes(recipe)
@@ -267,7 +276,7 @@ def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
             size = text_bytes(recipe)
             return Work(read_bytes=size, write_bytes=size / BYTES_PER_TOKEN * INT32, memory_bytes=1e8)
         case "train":
-            return _training(recipe, devices)
+            return _training(recipe, devices, slices)
         case "evaluate":
             return _evaluation(recipe)
         case "export":
@@ -277,16 +286,18 @@ def work_of(step: str, recipe: Recipe, *, devices: int = 1) -> Work:
             return Work.unknown()
 
 
-def _training(recipe: Recipe, devices: int) -> Work:
+def _training(recipe: Recipe, devices: int, slices: int) -> Work:
     model, trainer, vocab = recipe.model, recipe.trainer, recipe.vocabulary
     forward = flops_per_token(model, vocab) * trainer.num_steps * trainer.batch_size * model.seq_len
     needed = TRAINING_PASSES + (recipe.together - 1)  # of preferences, a forward pass of the reference
-    passes = needed + (1 if model.gradient_checkpointing else 0)
+    by_layer = recipe.arithmetic.gather == "layer"
+    passes = needed + (1 if model.gradient_checkpointing or by_layer else 0)
     weights = parameters(model, vocab) * FLOAT32
     moments = state_bytes(recipe) - weights
     width = 2 if recipe.arithmetic.compute_dtype == "bfloat16" else FLOAT32
     # Parameters, the folded gradient and the one being added, and this device's rows of the moments.
     memory = 3 * weights + moments / devices + activation_bytes(model, vocab, recipe.arithmetic.microbatch_size, width)
+    memory = _by_layer_bytes(recipe, devices, slices, width) if by_layer else memory
     segments = math.ceil(trainer.num_steps / trainer.steps_per_segment) + len(trainer.states_at_words or ())
     return Work(
         flops=needed * forward,
@@ -297,6 +308,24 @@ def _training(recipe: Recipe, devices: int) -> Work:
         dtype=recipe.arithmetic.compute_dtype,
         threads=recipe.arithmetic.threads,
     )
+
+
+def _by_layer_bytes(recipe: Recipe, devices: int, slices: int, width: int) -> float:
+    """The peak of a device that never holds all parameters (:mod:`marin.training.step.layered`): its slices of the state and of
+    the gradient, of which there is a copy for each level of the tree over its own blocks, and one for microbatches; what
+    goes from layer to layer; the weights of two layers ahead; and a layer, or the head, with its gradient and what it keeps."""
+    model, trainer, arithmetic, vocab = recipe.model, recipe.trainer, recipe.arithmetic, recipe.vocabulary
+    micro, blocks = arithmetic.microbatch_size, arithmetic.logical_shards // devices
+    tokens, head = micro * model.seq_len, vocab * model.hidden_dim * width
+    copies = 1 + max(0, blocks - 1).bit_length() + (trainer.batch_size // arithmetic.logical_shards > micro)
+    lying = (state_bytes(recipe) + copies * parameters(model, vocab) * FLOAT32) * slices / devices
+    one, two = (parameters(msgspec.structs.replace(model, num_layers=count), vocab) for count in (1, 2))
+    layer = (two - one) * width
+    between = (model.num_layers + 1) * tokens * model.hidden_dim * width + 2 * layer
+    between += head if model.tie_word_embeddings or model.architecture == "gpt2" else 0
+    logits = min(arithmetic.loss_block or tokens, tokens) * min(arithmetic.loss_vocabulary or vocab, vocab)
+    kept = _layer_bytes(model, tokens, width, scores=arithmetic.attention is None)
+    return lying + between + max(2 * layer + kept, 2 * head + 2 * logits * FLOAT32)
 
 
 def _evaluation(recipe: Recipe) -> Work:

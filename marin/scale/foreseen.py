@@ -21,7 +21,7 @@ PREFIX = "tpu-"
 
 
 def foreseen(
-    steps: list[Forecast], recipe: Recipe, prices: Prices, device: str, devices: int
+    steps: list[Forecast], recipe: Recipe, prices: Prices, device: str, devices: int, slices: int = 1
 ) -> tuple[list[Forecast], dict[str, object] | None, str]:
     """The steps of a dry run with what the compiler says of training; the same as JSON; and a line for people. Nothing but
     the steps as they are for a recipe of processors, or whose training is a hit."""
@@ -29,7 +29,7 @@ def foreseen(
     if at is None or recipe.arithmetic.profile in CPU_PROFILES:
         return steps, None, ""
     try:
-        made = _compiled(recipe, device, devices)
+        made = _compiled(recipe, device, devices, slices)
     except LedgerError as error:
         why = f"memory and time of training are by rule, not by the device's compiler: {error}"
         return steps, {"why_not": str(error)}, why
@@ -63,7 +63,7 @@ def foreseen(
     return [*steps[:at], replace(steps[at], estimate=estimate), *steps[at + 1 :]], found, line
 
 
-def _compiled(recipe: Recipe, device: str, devices: int) -> compiled.Forecast:
+def _compiled(recipe: Recipe, device: str, devices: int, slices: int) -> compiled.Forecast:
     kind = device.removeprefix(PREFIX)
     if recipe.arithmetic.profile != "tpu" or not device.startswith(PREFIX) or kind not in CHIPS:
         raise UsageError(
@@ -73,12 +73,20 @@ def _compiled(recipe: Recipe, device: str, devices: int) -> compiled.Forecast:
             found=f"profile={recipe.arithmetic.profile} and {device}",
             cure="name one of these by --device and the number of chips by --devices",
         )
-    slices = {count_of(f"{kind}:{shape}"): f"{kind}:{shape}" for shape in CHIPS[kind].slices}
-    if devices not in slices:
+    if slices > 1:
+        raise UsageError(
+            "a pod of several slices is not compiled for",
+            where="--slices",
+            expected="1",
+            found=str(slices),
+            cure="ask for one of them, with its part of the devices",
+        )
+    known = {count_of(f"{kind}:{shape}"): f"{kind}:{shape}" for shape in CHIPS[kind].slices}
+    if devices not in known:
         raise UsageError(
             "there is no slice of so many chips",
             where="--devices",
-            expected=f"one of {', '.join(map(str, sorted(slices)))}",
+            expected=f"one of {', '.join(map(str, sorted(known)))}",
             found=str(devices),
             cure=f"{device} comes in these",
         )
@@ -90,4 +98,4 @@ def _compiled(recipe: Recipe, device: str, devices: int) -> compiled.Forecast:
             found=CHIPS[kind].kind,
             cure="name that kind by --device, or set arithmetic.device_kind",
         )
-    return compiled.forecast(recipe, slices[devices], recipe.vocabulary)
+    return compiled.forecast(recipe, known[devices], recipe.vocabulary)

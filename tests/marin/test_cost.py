@@ -240,3 +240,21 @@ def test_mistakes_in_the_table_and_in_names(tmp_path: Path) -> None:
 def test_words() -> None:
     assert [human_time(s) for s in (5, 89, 600, 7200, 360_000)] == ["5 s", "89 s", "10 min", "2.0 h", "4.2 d"]
     assert [human_size(n) for n in (0, 5, 1500, 2.5e6, 3e12)] == ["0 B", "5 B", "1.5 kB", "2.5 MB", "3.0 TB"]
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "slices", "fits"),
+    [("llama-8b", 64, 1, True), ("llama-8b", 1, 1, False), ("llama-70b", 64, 1, True), ("llama-70b", 64, 16, False)],
+)
+def test_a_model_that_no_device_holds_whole_fits_layer_by_layer(
+    model: str, devices: int, slices: int, fits: bool
+) -> None:
+    """8 billion parameters are 32 GB, and with gradient and moments no H100 holds them; 64 do, unless each of many slices
+    has all."""
+    given = [f"model={model}", "profile=gpu", "arithmetic.device_kind=NVIDIA H100 80GB HBM3",
+             "arithmetic.logical_shards=64", "trainer.batch_size=64", "model.gradient_checkpointing=false"]  # fmt: skip
+    whole = [f"arithmetic.{name}=null" for name in ("gather", "loss_block", "loss_vocabulary")]
+    for more, expected, passes in (([], fits, 4), (whole, False, 3)):
+        work = cost.work_of("train", compose([*given, *more]).recipe, devices=devices, slices=slices)
+        assert cost.estimate("train", work, PRICES, "h100", devices=devices).fits is expected
+        assert work.executed_flops == pytest.approx(work.flops * passes / 3), "each layer is computed again"

@@ -172,7 +172,7 @@ def train(
         composed = planned(overrides, several=multirun)
     with _where_data_comes_from(composed):
         if dry_run:
-            _forecast(root, composed, device, execution.devices, asked, as_json=as_json)
+            _forecast(root, composed, device, execution, asked, as_json=as_json)
             return
         outcomes = carry_out(ready(composed))
     print_trained(root, outcomes, json=as_json, table=multirun)
@@ -388,7 +388,7 @@ def _train(
 
 
 def _forecast(
-    root: Root, composed: Sequence[Composed], device: str, devices: int, asked: Plan | None, *, as_json: bool
+    root: Root, composed: Sequence[Composed], device: str, execution: Execution, asked: Plan | None, *, as_json: bool
 ) -> None:
     """What each recipe would do and cost; of a search (``asked``) the first trial, and as many times that as there are
     trials."""
@@ -405,10 +405,11 @@ def _forecast(
     history, prices = root.history(), load_prices(conf_folder() / PRICES)
     prices.device(device)
     measured, code = measurements(history), code_identity(PIPELINE, code_folder())
+    on = {"devices": execution.devices, "slices": execution.slices}
     everything: list[Forecast] = []
     for one in composed:
-        found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, devices=devices)
-        found, compiled, told = foreseen(found, one.recipe, prices, device, devices)
+        found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, **on)
+        found, compiled, told = foreseen(found, one.recipe, prices, device, **on)
         everything += found
         if as_json:
             print_json(

@@ -66,6 +66,7 @@ def test_what_does_not_fit_is_said_with_what_would(judged: list[str], marin: Mar
     ("more", "said"),
     [
         (("--devices", "3"), "no slice of so many chips"),
+        (("--slices", "2"), "a pod of several slices"),
         (("--device", "h100"), "only the compiler of TPUs"),
         (("--device", "tpu-v5p"), "another kind of device"),
     ],

@@ -21,10 +21,12 @@ from hypothesis import strategies as st
 from levanter.layers.attention import AttentionBackend, AttentionMask, dot_product_attention
 
 from marin.errors import UsageError
+from marin.recipe.cost import work_of
 from marin.recipe.schema import Recipe, check
 from marin.training.initial import initial_state
 from marin.training.loop import step_of
-from marin.training.state import arrays_of
+from marin.training.model import compute_dtype
+from marin.training.state import arrays_of, state_like
 from marin.training.step.attention import splash
 from marin.training.step.contract import gatherings, mesh_of, mesh_over
 from marin.training.step.layered import LayeredStep, halves, passes
@@ -128,6 +130,28 @@ def test_the_state_before_a_step_is_given_up(on_two_devices: Callable[[str], lis
     """On the device for which nothing is compiled too, whose slices are brought to the other."""
     rows, gone = on_two_devices(GIVEN_UP)
     assert gone == rows > 0
+
+
+class NotCompiled(LayeredStep):
+    def _compiled(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"shards": 1, "batch": 2, "microbatch": 2},
+        {"shards": 8, "batch": 16, "microbatch": 1, "tied": True},
+        {"shards": 4, "batch": 4, "microbatch": 1, "architecture": "gpt2", "compute_dtype": "bfloat16"},
+    ],
+)
+def test_a_dry_run_counts_what_lies_on_a_device(worker: ModuleType, fields: dict[str, Any]) -> None:
+    """And a layer, or the head, besides."""
+    recipe = by_layer(worker.recipe_of(worker.Case(name="counted", hidden=64, length=16, **fields)), loss_block=8)
+    memory = NotCompiled(recipe, mesh_of(1), state_like(recipe, recipe.vocabulary)).memory
+    head = recipe.vocabulary * 64 * compute_dtype(recipe).itemsize
+    lying = work_of("train", recipe).memory_bytes - 2 * head - 2 * 8 * recipe.vocabulary * 4
+    assert lying == pytest.approx(memory.state + memory.gradient + memory.between, rel=1e-3)
 
 
 @given(levels=st.integers(0, 5), devices=st.integers(0, 5), seed=st.integers(0, 99))

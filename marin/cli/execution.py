@@ -194,6 +194,15 @@ def execution_of(**values: Any) -> Execution:
             found=str(values["devices"]),
             cure="--devices counts all of them: for two processes with four each write --processes 2 --devices 8",
         )
+    for option, name in (("--slices", "slices"), ("--tensor-parallel", "tensor_parallel")):
+        if values["devices"] % values.get(name, 1):
+            raise UsageError(
+                "devices do not divide over the slices" if name == "slices" else "devices do not divide into groups",
+                where=option,
+                expected=f"a divisor of --devices ({values['devices']})",
+                found=str(values[name]),
+                cure="every one of them has as many devices",
+            )
     of_ray = {
         "--address": values["address"],
         "--processes": values["processes"] > 1,

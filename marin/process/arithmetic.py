@@ -168,8 +168,17 @@ def check_device(arithmetic: Arithmetic, found: str) -> None:
 
 
 def check_devices(arithmetic: Arithmetic, execution: Execution) -> None:
-    """Raises ``UsageError`` where the logical shards do not divide over the devices. Under ``exact`` the batch has to,
-    which the train step looks at: the contract says nothing of it."""
+    """Raises ``UsageError`` where the logical shards do not divide over the devices, or devices would share matrices whose
+    sums have an order. Under ``exact`` the batch has to divide, which the train step looks at: the contract says nothing of
+    it."""
+    if execution.tensor_parallel > 1 and arithmetic.profile != "exact":
+        raise UsageError(
+            "sums in the order of a device's share have other bits",
+            where="--tensor-parallel",
+            expected="profile=exact, whose sums have no order",
+            found=f"profile {arithmetic.profile}",
+            cure="leave it out, or train with profile=exact",
+        )
     if arithmetic.profile != "exact" and arithmetic.logical_shards % execution.devices:
         raise UsageError(
             "logical shards do not divide over the devices",
@@ -186,7 +195,7 @@ def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, st
 
     Raises:
         Unsupported: the processor can not honour the contract, or a variable of the user lifts one of its flags.
-        UsageError: the devices do not divide the logical shards, or the user's environment contradicts the contract.
+        UsageError: as :func:`check_devices`, or the user's environment contradicts the contract.
     """
     check_devices(arithmetic, execution)
     if execution.runner == "ray":

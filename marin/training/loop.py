@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 
 from ledger import StateManifest, Store, Tampered
 from marin.errors import Diverged, Unsupported, UsageError
-from marin.process.arithmetic import check_device
+from marin.process.arithmetic import check_device, check_devices
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
@@ -115,14 +115,7 @@ def training_mesh(recipe: Recipe, execution: Execution) -> Mesh:
     Raises:
         UsageError: there are not so many devices, they do not divide, or the profile's devices share no matrices.
     """
-    if execution.tensor_parallel > 1 and recipe.arithmetic.profile != "exact":
-        raise UsageError(
-            "sums in the order of a device's share have other bits",
-            where="--tensor-parallel",
-            expected="profile=exact, whose sums have no order",
-            found=f"profile {recipe.arithmetic.profile}",
-            cure="leave it out, or train with profile=exact",
-        )
+    check_devices(recipe.arithmetic, execution)
     replicas = execution.slices if recipe.arithmetic.gather == "layer" else 1
     return mesh_of(execution.devices, replicas, execution.tensor_parallel)
 

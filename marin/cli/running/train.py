@@ -131,7 +131,7 @@ def train(
       marin train model=gpt2-small trainer=long --dry-run --device h100
       marin train model=llama-135m profile=tpu 'arithmetic.device_kind=TPU v5 lite' --dry-run --device tpu-v5e --devices 8
     """
-    from marin.process.arithmetic import check
+    from marin.process.arithmetic import check, check_devices
     from marin.recipe.composition import sweep
     from marin.recipe.search import searches
 
@@ -172,6 +172,8 @@ def train(
         composed = planned(overrides, several=multirun)
     with _where_data_comes_from(composed):
         if dry_run:
+            for one in composed:
+                check_devices(one.recipe.arithmetic, execution)
             _forecast(root, composed, device, execution, asked, as_json=as_json)
             return
         outcomes = carry_out(ready(composed))

@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_said_with_what_would(judged: list[str], marin: Mar
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--devices", "3"), "no slice of so many chips"),
+        (("--devices", "512", "arithmetic.logical_shards=512", "trainer.batch_size=512"), "no slice of so many chips"),
         (("--slices", "2"), "a pod of several slices"),
         (("--device", "h100"), "only the compiler of TPUs"),
         (("--device", "tpu-v5p"), "another kind of device"),

@@ -98,6 +98,27 @@ def test_without_a_root_it_says_how_to_make_one(marin: Marin) -> None:
     assert ended.status == 3 and "marin init" in ended.err
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--devices", "3"), "--devices: expected a divisor of arithmetic.logical_shards (8), found 3"),
+        (("--devices", "4", "--slices", "3"), "--slices: expected a divisor of --devices (4), found 3"),
+        (
+            ("--devices", "4", "--tensor-parallel", "3"),
+            "--tensor-parallel: expected a divisor of --devices (4), found 3",
+        ),
+        (("--devices", "2", "--tensor-parallel", "2"), "--tensor-parallel: expected profile=exact"),
+    ],
+)
+def test_devices_that_cannot_train_are_refused_before_anything_is_made(
+    words: tuple[str, ...], said: str, dry: tuple[str, ...], marin: Marin, root: Path
+) -> None:
+    ended = marin("train", "model=nano", *words, *dry)
+    assert ended.status == 2 and said in ended.err
+    assert marin("ls", "--json").json == []
+
+
 def test_recipes_of_a_sweep_share_what_they_have_in_common() -> None:
     recipes = [compose(["model=nano", f"seed={seed}"]).recipe for seed in (1, 2)]
     graph, addresses = pipeline_graph(recipes)

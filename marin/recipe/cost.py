@@ -109,13 +109,15 @@ def load_prices(path: Path) -> Prices:
 @dataclass(frozen=True)
 class Work:
     """What a step has to do, whatever does it. ``flops``: model FLOPs. ``executed_flops``: with what is computed again
-    under gradient checkpointing. Bytes are of the step's own files; ``memory_bytes`` is the peak on one device."""
+    under gradient checkpointing. Bytes are of the step's own files; ``memory_bytes`` is the peak on one device, of which
+    ``devices`` compute."""
 
     flops: float = 0.0
     executed_flops: float = 0.0
     read_bytes: float = 0.0
     write_bytes: float = 0.0
     memory_bytes: float = 0.0
+    devices: int = 1
     known: bool = True
     dtype: str = "float32"
     threads: int = 1
@@ -303,6 +305,7 @@ def _training(recipe: Recipe, devices: int, slices: int) -> Work:
         flops=needed * forward,
         executed_flops=passes * forward,
         memory_bytes=memory,
+        devices=devices,
         read_bytes=float(trainer.num_steps * trainer.batch_size * model.seq_len * INT32),
         write_bytes=float((segments + 1) * state_bytes(recipe)),
         dtype=recipe.arithmetic.compute_dtype,
@@ -357,7 +360,8 @@ def estimate(
         found = START_SECONDS.get(step, 1.0) + seconds_alone, _basis(step, work, line)
     seconds, basis = found if found is not None else (None, "nothing like it was measured")
     price = None if seconds is None else seconds / HOUR * line.hourly * devices
-    memory = work.memory_bytes + (line.process_bytes if work.known else 0)
+    together = work.devices if device == HERE else 1  # this machine's devices are virtual, and have one memory
+    memory = together * work.memory_bytes + (line.process_bytes if work.known else 0)
     fits = line.memory_bytes is None or memory <= line.memory_bytes
     return Estimate(step, work.flops, memory, work.write_bytes, seconds, price, prices.currency, device, basis, fits)
 

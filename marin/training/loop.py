@@ -29,6 +29,7 @@ from marin.training.data import Batch, Batches, LeftOut, Span, streams, token_da
 from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary
+from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
 from marin.training.step.contract import Step, StepOutcome, mesh_of
@@ -199,6 +200,7 @@ class Training:
             return first, describe(first, self.step.layout)
         if phase is None and previous is None and self.recipe.initial is None:
             first = initial_slices(self.recipe, self.vocab_size, self.step.layout, self.step.by_slice)
+            give_back_memory()
             return first, describe(first, self.step.layout)
         if phase is None or previous is None:
             raise UsageError(

@@ -174,6 +174,14 @@ def test_a_model_that_does_not_fit_is_said() -> None:
     assert not cost.estimate("train", work, PRICES, "h100").fits
 
 
+def test_devices_of_this_machine_have_one_memory() -> None:
+    one, four = (cost.work_of("train", Recipe(), devices=devices) for devices in (1, 4))
+    here, there = ([cost.estimate("train", work, PRICES, name).memory_bytes for work in (one, four)]
+                   for name in ("here", "h100"))  # fmt: skip
+    assert here == [work.devices * work.memory_bytes + PRICES.device("here").process_bytes for work in (one, four)]
+    assert here[1] > 3 * (here[0] - PRICES.device("here").process_bytes) and there[1] < there[0]
+
+
 def test_what_was_measured_wins_on_this_machine_only() -> None:
     recipe = Recipe()
     measured = Measured()

@@ -17,7 +17,7 @@ def use_compilation_cache(folder: Path) -> None:
 
 
 def give_back_memory() -> None:
-    """Return to the system what a compiler in threads has freed: hundreds of MiB, in arenas that no train step uses
-    (glibc)."""
+    """Return to the system what a compiler in threads has freed, or what made a state: hundreds of MiB, in arenas that no train
+    step uses (glibc)."""
     with suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)

@@ -223,6 +223,16 @@ def _over(function: Callable[..., Array]) -> Rule:
     return lambda tracing, program, one, values: function(values[0], axis=_ints(one, "axes"))
 
 
+def _farthest(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A maximum or minimum. A NaN is asked for by itself: of parts that lie on several devices XLA leaves it out."""
+
+    def farthest(x: Array, axis: tuple[int, ...]) -> Array:
+        found = function(x, axis=axis)
+        return jnp.where(jnp.any(x != x, axis=axis), NAN, found) if x.dtype == F else found
+
+    return farthest
+
+
 def _convert(tracing: _Tracing, program: Program, one: Operation, values: list[Array]) -> Array:
     """To whole numbers: towards zero, held inside the range, NaN as 0."""
     (x,), to = values, program.forms[one.outputs[0]].dtype
@@ -359,8 +369,12 @@ _OPERATIONS: Mapping[str, Rule] = {
     "transpose": _moved(lambda one, shape, values: lax.transpose(values[0], _ints(one, "axes"))),
     "concatenate": _moved(lambda one, shape, values: lax.concatenate(values, _int(one, "axis"))),
     "slice": _moved(_slice),
-    "dynamic_slice": _moved(lambda one, shape, values: lax.dynamic_slice(values[0], values[1:], shape)),
-    "dynamic_update_slice": _plain(lambda x, update, *start: lax.dynamic_update_slice(x, update, start)),
+    "dynamic_slice": _moved(
+        lambda one, shape, values: lax.dynamic_slice(values[0], values[1:], shape, allow_negative_indices=False)
+    ),
+    "dynamic_update_slice": _plain(
+        lambda x, update, *start: lax.dynamic_update_slice(x, update, start, allow_negative_indices=False)
+    ),
     "pad": _moved(_pad),
     "iota": lambda tracing, program, one, values: lax.broadcasted_iota(
         np.dtype(program.forms[one.outputs[0]].dtype), program.forms[one.outputs[0]].shape, _int(one, "axis")
@@ -369,10 +383,12 @@ _OPERATIONS: Mapping[str, Rule] = {
     "cumsum": _moved(
         lambda one, shape, values: lax.cumsum(values[0], _int(one, "axis"), reverse=bool(one.settings["reverse"]))
     ),
-    "argmax": _moved(lambda one, shape, values: lax.argmax(values[0], _int(one, "axis"), W)),
+    "argmax": lambda tracing, program, one, values: lax.argmax(
+        values[0], _int(one, "axis"), np.dtype(program.forms[one.outputs[0]].dtype)
+    ),
     "sum": _sum,
-    "maximum": _over(jnp.max),
-    "minimum": _over(jnp.min),
+    "maximum": _over(_farthest(jnp.max)),
+    "minimum": _over(_farthest(jnp.min)),
     "all": _over(jnp.all),
     "any": _over(jnp.any),
     "dot": _dot,

@@ -385,8 +385,9 @@ def _dot(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -
     ((left, right), (left_batch, right_batch)) = equation.params["dimension_numbers"]
     if any(reader.forms[one].dtype != FLOAT for one in inputs):
         raise refused("dot_general", "of whole numbers")
-    if math.prod(reader.forms[inputs[0]].shape[axis] for axis in left) > 2**23:
-        raise refused("dot_general", "over more than 2**23 elements")
+    count = math.prod(reader.forms[inputs[0]].shape[axis] for axis in left)
+    if not 0 < count <= 2**23:
+        raise refused("dot_general", "over more than 2**23 elements" if count else "over nothing")
     return reader.put(
         "dot",
         inputs,

@@ -407,7 +407,9 @@ _OPERATIONS: Mapping[str, Rule] = {
     "iota": _iota,
     "rev": lambda program, one, values: np.flip(values[0], _axes(one)),
     "cumsum": _cumulative,
-    "argmax": lambda program, one, values: np.argmax(values[0], axis=_number(one)).astype(W),
+    "argmax": lambda program, one, values: np.argmax(values[0], axis=_number(one)).astype(
+        program.forms[one.outputs[0]].dtype
+    ),
     "sum": lambda program, one, values: _summed(values[0], _axes(one)),
     "maximum": lambda program, one, values: np.max(values[0], axis=_axes(one)),
     "minimum": lambda program, one, values: np.min(values[0], axis=_axes(one)),

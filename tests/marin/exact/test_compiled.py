@@ -166,6 +166,10 @@ def test_moves_loops_and_branches() -> None:
         taken = jnp.take(x, n, axis=0, mode="fill"), jnp.take(x, n, axis=1, mode="clip"), x[n & 3]
         padded = lax.pad(x, jnp.float32(7), [(1, -1, 1), (-2, 3, 0)])
         parts = lax.dynamic_slice(x, (n[1], n[2]), (2, 3)), lax.dynamic_update_slice(x, x[:2, :2], (n[2], n[1]))
+        outside = (
+            lax.dynamic_slice(x, (n[0] - 6, n[2]), (2, 3)),
+            lax.dynamic_update_slice(x, x[:2, :2], (n[1], n[1] - 9)),
+        )
         shifts = n << 3, lax.shift_right_logical(n, n + 30), lax.shift_right_arithmetic(-n, n), n ^ 5, ~n & 3, n | 8
         return [
             count,
@@ -177,8 +181,10 @@ def test_moves_loops_and_branches() -> None:
             taken,
             padded,
             parts,
+            outside,
             shifts,
             jnp.argmax(x, 1),
+            lax.argmax(x, 0, jnp.uint32),
             jnp.any(x > 2, 0),
         ]
 
@@ -283,6 +289,7 @@ ONE_HOT = lax.GatherScatterMode.ONE_HOT
         (lambda x: jnp.sort(x), np.zeros(3, np.float32), "sort of float32"),
         (lambda x: x * 2, np.zeros(3, np.float16), "float16"),
         (lambda x: lax.digamma(x), np.zeros(3, np.float32), "digamma"),
+        (lambda x: x @ x.T, np.zeros((3, 0), np.float32), "dot_general: over nothing"),
         (lambda x: jnp.zeros(3).at[x].set(1.0), np.zeros(2, np.int32), "scatter: one of several values"),
         (
             lambda x: lax.gather(x, jnp.zeros((2, 1), jnp.int32), ONE_EACH, (1,), mode=ONE_HOT),

@@ -19,22 +19,30 @@ from marin.verify import diagnosis
 
 SHARDED = """
 import json, sys
-import jax, numpy as np
+import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from marin.exact import known
+from marin.exact import known, reference
+
+def extremes(x):
+    return [jnp.max(x, 0), jnp.max(x, 1), jnp.max(x), jnp.min(x), jnp.argmax(x, 0), jnp.sum(x, 0), x @ x.T, jax.nn.softmax(x)]
+
+def laid(made, arguments, spec):
+    given = arguments if spec is None else [jax.device_put(x, NamedSharding(mesh, s)) for x, s in zip(arguments, spec)]
+    return known.digest(jax.tree.leaves(made.jitted()(*given)))
+
+mesh = Mesh(np.array(jax.devices()), ("d",))
 case = known.cases()["step"]
-found = {}
 ways = {
     "one": None,
     "data": (P(), P(), P("d"), P("d")),
     "fsdp": (P(None, "d"), P("d"), P("d"), P("d")),
     "tensor": (P(None, None, "d"), P(None, "d"), P(), P()),
 }
-for name, spec in ways.items():
-    mesh = Mesh(np.array(jax.devices()), ("d",))
-    given = case.arguments if spec is None else [jax.device_put(x, NamedSharding(mesh, s)) for x, s in zip(case.arguments, spec)]
-    found[name] = known.digest(jax.tree.leaves(case.made().jitted()(*given)))
-json.dump([len(jax.devices()), found], sys.stdout)
+found = {name: laid(case.made(), case.arguments, spec) for name, spec in ways.items()}
+hard = known.Case(extremes, (known.spread(20, 8, 32),))
+told = known.digest(reference.run(hard.made().program, hard.arguments))
+others = [laid(hard.made(), hard.arguments, spec) == told for spec in (None, (P("d"),), (P(None, "d"),))]
+json.dump([len(jax.devices()), found, others], sys.stdout)
 """
 
 
@@ -65,6 +73,7 @@ def test_doctor_executes_them_in_a_process_of_its_own(monkeypatch: pytest.Monkey
 
 
 def test_devices_and_shardings_give_the_pinned_answer() -> None:
+    """And of numbers that are hard, NaN and infinities among them, the reference's."""
     flags = {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         "JAX_PLATFORMS": "cpu",
@@ -73,9 +82,10 @@ def test_devices_and_shardings_give_the_pinned_answer() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SHARDED], capture_output=True, text=True, env={**os.environ, **flags}, check=True
     )
-    devices, found = json.loads(done.stdout)
+    devices, found, others = json.loads(done.stdout)
     assert devices == 4
     assert found == dict.fromkeys(("one", "data", "fsdp", "tensor"), known.ANSWERS["step"])
+    assert others == [True, True, True]
 
 
 def test_another_answer_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:

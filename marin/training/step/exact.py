@@ -62,23 +62,25 @@ class ExactStep(Step):
         self._shares = shares_of(self.layout.named, shared)
         self._example = example
         self._gradient = gradient_of(recipe, self.layout)
-        self._compiled_gradient, self._compiled_update = self._compiled(self._gradient)
         self._blank = gradient_of(recipe, self.layout, blank=True) if recipe.exclude is not None else None
-        self._compiled_blank: Program | None = self._compiled(self._blank)[0] if self._blank is not None else None
+        self._programs = self._compiled()
 
-    def _compiled(self, of: Exact) -> tuple[Program, Program]:
+    def _compiled(self) -> dict[str, Program]:
         recipe, layout, devices = self.recipe, self.layout, self.devices
         whole, axes = NamedSharding(self.mesh, P()), self.mesh.axis_names
         lying = [NamedSharding(self.mesh, share) for share in self._shares]
         by_matrix = jax.tree.unflatten(jax.tree.structure(layout.named), lying)
         update = update_of(recipe, layout)
 
-        def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
-            gathered = layout.whole_params([jax.lax.with_sharding_constraint(x, whole) for x in rows])
-            if TENSOR in self.mesh.shape:
-                gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
-            grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._shared_out)
-            return tuple(layout.rows(grad) for grad in grads), *scalars
+        def gradient_by(of: Exact) -> Any:
+            def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
+                gathered = layout.whole_params([jax.lax.with_sharding_constraint(x, whole) for x in rows])
+                if TENSOR in self.mesh.shape:
+                    gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
+                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._shared_out)
+                return tuple(layout.rows(grad) for grad in grads), *scalars
+
+            return gradient
 
         def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
             number = jax.lax.axis_index(axes).astype(jnp.uint32)
@@ -109,10 +111,16 @@ class ExactStep(Step):
         with jax.enable_x64(True), ThreadPoolExecutor(max_workers=2, thread_name_prefix="compiler") as compilers:
             out = (tuple(self.by_slice for _ in params), whole, whole, whole)
             keys = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for one in self._key(0)]
-            first = jax.jit(gradient, out_shardings=out).lower(z, params, *batch, *keys)
-            coming = compilers.submit(first.compile)
-            second = jax.jit(shared, donate_argnums=(1, 2)).lower(z, params, moments, params, scalar, scalar, scalar)
-            programs = coming.result(), second.compile()
+            coming = {
+                name: compilers.submit(
+                    jax.jit(gradient_by(of), out_shardings=out).lower(z, params, *batch, *keys).compile
+                )
+                for name, of in (("gradient", self._gradient), ("blank", self._blank))
+                if of is not None
+            }
+            last = jax.jit(shared, donate_argnums=(1, 2)).lower(z, params, moments, params, scalar, scalar, scalar)
+            coming["update"] = compilers.submit(last.compile)
+            programs = {name: program.result() for name, program in coming.items()}
         give_back_memory()
         return programs
 
@@ -122,10 +130,9 @@ class ExactStep(Step):
         """As :meth:`Step.run`."""
         (params,), (moments,) = state.params, state.moments
         key = self._key(int(state.step))
-        gradient = self._compiled_gradient if not blank else self._compiled_blank
-        assert gradient is not None, "a blank stands only where the recipe excludes a document"
+        gradient = self.named["blank" if blank else "gradient"]
         grads, *sums = gradient(MINUS_ZERO, params, tokens, weights, *key)
-        params, moments, prints, loss, norm = self._compiled_update(MINUS_ZERO, params, moments, grads, *sums)
+        params, moments, prints, loss, norm = self.named["update"](MINUS_ZERO, params, moments, grads, *sums)
         return self.after(state, (params,), (moments,), (loss, norm), prints)
 
     def _shared_out(self, x: jax.Array) -> jax.Array:
@@ -146,8 +153,7 @@ class ExactStep(Step):
     @property
     def named(self) -> Mapping[str, Program]:
         """As in every step."""
-        blank = {} if self._compiled_blank is None else {"blank": self._compiled_blank}
-        return {"gradient": self._compiled_gradient, "update": self._compiled_update, **blank}
+        return self._programs
 
     @property
     def computing(self) -> frozenset[str]:
@@ -185,8 +191,7 @@ class ExactStep(Step):
     def foreign_products(self) -> list[str]:
         """Products that the processor could contract with a sum (:mod:`marin.exact.unguarded`): none, or the compiler
         took a guard away. Products of whole numbers are the same everywhere."""
-        compiled = (self._compiled_gradient, self._compiled_update, self._compiled_blank)
-        return [line for one in compiled if one is not None for line in unguarded(one.as_text())]
+        return [line for one in self.named.values() for line in unguarded(one.as_text())]
 
 
 def shares_of(parameters: Any, shared: int) -> list[P]:

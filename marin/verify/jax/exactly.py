@@ -59,9 +59,8 @@ class ExactStepwise(Opened):
         (params,), (moments,) = state.params, state.moments
         before = [_whole(x, like.shape) for x, like in zip((*params, *moments), self._likes(), strict=True)]
         tokens, weights = (np.asarray(jax.device_get(x)) for x in (batch.tokens, batch.weights))
-        compiled = self.step._compiled_blank if batch.blank else self.step._compiled_gradient
-        assert compiled is not None, "a blank stands only where the recipe excludes a document"
-        grads, *sums = compiled(MINUS_ZERO, params, batch.tokens, batch.weights, *self.step._key(number))
+        gradient = self.step.named["blank" if batch.blank else "gradient"]
+        grads, *sums = gradient(MINUS_ZERO, params, batch.tokens, batch.weights, *self.step._key(number))
         whole = [_whole(x, like.shape) for x, like in zip(grads, layout.params, strict=True)]
         scalars = [np.asarray(x.addressable_data(0)) for x in sums]
         self._made["gradient"] = [*before[:count], tokens, weights]
@@ -73,7 +72,7 @@ class ExactStepwise(Opened):
                 [*(f"gradient of {name}" for name in own), "sum of squares", "sum of losses", "sum of weights"],
             )
         )
-        params, moments, _, loss, norm = self.step._compiled_update(MINUS_ZERO, params, moments, grads, *sums)
+        params, moments, _, loss, norm = self.step.named["update"](MINUS_ZERO, params, moments, grads, *sums)
         after = [_whole(x, like.shape) for x, like in zip((*params, *moments), self._likes(), strict=True)]
         self._made["update"] = [x.reshape(-1) if x.ndim else x for x in (*before, *whole, *scalars)]
         ends = [np.asarray(x.addressable_data(0)) for x in (loss, norm)]

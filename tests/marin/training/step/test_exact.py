@@ -21,7 +21,7 @@ from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of, training_mesh
 from marin.training.model import optimizer
 from marin.training.run import described
-from marin.training.state import DATA, TENSOR, arrays_of
+from marin.training.state import DATA, TENSOR, arrays_of, state_like
 from marin.training.step.contract import mesh_of
 from marin.training.step.exact import ExactStep, gradient_of, shares_of, update_of
 from marin.training.step.slices import Layout
@@ -78,6 +78,33 @@ def test_the_initial_state_and_two_steps_are_those_of_the_reference(
         own = [made.reshape(x.shape) for made, x in zip(after, own, strict=True)]
         assert bits([mean, norm]) == bits([outcome.loss, outcome.grad_norm])
         assert bits(own) == bits(list(arrays_of(step.collect(state)).values())[3:])
+
+
+def test_a_recipe_with_excluded_documents_compiles_each_program_once(
+    recipe: Recipe, worker: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[object] = []
+    compile_ = jax.stages.Lowered.compile
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda self, *given: compiled.append(self) or compile_(self, *given)
+    )
+    recipe = msgspec.structs.replace(recipe, exclude=("a-document",))
+    step = ExactStep(recipe, mesh_of(1), state_like(recipe, worker.VOCABULARY))
+    assert set(step.named) == {"gradient", "blank", "update"} and len(compiled) == 3
+    tokens = np.random.default_rng(3).integers(0, worker.VOCABULARY, (4, 16), dtype=np.int32)
+    weights = np.ones((4, 16), np.float32)
+
+    first = initial_state(recipe, worker.VOCABULARY)
+
+    def stepped(*, blank: bool) -> list[bytes]:
+        state, outcome = step.run(step.place(first), step.batch(tokens), step.batch(weights), blank=blank)
+        assert outcome.finite
+        return bits([outcome.loss, *arrays_of(step.collect(state)).values()])
+
+    whole = stepped(blank=False)
+    assert stepped(blank=True) == whole, "no position of it is blank"
+    tokens[0, :4] = -1
+    assert stepped(blank=True) != whole
 
 
 def one_step(recipe: Recipe, vocabulary: int) -> list[bytes]:

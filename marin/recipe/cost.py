@@ -110,13 +110,14 @@ def load_prices(path: Path) -> Prices:
 class Work:
     """What a step has to do, whatever does it. ``flops``: model FLOPs. ``executed_flops``: with what is computed again
     under gradient checkpointing. Bytes are of the step's own files; ``memory_bytes`` is the peak on one device, of which
-    ``devices`` compute."""
+    ``devices`` compute; ``beside_bytes`` are taken once more where those are virtual."""
 
     flops: float = 0.0
     executed_flops: float = 0.0
     read_bytes: float = 0.0
     write_bytes: float = 0.0
     memory_bytes: float = 0.0
+    beside_bytes: float = 0.0
     devices: int = 1
     known: bool = True
     dtype: str = "float32"
@@ -305,6 +306,8 @@ def _training(recipe: Recipe, devices: int, slices: int) -> Work:
         flops=needed * forward,
         executed_flops=passes * forward,
         memory_bytes=memory,
+        # A slice of the gradient is copied to the device for which the update is compiled, which needs twice as much for itself.
+        beside_bytes=3 * weights / recipe.arithmetic.logical_shards if by_layer and devices > 1 else 0.0,
         devices=devices,
         read_bytes=float(trainer.num_steps * trainer.batch_size * model.seq_len * INT32),
         write_bytes=float((segments + 1) * state_bytes(recipe)),
@@ -360,8 +363,9 @@ def estimate(
         found = START_SECONDS.get(step, 1.0) + seconds_alone, _basis(step, work, line)
     seconds, basis = found if found is not None else (None, "nothing like it was measured")
     price = None if seconds is None else seconds / HOUR * line.hourly * devices
-    together = work.devices if device == HERE else 1  # this machine's devices are virtual, and have one memory
-    memory = together * work.memory_bytes + (line.process_bytes if work.known else 0)
+    memory = work.memory_bytes + (line.process_bytes if work.known else 0)
+    if device == HERE:  # its devices are virtual, and have one memory
+        memory += (work.devices - 1) * work.memory_bytes + work.beside_bytes
     fits = line.memory_bytes is None or memory <= line.memory_bytes
     return Estimate(step, work.flops, memory, work.write_bytes, seconds, price, prices.currency, device, basis, fits)
 

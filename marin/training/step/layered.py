@@ -508,11 +508,9 @@ class EachDevice:
             at = device if device in self._programs else self._any
             own = [row[device] if row else x for x, row in zip(flat, rows, strict=True)]
             if at != device:
-                own = jax.device_put(own, at)
-                for row in (row for row, donated in zip(rows, gone, strict=True) if donated):
-                    row[device].delete()
+                own = jax.device_put(own, at, donate=gone)
             found = self._programs[at](*jax.tree.unflatten(tree, own))
-            made.append(found if at == device else jax.device_put(found, device))
+            made.append(found if at == device else jax.device_put(found, device, donate=True))
             del own, found  # or what was brought, and what became of it, would lie beside those of the next device
         for x in (x for x, donated in zip(flat, gone, strict=True) if donated):
             x.delete()

@@ -120,6 +120,13 @@ def refused(said: str) -> Made:
     return Made(name="", error=said.strip().splitlines()[0][:500], needed=size)
 
 
+def beside(one: Made, lying: int) -> Made:
+    """A program without the bytes of it that lie on the chip anyway; they are in what it would need, too."""
+    if one.error:
+        return msgspec.structs.replace(one, needed=max(0, one.needed - lying))
+    return msgspec.structs.replace(one, transient=one.transient - lying)
+
+
 def step_ahead(question: Question, recipe: Recipe, devices: Any) -> Step:
     """The recipe's step, its programs compiled for these devices."""
     kind: Any = _AheadLayers if recipe.arithmetic.gather == "layer" else _AheadShards
@@ -139,11 +146,10 @@ def answer(question: Question) -> SlicePrograms:
     memory = step.memory
     programs = [
         msgspec.structs.replace(
-            one,
+            beside(one, memory.lying.get(name, 0)),
             name=name,
             computes=name in step.computing,
             executions=step.executions.get(name, 1),
-            transient=one.transient - memory.lying.get(name, 0),
         )
         for name, one in step.named.items()
         if one is not None

@@ -35,7 +35,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """One program. ``identity``: of :mod:`marin.training.step.hlo`; ``transient``: bytes on a chip beside what lies there anyway
     (state, gradient, what goes from layer to layer); ``cycles``: the compiler's estimate; ``kernels``: FLOPs of kernels of
     which it has none, ``without_estimate``: other such instructions; ``error``: its own first line where it made no program,
-    and then ``needed``: bytes that it says it would need."""
+    and then ``needed``: bytes that it says it would need, beside what lies there."""
 
     name: str
     computes: bool = False

@@ -166,3 +166,12 @@ def test_an_answer_that_cannot_be_kept_is_an_answer(
     else:
         path.mkdir()
     assert kept.compiled(TooLarge()) == made and made.needed == 20 * 2**30 and "Exceeded by" in made.error
+
+
+def test_what_lies_on_a_chip_is_counted_once_of_a_program_that_is_not_made_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its arguments are in the 20 GiB that the compiler says, and 6 GiB of them in what lies there."""
+    monkeypatch.setattr(child, "version", lambda name: "0")
+    made = child.beside(child.Kept(Question({}, "v5e:2x4", 64)).compiled(TooLarge()), 6 * 2**30)
+    answer = SlicePrograms("TPU v5 lite", 8, 6 * 2**30, 2**30, 0, [made])
+    found = Forecast("v5e:2x4", CHIPS["v5e"], answer, 1.0)
+    assert not found.fits and found.hbm(made) == 21 * 2**30

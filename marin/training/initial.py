@@ -305,6 +305,8 @@ class _Computed(Value):
         (keys,) = self._inputs
         words = jax.random.key_data(keys.whole())
         own = len(keys.shape)
+        if math.prod(self.shape[own:]) > 2**32:
+            raise NotImplementedError(f"a draw of {list(self.shape[own:])} by one key: places are counted in 32 bits")
         place = _raveled(coordinates[own:], self.shape[own:])
         first, second = (words[(*coordinates[:own], number)] for number in (0, 1))
         size = jnp.broadcast_shapes(place.shape, first.shape)

@@ -59,3 +59,10 @@ def test_elements_of_an_initializer_are_found_by_their_places() -> None:
         )
     )(*places)
     np.testing.assert_array_equal(found, jax.jit(drawn)()[tuple(places)])
+
+
+def test_a_draw_whose_places_do_not_fit_into_a_word_is_refused() -> None:
+    closed = jax.make_jaxpr(lambda: jrandom.normal(jrandom.PRNGKey(3), (2**17, 2**16)))()
+    value = Scope(closed.jaxpr, [Known(jnp.asarray(value)) for value in closed.consts]).value(closed.jaxpr.outvars[0])
+    with pytest.raises(NotImplementedError, match=r"a draw of \[131072, 65536\] by one key"):
+        value.at([jnp.zeros((), jnp.uint32)] * 2)

@@ -298,9 +298,11 @@ def _training(recipe: Recipe, devices: int, slices: int) -> Work:
     weights = parameters(model, vocab) * FLOAT32
     moments = state_bytes(recipe) - weights
     width = 2 if recipe.arithmetic.compute_dtype == "bfloat16" else FLOAT32
-    # Parameters, the folded gradient and the one being added, and this device's rows of the moments.
-    memory = 3 * weights + moments / devices + activation_bytes(model, vocab, recipe.arithmetic.microbatch_size, width)
-    memory = _by_layer_bytes(recipe, devices, slices, width) if by_layer else memory
+    if by_layer:
+        memory = _by_layer_bytes(recipe, devices, slices, width)
+    else:  # parameters, the folded gradient and the one being added, and this device's rows of the moments
+        kept = activation_bytes(model, vocab, recipe.arithmetic.microbatch_size, width)
+        memory = 3 * weights + moments / devices + kept
     segments = math.ceil(trainer.num_steps / trainer.steps_per_segment) + len(trainer.states_at_words or ())
     return Work(
         flops=needed * forward,

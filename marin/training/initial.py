@@ -28,6 +28,7 @@ from jax.extend.random import threefry2x32_p
 from jax.sharding import NamedSharding
 
 from ledger import SlicedForm
+from marin.errors import UsageError
 from marin.exact.compiled import Exact, exact
 from marin.recipe.schema import Recipe
 from marin.training.state import TrainState, leaves, made, state_shape
@@ -306,7 +307,13 @@ class _Computed(Value):
         words = jax.random.key_data(keys.whole())
         own = len(keys.shape)
         if math.prod(self.shape[own:]) > 2**32:
-            raise NotImplementedError(f"a draw of {list(self.shape[own:])} by one key: places are counted in 32 bits")
+            raise UsageError(
+                "a tensor of the model is too large to be drawn by one key",
+                where="the initial state",
+                expected=f"at most {2**32} numbers, for their places are counted in 32 bits",
+                found=str(list(self.shape[own:])),
+                cure="make the model narrower, or its vocabulary smaller",
+            )
         place = _raveled(coordinates[own:], self.shape[own:])
         first, second = (words[(*coordinates[:own], number)] for number in (0, 1))
         size = jnp.broadcast_shapes(place.shape, first.shape)

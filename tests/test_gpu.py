@@ -128,6 +128,12 @@ def test_what_travels_is_what_the_lock_says() -> None:
     assert chosen.count("--hash=sha256:") >= 2
 
 
+def test_a_training_imports_what_travels_and_no_more() -> None:
+    travels = pack.needed(frozenset({"grpcio"}))
+    assert {"marin-levanter", "equinox", "cryptography", "hydra-core"} <= travels
+    assert not travels & {"grpcio", "jax", "pandas", "polars", "vortex-data", "duckdb", "datasets", "wandb"}
+
+
 def test_a_stand_in_is_for_what_is_missing_alone() -> None:
     code = """
 import sys

@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from bench.gpu.stand_ins import ABSENT
+from bench.gpu.stand_ins import ABSENT, OPTIONAL
 
 PROJECT = Path(__file__).resolve().parents[2]
 LIMIT = 60 * 10**6
@@ -32,7 +32,7 @@ from bench.gpu import stand_ins
 for finder in list(sys.meta_path):
     original = finder.find_spec
     finder.find_spec = lambda name, path=None, target=None, original=original: (
-        None if name.partition(".")[0] in stand_ins.ABSENT else original(name, path, target))
+        None if name.partition(".")[0] in stand_ins.ABSENT | stand_ins.OPTIONAL else original(name, path, target))
 stand_ins.install()
 import marin.cli.main, marin.cli.verifying.verify, marin.cli.init, marin.cli.doctor
 import marin.cli.running.train, marin.cli.looking.show
@@ -66,7 +66,7 @@ def needed(brought: frozenset[str] = frozenset()) -> set[str]:
     ``brought``: what else the machine has."""
     done = subprocess.run([sys.executable, "-c", IMPORTED], cwd=PROJECT, capture_output=True, text=True, check=True)
     providers = importlib.metadata.packages_distributions()
-    names = {each for module in done.stdout.split() if module not in ABSENT for each in providers.get(module, ())}
+    names = {each for module in done.stdout.split() if module not in ABSENT | OPTIONAL for each in providers.get(module, ())}
     return {_plain(name) for name in names} - BROUGHT - brought
 
 

@@ -15,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 ABSENT = frozenset(
-    ["aiobotocore", "botocore", "datasets", "duckdb", "pandas", "PIL", "polars", "pyqwest", "s3fs", "vortex", "wandb"]
+    ["aiobotocore", "botocore", "datasets", "duckdb", "PIL", "polars", "pyqwest", "s3fs", "vortex", "wandb"]
 )
 """What may be missing; whatever else is missing is an error."""
+OPTIONAL = frozenset(["pandas"])
+"""What those who ask for it go on without: it does not travel, and nothing stands for it."""
 
 
 class Nothing(type):

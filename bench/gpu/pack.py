@@ -66,7 +66,9 @@ def needed(brought: frozenset[str] = frozenset()) -> set[str]:
     ``brought``: what else the machine has."""
     done = subprocess.run([sys.executable, "-c", IMPORTED], cwd=PROJECT, capture_output=True, text=True, check=True)
     providers = importlib.metadata.packages_distributions()
-    names = {each for module in done.stdout.split() if module not in ABSENT | OPTIONAL for each in providers.get(module, ())}
+    names = {
+        each for module in done.stdout.split() if module not in ABSENT | OPTIONAL for each in providers.get(module, ())
+    }
     return {_plain(name) for name in names} - BROUGHT - brought
 
 

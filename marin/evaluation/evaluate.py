@@ -36,6 +36,7 @@ from marin.record.events import EVAL_COMPLETED, EvalCompleted
 from marin.training.adapters import merged
 from marin.training.checkpoints.whole import restore
 from marin.training.data import token_dataset
+from marin.training.loss import token_losses
 from marin.training.model import attention_mask
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.state import named_key
@@ -67,7 +68,7 @@ def scorer(model: LmHeadModel, recipe: Recipe) -> Scorer:
         example = LmExample(
             tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=attention_mask(recipe, ids)
         )
-        per_token = model.compute_next_token_loss(example, reduction=None)
+        per_token = token_losses(model, example)
         return -hax.sum(per_token, axis=Pos).array
 
     program = compiled(recipe, score)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import haliax as hax
 import jax
-from haliax import Axis
+from haliax import Axis, NamedArray
 from levanter.adaptor.lora import unwrap_lora_modules
-from levanter.data.text.preference import DpoExample
-from levanter.dpo import dpo_loss
+from levanter.dpo import dpo_loss_from_logps
 from levanter.models.lm_model import LmExample, LmHeadModel
 
 from marin.recipe.schema import Recipe
+from marin.training.loss import token_losses
 from marin.training.model import attention_mask
 
 
@@ -28,6 +28,10 @@ def preferred(recipe: Recipe, model: LmHeadModel, tokens: jax.Array, weights: ja
         counted = hax.named(weights[first::2], (Pair, Pos))
         return LmExample(tokens=ids, loss_weight=counted, attn_mask=attention_mask(recipe, ids))
 
-    example = DpoExample(chosen=answers(0), rejected=answers(1))
-    mean, _ = dpo_loss(model, unwrap_lora_modules(model), example, beta=beta)
+    def margin(model: LmHeadModel) -> NamedArray:
+        chosen, rejected = (-hax.sum(token_losses(model, answers(i)), axis=Pos) for i in range(2))
+        return chosen - rejected
+
+    reference = jax.lax.stop_gradient(margin(unwrap_lora_modules(model)))
+    mean, _ = dpo_loss_from_logps(margin(model), reference, beta=beta)
     return mean * Pair.size

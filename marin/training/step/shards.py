@@ -42,6 +42,7 @@ from levanter.models.lm_model import LmExample
 from marin.recipe.schema import Recipe
 from marin.training.adapters import adapters_of
 from marin.training.blank import embedded, weighted
+from marin.training.loss import token_losses
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import DATA, TrainState
@@ -84,7 +85,7 @@ def shard_sums(
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
         ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
         example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
-        per_token = model.compute_next_token_loss(example, reduction=None, logsumexp_weight=recipe.trainer.z_loss)
+        per_token = token_losses(model, example, recipe.trainer.z_loss)
         return hax.sum(per_token.astype(jnp.float32)).array
 
     def filled(grads: Arrays) -> Arrays:

@@ -3,12 +3,19 @@
 The jaxpr is read after differentiation, so a gradient is read like anything else; Levanter's model stays as it is. What
 only names, shards or nests (``jit``, ``checkpoint``, custom derivatives) is dissolved; what has several forms (division,
 squares, splits) is written in one. A primitive that is not on the list has no exact form and is refused by name.
+
+What a function would have computed while it is read (``jax.ensure_compile_time_eval``: Levanter's rotary frequencies) is
+read like the rest. It would be computed by the device that is here, as that device rounds, and be a constant of the
+program: an H200 gave two of 32 frequencies other bits than a processor, and so was another program (bench/RESULTS.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import jax
@@ -68,9 +75,29 @@ def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEARES
     Raises:
         UsageError: an operation has no exact form; the error names it.
     """
-    with jax.enable_x64(False):
+    with jax.enable_x64(False), _nothing_ahead():
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
     return program_of(closed, factors), shape
+
+
+_reading: ContextVar[bool] = ContextVar("reading", default=False)
+
+
+@cache
+def _asked_first() -> None:
+    """From here on, jax computes nothing ahead of a program for the thread that reads one; others are left alone."""
+    ahead: Callable[[], AbstractContextManager[Any]] = jax.ensure_compile_time_eval
+    jax.ensure_compile_time_eval = lambda: nullcontext() if _reading.get() else ahead()
+
+
+@contextmanager
+def _nothing_ahead() -> Iterator[None]:
+    _asked_first()
+    before = _reading.set(True)
+    try:
+        yield
+    finally:
+        _reading.reset(before)
 
 
 def program_of(closed: Any, factors: Factors = NEAREST) -> Program:
@@ -136,6 +163,11 @@ class _Reader:
         array = np.asarray(value)
         if str(array.dtype) not in DTYPES:
             raise refused("constant", f"values of {array.dtype}")
+        if isinstance(value, jax.Array) and array.dtype == np.float32:
+            raise refused(
+                f"constant float32{list(array.shape)}",
+                "a device computed it while the function was read, as it rounds; make it of NumPy's numbers, or an argument",
+            )
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self._literals:
             self._literals[key] = self.value(Form(str(array.dtype), array.shape))

@@ -652,8 +652,6 @@ def _check_scale(recipe: Recipe, where: str) -> None:
             arithmetic.compute_dtype == "bfloat16" and arithmetic.profile in ("gpu", "tpu"),
         ),
         *((name, value, "architecture=llama or qwen3", model.architecture != "gpt2") for name, value in rotary.items()),
-        # Their frequencies are constants that the machine at hand computes by a power: no operation of docs/exact.md.
-        *((name, value, "another profile than exact", not exact) for name, value in rotary.items()),
         ("model.rope_factor", model.rope_factor, "rope=llama3", model.rope == "llama3"),
         (
             "optimizer.decay",

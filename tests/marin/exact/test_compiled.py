@@ -303,6 +303,36 @@ def test_what_has_no_exact_form_is_refused_by_name(function: Any, example: np.nd
         exact(function, example)
 
 
+def test_what_a_function_computes_ahead_is_part_of_the_program() -> None:
+    def turned(x: jax.Array) -> jax.Array:
+        with jax.ensure_compile_time_eval():
+            frequencies = 1.0 / 10000.0 ** (jnp.arange(0, 32, 2) / 32)
+            assert isinstance(frequencies, jax.core.Tracer)
+        return x * frequencies
+
+    x = np.linspace(-1, 1, 16, dtype=np.float32)
+    program = exact(turned, x).program
+    assert "pow" in program.names()
+    assert all(value.ndim == 0 or value.dtype != np.float32 for _, value in program.constants)
+    both(turned, x)
+    ahead: list[bool] = []
+
+    def here(x: jax.Array) -> jax.Array:
+        with jax.ensure_compile_time_eval():
+            ahead.append(not isinstance(jnp.float32(2) ** 3, jax.core.Tracer))
+        return x
+
+    jax.make_jaxpr(here)(x)
+    assert ahead == [True], "other readers of functions are left alone"
+
+
+def test_what_a_device_computed_is_no_constant_of_a_program() -> None:
+    there = jnp.exp(jnp.linspace(0.0, 1.0, 8))
+    with pytest.raises(UsageError, match=r"constant float32\[8\].*a device computed it"):
+        exact(lambda x: x * there, np.ones(8, np.float32))
+    exact(lambda x: x * np.ones(8, np.float32), np.ones(8, np.float32))
+
+
 def test_both_ways_know_the_same_operations() -> None:
     assert compiled.OPERATIONS == reference.OPERATIONS
     assert set(functions.NAMED) <= compiled.OPERATIONS

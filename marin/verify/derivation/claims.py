@@ -413,8 +413,10 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
         yield Claim(f"in {spent}", "claimed")
     for stretch in record.stretches:
         for begun in facts(stretch, TrainStarted):
+            kind = begun.body.device.get("kind", "cpu")
             yield Claim(
-                f"trained from step {begun.body.first_step} on {begun.body.devices} device(s) in "
+                f"trained from step {begun.body.first_step} on {begun.body.devices} device(s)"
+                f"{'' if kind == 'cpu' else f' of the kind {kind}'} in "
                 f"{begun.body.processes} process(es), attempt {begun.body.attempt}",
                 "claimed",
                 event=begun.index,

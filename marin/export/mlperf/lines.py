@@ -25,9 +25,8 @@ from marin.record.events import EvalCompleted, TrainStarted
 
 Kind = Literal["event", "start", "end"]
 FORMATS = {"float32": "fp32", "bfloat16": "bfloat16"}
-"""Of the recipe's compute_dtype, as MLPerf calls them. Sums between devices are in float32 in either."""
-ROUGH = {"gpu": "tf32", "tpu": "bfloat16"}
-"""By profile, what a product of float32 may be computed in where ``matmul_precision=default`` leaves that to the device."""
+"""Of the recipe's compute_dtype, as MLPerf calls them: a product is of such numbers, for no recipe leaves float32 to the device
+(``matmul_precision=default`` goes with bfloat16 alone). Sums between devices are in float32 in either."""
 WHOLE = ((8, "int8"), (4, "int4"))
 """Bits at least, and what MLPerf calls them: its names for the whole numbers that profile ``exact`` multiplies. It has none
 between 8 and 15 bits, so the format below is said."""
@@ -245,8 +244,7 @@ def number_format(arithmetic: Arithmetic) -> str:
         UsageError: it has none for so few bits.
     """
     if arithmetic.profile != "exact":
-        rough = arithmetic.matmul_precision == "default" and arithmetic.compute_dtype == "float32"
-        return ROUGH.get(arithmetic.profile, "fp32") if rough else FORMATS[arithmetic.compute_dtype]
+        return FORMATS[arithmetic.compute_dtype]
     bits = arithmetic.factor_bits or max(least for least, _ in WHOLE)
     name = next((name for least, name in WHOLE if bits >= least), None)
     if name is None:

@@ -233,10 +233,7 @@ def test_no_training_shares_matrices_so(record: Record, said: object) -> None:
     ("said", "changed"),
     [
         ("fp32", {}),
-        ("fp32", {"matmul_precision": "default"}),
-        ("tf32", {"profile": "gpu", "matmul_precision": "default"}),
         ("fp32", {"profile": "gpu"}),
-        ("bfloat16", {"profile": "tpu", "matmul_precision": "default"}),
         ("bfloat16", {"profile": "gpu", "compute_dtype": "bfloat16", "matmul_precision": "default"}),
         ("int8", {"profile": "exact"}),
         ("int8", {"profile": "exact", "factor_bits": 8}),

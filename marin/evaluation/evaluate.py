@@ -179,7 +179,7 @@ def sample(model: LmHeadModel, tokenizer: Tokenizer, recipe: Recipe, count: int 
     """Text drawn from the model at temperature 0.8 after an end-of-text token, by a key of the recipe's seed."""
     length = recipe.model.seq_len
     Batch, Pos = Axis("batch", 1), Axis("position", length)
-    key = named_key(recipe.seed or 0, "sample")
+    key = np.asarray(named_key(recipe.seed or 0, "sample"))
 
     def draw(model: LmHeadModel, tokens: jax.Array, at: jax.Array) -> jax.Array:
         ids = hax.named(tokens[None], (Batch, Pos))

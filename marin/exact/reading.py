@@ -7,19 +7,22 @@ squares, splits) is written in one. A primitive that is not on the list has no e
 What a function would have computed while it is read (``jax.ensure_compile_time_eval``: Levanter's rotary frequencies) is
 read like the rest. It would be computed by the device that is here, as that device rounds, and be a constant of the
 program: an H200 gave two of 32 frequencies other bits than a processor, and so was another program (bench/RESULTS.md).
+
+Nor does it matter how jax was configured, or what it traced before: settings that change what is traced are fixed while a
+function is read (:data:`DECIDED`), and jax's caches keep what was traced then apart.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src import config as settings
 from jax._src import source_info_util
 from jax.extend.core import Literal
 
@@ -65,6 +68,30 @@ CALLS = {
     **dict.fromkeys(("core_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
 }
 """What only nests, and where it keeps what it executes."""
+DECIDED = {
+    "enable_x64": False,
+    "disable_jit": False,
+    "eager_constant_folding": False,
+    "use_simplified_jaxpr_constants": False,
+    "default_prng_impl": "threefry2x32",
+    "threefry_partitionable": True,
+    "random_seed_offset": 0,
+    "use_high_dynamic_range_gumbel": False,
+    "softmax_custom_jvp": False,
+    "numpy_dtype_promotion": "standard",
+    "numpy_rank_promotion": "allow",
+    "use_direct_linearize": True,
+    "scan3": False,
+    "remat3": False,
+    "custom_vjp3": False,
+    "custom_jvp3": False,
+    "remat_barrier_no_cotangents": False,
+    "error_checking_behavior_nan": "ignore",
+    "error_checking_behavior_divide": "ignore",
+    "error_checking_behavior_oob": "ignore",
+}
+"""Settings of jax (its own names) that change what is traced, and what they are while a function is read: jax's defaults.
+A user may set each by a variable of the environment."""
 CURE = "write it with operations that docs/exact.md lists, or train under another profile"
 
 
@@ -75,29 +102,32 @@ def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEARES
     Raises:
         UsageError: an operation has no exact form; the error names it.
     """
-    with jax.enable_x64(False), _nothing_ahead():
+    with _as_decided():
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
     return program_of(closed, factors), shape
 
 
-_reading: ContextVar[bool] = ContextVar("reading", default=False)
+_reading = jax.make_user_context(False)
+"""Whether this thread reads a function. A context of jax, so that its caches keep apart what a ``jit`` inside of the function
+was traced to then and elsewhere."""
 
 
 @cache
 def _asked_first() -> None:
     """From here on, jax computes nothing ahead of a program for the thread that reads one; others are left alone."""
     ahead: Callable[[], AbstractContextManager[Any]] = jax.ensure_compile_time_eval
-    jax.ensure_compile_time_eval = lambda: nullcontext() if _reading.get() else ahead()
+    jax.ensure_compile_time_eval = lambda: nullcontext() if _reading.value else ahead()
 
 
 @contextmanager
-def _nothing_ahead() -> Iterator[None]:
+def _as_decided() -> Iterator[None]:
+    """jax traces as if nobody had configured it, and computes nothing ahead."""
     _asked_first()
-    before = _reading.set(True)
-    try:
+    with ExitStack() as decided:
+        for name, value in DECIDED.items():
+            decided.enter_context(getattr(settings, name)(value))
+        decided.enter_context(_reading(True))
         yield
-    finally:
-        _reading.reset(before)
 
 
 def program_of(closed: Any, factors: Factors = NEAREST) -> Program:
@@ -159,13 +189,13 @@ class _Reader:
 
     def constant(self, value: Any) -> int:
         if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-            value = jax.random.key_data(value)
+            value = np.asarray(jax.random.key_data(value))
         array = np.asarray(value)
         if str(array.dtype) not in DTYPES:
             raise refused("constant", f"values of {array.dtype}")
-        if isinstance(value, jax.Array) and array.dtype == np.float32:
+        if isinstance(value, jax.Array):
             raise refused(
-                f"constant float32{list(array.shape)}",
+                f"constant {array.dtype}{list(array.shape)}",
                 "a device computed it while the function was read, as it rounds; make it of NumPy's numbers, or an argument",
             )
         key = (str(array.dtype), array.shape, array.tobytes())
@@ -191,7 +221,8 @@ class _Reader:
 
         def at(atom: Any) -> int:
             if isinstance(atom, Literal):
-                return self.constant(np.asarray(atom.val, atom.aval.dtype))
+                given = isinstance(atom.val, jax.Array)
+                return self.constant(atom.val if given else np.asarray(atom.val, atom.aval.dtype))
             return known[atom]
 
         for equation in jaxpr.eqns:

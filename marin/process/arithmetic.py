@@ -22,6 +22,8 @@ and the precision are fixed. ``JAX_PLATFORMS``, ``XLA_FLAGS`` and ``NPROC`` of t
 and not what (on a GPU, with its exact division). The known answers, and the reading of the compiled programs, judge
 what comes of it.
 
+Variables that change what jax traces (:data:`TRACING`) are refused under every profile.
+
 The settings live in environment variables that jaxlib reads once, when it is loaded. So :func:`apply` refuses to run
 after jax was imported, and refuses settings of the user that contradict the contract instead of overriding them.
 """
@@ -51,6 +53,21 @@ BACKEND_FLAG = "--xla_backend_extra_options"
 IEEE_DIVISION = f"{BACKEND_FLAG}=-nvptx-prec-divf32=2"
 """XLA has a GPU divide float32 by an instruction that is a unit off in one of eight reciprocals; with this, by one that
 is not (bench/RESULTS.md, "On a GPU")."""
+TRACING = {
+    "JAX_RANDOM_SEED_OFFSET": "0",
+    "JAX_HIGH_DYNAMIC_RANGE_GUMBEL": "0",
+    "JAX_SOFTMAX_CUSTOM_JVP": "0",
+    "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS": "0",
+    "JAX_USE_DIRECT_LINEARIZE": "1",
+    "JAX_SCAN3": "0",
+    "JAX_REMAT3": "0",
+    "JAX_CUSTOM_VJP3": "0",
+    "JAX_CUSTOM_JVP3": "0",
+    "JAX_REMAT_BARRIER_NO_COTANGENTS": "0",
+    "EAGER_CONSTANT_FOLDING": "0",
+}
+"""Variables that change what jax traces, with jax's defaults, which stay in force: one adds to every seed, others write the
+derivative of a softmax or what is drawn otherwise. Set otherwise, a recipe would be another program, under any profile."""
 APPLIED = "MARIN_ARITHMETIC"
 """Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
 
@@ -212,7 +229,7 @@ def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, st
         )
     if APPLIED in environ:
         return
-    for name, value in settings(arithmetic, execution, environ).items():
+    for name, value in (settings(arithmetic, execution, environ) | TRACING).items():
         present = environ.get(name)
         if present is not None and not _agrees(name, present, value):
             found = _contrary(name, present, value)
@@ -309,7 +326,7 @@ def _agrees(name: str, present: str, wanted: str) -> bool:
     if name == "XLA_FLAGS":
         return set(present.split()) <= set(wanted.split())
     given = present.strip().lower()
-    if name.startswith("JAX_") and wanted in ("0", "1"):
+    if (name.startswith("JAX_") or name in TRACING) and wanted in ("0", "1"):
         return _SWITCHES.get(given) is _SWITCHES[wanted]
     return given == wanted.lower()
 

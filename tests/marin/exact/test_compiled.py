@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import hypothesis.strategies as st
@@ -326,10 +328,88 @@ def test_what_a_function_computes_ahead_is_part_of_the_program() -> None:
     assert ahead == [True], "other readers of functions are left alone"
 
 
+def test_what_was_traced_before_does_not_matter() -> None:
+    """jax keeps what a ``jit`` inside of a function was traced to; elsewhere that has numbers of the device in it."""
+
+    @jax.jit
+    def turned(x: jax.Array) -> jax.Array:
+        with jax.ensure_compile_time_eval():
+            power = jnp.exp(jnp.arange(4) / 3)
+        return x * power
+
+    def program() -> str:
+        return exact(lambda x: turned(x), np.ones(4, np.float32)).program.digest
+
+    def constants() -> int:
+        closed = jax.make_jaxpr(lambda x: turned(x))(np.ones(4, np.float32))
+        return str(closed).count("exp")
+
+    first = program()
+    assert constants() == 0, "an ordinary reader has the numbers, whatever was read before"
+    assert program() == first
+    jax.clear_caches()
+    assert constants() == 0 and program() == first
+
+
+def test_two_threads_read_and_compute_ahead_beside_each_other() -> None:
+    together, ahead = threading.Barrier(2, timeout=60), []
+
+    def turned(x: jax.Array) -> jax.Array:
+        together.wait()
+        with jax.ensure_compile_time_eval():
+            power = jnp.exp(jnp.arange(4) / 3)
+            together.wait()
+        ahead.append(not isinstance(power, jax.core.Tracer))
+        return x * power
+
+    x = np.ones(4, np.float32)
+    with ThreadPoolExecutor(2) as threads:
+        read = threads.submit(lambda: exact(turned, x).program)
+        traced = threads.submit(lambda: jax.make_jaxpr(turned)(x))
+        assert "exp" in read.result().names() and "exp" not in str(traced.result())
+    assert sorted(ahead) == [False, True]
+
+
+def _everywhere(x: jax.Array) -> Any:
+    """What jax writes otherwise if it is told so."""
+    key = jax.random.PRNGKey(7)
+    drawn = jax.random.gumbel(jax.random.fold_in(key, 3), x.shape)
+    return jax.grad(lambda x: jnp.sum(jax.nn.softmax(x) * drawn))(x), jax.checkpoint(jnp.sin)(x)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"random_seed_offset": 1},
+        {"use_high_dynamic_range_gumbel": True},
+        {"softmax_custom_jvp": True},
+        {"use_simplified_jaxpr_constants": True},
+        {"eager_constant_folding": True},
+        {"default_prng_impl": "rbg"},
+        {"threefry_partitionable": False},
+        {"use_direct_linearize": False},
+        {"numpy_rank_promotion": "raise"},
+        {"numpy_dtype_promotion": "strict"},
+        {"remat3": True},
+        {"scan3": True},
+        {"disable_jit": True},
+        {"enable_x64": True},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_how_jax_is_configured_is_no_part_of_a_program(changed: dict[str, Any]) -> None:
+    x = np.linspace(-1, 1, 8, dtype=np.float32)
+    here = exact(_everywhere, x).program.digest
+    ((name, value),) = changed.items()
+    with getattr(jax._src.config, name)(value):
+        assert exact(_everywhere, x).program.digest == here
+
+
 def test_what_a_device_computed_is_no_constant_of_a_program() -> None:
     there = jnp.exp(jnp.linspace(0.0, 1.0, 8))
-    with pytest.raises(UsageError, match=r"constant float32\[8\].*a device computed it"):
-        exact(lambda x: x * there, np.ones(8, np.float32))
+    for value in (there, there[3], jnp.floor(9 * there).astype(jnp.int32), there > 2):
+        with pytest.raises(UsageError, match=rf"constant {value.dtype}.*a device computed it"):
+            exact(lambda x, value=value: x * value, np.ones(8, np.float32))
     exact(lambda x: x * np.ones(8, np.float32), np.ones(8, np.float32))
 
 

@@ -88,6 +88,10 @@ def test_a_skylake_is_known_by_its_numbers(vendor: str, family: int, model: int,
         ("JAX_NUMPY_DTYPE_PROMOTION", "strict"),
         ("JAX_DISABLE_MOST_OPTIMIZATIONS", "true"),
         ("JAX_OPTIMIZATION_LEVEL", "O0"),
+        ("JAX_RANDOM_SEED_OFFSET", "1"),
+        ("JAX_SOFTMAX_CUSTOM_JVP", "true"),
+        ("JAX_HIGH_DYNAMIC_RANGE_GUMBEL", "1"),
+        ("EAGER_CONSTANT_FOLDING", "1"),
     ],
 )
 def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, value: str) -> None:
@@ -111,6 +115,7 @@ def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, va
         {"JAX_PLATFORMS": "CPU"},
         {"NPROC": "2", "HOME": "/h"},
         {"JAX_ENABLE_X64": "False", "JAX_THREEFRY_PARTITIONABLE": "on"},
+        {"JAX_SOFTMAX_CUSTOM_JVP": "off", "JAX_RANDOM_SEED_OFFSET": "0"},
     ],
 )
 def test_an_agreeing_setting_is_no_contradiction(environ: dict[str, str]) -> None:

@@ -73,6 +73,7 @@ DECIDED = {
     "disable_jit": False,
     "eager_constant_folding": False,
     "use_simplified_jaxpr_constants": False,
+    "enable_custom_prng": False,
     "default_prng_impl": "threefry2x32",
     "threefry_partitionable": True,
     "random_seed_offset": 0,

@@ -55,6 +55,7 @@ IEEE_DIVISION = f"{BACKEND_FLAG}=-nvptx-prec-divf32=2"
 is not (bench/RESULTS.md, "On a GPU")."""
 TRACING = {
     "JAX_RANDOM_SEED_OFFSET": "0",
+    "JAX_ENABLE_CUSTOM_PRNG": "0",
     "JAX_HIGH_DYNAMIC_RANGE_GUMBEL": "0",
     "JAX_SOFTMAX_CUSTOM_JVP": "0",
     "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS": "0",
@@ -227,9 +228,8 @@ def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, st
             found=reason,
             cure="`marin doctor` says more",
         )
-    if APPLIED in environ:
-        return
-    for name, value in (settings(arithmetic, execution, environ) | TRACING).items():
+    wanted = TRACING if APPLIED in environ else TRACING | settings(arithmetic, execution, environ)
+    for name, value in wanted.items():
         present = environ.get(name)
         if present is not None and not _agrees(name, present, value):
             found = _contrary(name, present, value)

@@ -386,6 +386,7 @@ def _everywhere(x: jax.Array) -> Any:
         {"use_simplified_jaxpr_constants": True},
         {"eager_constant_folding": True},
         {"default_prng_impl": "rbg"},
+        {"enable_custom_prng": True},
         {"threefry_partitionable": False},
         {"use_direct_linearize": False},
         {"numpy_rank_promotion": "raise"},

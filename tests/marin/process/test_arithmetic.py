@@ -92,6 +92,7 @@ def test_a_skylake_is_known_by_its_numbers(vendor: str, family: int, model: int,
         ("JAX_SOFTMAX_CUSTOM_JVP", "true"),
         ("JAX_HIGH_DYNAMIC_RANGE_GUMBEL", "1"),
         ("EAGER_CONSTANT_FOLDING", "1"),
+        ("JAX_ENABLE_CUSTOM_PRNG", "1"),
     ],
 )
 def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, value: str) -> None:
@@ -138,6 +139,11 @@ def test_a_child_takes_what_its_parent_put_in_force_with_as_many_devices() -> No
     assert parent == before
     applied(parent, devices=8)
     assert f"{DEVICE_COUNT_FLAG}=8" in parent["XLA_FLAGS"]
+
+
+def test_a_child_elsewhere_with_another_trace_is_refused() -> None:
+    with pytest.raises(UsageError, match="variable JAX_RANDOM_SEED_OFFSET: expected 0, found 1"):
+        applied(applied({}) | {"JAX_RANDOM_SEED_OFFSET": "1"})
 
 
 def test_after_jax_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ EVALUATE = StepDefinition(
         "marin/training/checkpoints/whole.py",
         "marin/training/step/compiled.py",
         "marin/training/data.py",
+        "marin/training/loss.py",
         "marin/evaluation/evaluate.py",
         "marin/training/runtime/hosts.py",
         "marin/training/adapters.py",

@@ -246,7 +246,7 @@ class Trainer(Section, frozen=True):
     evaluation is without it."""
     states_at_words: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=100)] | None = None
     """The state is recorded too by the first train step that has seen so many words, in growing order: words of the text that
-    is trained on, between white space, a share of them for each of its tokens (:mod:`marin.training.words`)."""
+    is trained on, between white space, a share of them for each of its tokens (:mod:`marin.training.tokens.words`)."""
     most_epochs: Positive | None = None
     """A training of more epochs of its text, over all phases that read it, is refused before its first train step."""
 

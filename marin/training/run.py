@@ -47,7 +47,7 @@ from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TENSOR
 from marin.training.tokens.cache import count_tokens
-from marin.training.words import check_epochs, states_at
+from marin.training.tokens.words import check_epochs, states_at
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from marin.pipeline.tokens import TOKENS
 from marin.pipeline.train import TRAIN
 from marin.recipe.schema import GrammarDataset, Mixture, MixtureDataset, Model, Phase, Recipe, Tokenizer, Trainer, check
 from marin.training.run import train
-from marin.training.words import check_epochs, states_at, words_a_token, words_seen
+from marin.training.tokens.words import check_epochs, states_at, words_a_token, words_seen
 from marin.verify.judges.training import _train_tokens
 
 

@@ -32,7 +32,7 @@ from marin.training.checkpoints import digesting
 from marin.training.checkpoints.digesting import Held
 from marin.training.runtime import hosts
 from marin.training.state import TrainState, arrays_of
-from marin.training.step.slices import Layout, SlicedState
+from marin.training.step.slices import AT_ONCE, Layout, SlicedState
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,8 @@ class Saver:
         try:
             shutil.rmtree(self._work, ignore_errors=True)
             self._work.mkdir(parents=True)
-            slices = [self._write(number, runs) for number, runs in sorted(held.items())]
+            with ThreadPoolExecutor(AT_ONCE) as writers:  # one is hashed while the disk has another
+                slices = list(writers.map(lambda number: self._write(number, held[number]), sorted(held)))
             parts = digesting.hashed(held, self._layout, "all" if cut is None else "whole")
             if cut is not None:
                 parts = digesting.merged([digesting.packed([one.encode() for one in some]) for some in (parts, cut)])

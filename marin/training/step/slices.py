@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -37,6 +39,8 @@ ReadRun = Callable[[str, int, int], np.ndarray]
 """Elements of a tensor by its path, the first and one past the last in C order, as a flat array."""
 OWN = 3
 """Tensors of a state that lie on the host: step, cursor and key come first of all."""
+AT_ONCE = 2
+"""Slices that are read or written side by side: one is hashed while the disk has another."""
 
 
 @dataclass(frozen=True)
@@ -130,27 +134,38 @@ class Layout:
 
     def place(self, read: ReadRun, sharding: NamedSharding) -> SlicedState:
         """A state on the mesh of ``sharding``, which shards the first axis; ``read`` is asked for the slices of this
-        process's devices, one after the other, and for no others."""
+        process's devices, of each in a thread of its own (a few at a time), and for no others."""
         step, cursor, key = (read(name, 0, size) for name, size in zip(self.names, (1, 1, 2), strict=False))
         within = sharding.mesh.devices.size // sharding.mesh.shape.get(REPLICA, 1)
         devices = sharding.mesh.devices.reshape(within, -1)  # the devices that hold the same, side by side
         local, count = self.slices // within, len(self.params)
         tensors = list(zip(self.names[OWN:], (*self.params, *self.moments), strict=True))
+        own = {
+            number: mine
+            for number, alike in enumerate(devices)
+            if (mine := [device for device in alike if device.process_index == jax.process_index()])
+        }
+
+        def rows(number: int, j: int) -> list[list[jax.Array]]:
+            """Of one device's slice, each tensor on every device that holds it."""
+            found = []
+            for name, like in tensors:
+                row = self._row(name, like, number * local + j, read)
+                found.append([jax.device_put(row, device) for device in own[number]])
+            return found
+
         pieces = []
-        for j in range(local):
-            rows: list[list[jax.Array]] = [[] for _ in tensors]
-            for number, alike in enumerate(devices):
-                mine = [device for device in alike if device.process_index == jax.process_index()]
-                for (name, like), kept in zip(tensors, rows, strict=True):
-                    if mine:
-                        row = self._row(name, like, number * local + j, read)
-                        kept += [jax.device_put(row, device) for device in mine]
-            pieces.append(
-                [
-                    jax.make_array_from_single_device_arrays((within, *self.shapes[name]), sharding, kept)
-                    for (name, _), kept in zip(tensors, rows, strict=True)
-                ]
-            )
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="slices") as pool:
+            for j in range(local):
+                by_device = list(pool.map(partial(rows, j=j), own))
+                pieces.append(
+                    [
+                        jax.make_array_from_single_device_arrays(
+                            (within, *self.shapes[name]), sharding, [x for found in by_device for x in found[i]]
+                        )
+                        for i, (name, _) in enumerate(tensors)
+                    ]
+                )
         return SlicedState(
             step=np.asarray(step).reshape(()),
             cursor=np.asarray(cursor).reshape(()),

@@ -59,6 +59,7 @@ NOT_REQUIRED = {
 PRIVATE = {
     "atexit._run_exitfuncs": "the end of a process (process/collector.py)",
     "hashlib._Hash": "a type without a public name, for annotations",
+    "jax._src.config": "settings that change what is traced, as they are while a function is read (exact/reading.py)",
     "jax._src.distributed": "words between the processes of one training (training/runtime/hosts.py)",
     "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",
     "jax._src.source_info_util": "the source line of an operation (verify/jax, exact)",

@@ -98,7 +98,6 @@ def test_what_is_not_asked_for_leaves_the_identity_as_it_was() -> None:
     [
         Recipe(model=Model(architecture="gpt2", intermediate_dim=256, rope="llama3")),
         Recipe(optimizer=Optimizer(schedule="constant", decay=0.5)),
-        replace(compose(["profile=exact"]).recipe, model=Model(rope="llama3")),
     ],
 )
 def test_what_does_not_go_together_is_said(recipe: Recipe) -> None:

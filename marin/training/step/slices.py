@@ -132,9 +132,9 @@ class Layout:
         whole = {name: np.asarray(value).reshape(-1) for name, value in leaves(state)}
         return self.place(lambda name, start, stop: whole[name][start:stop], sharding)
 
-    def place(self, read: ReadRun, sharding: NamedSharding) -> SlicedState:
+    def place(self, read: ReadRun, sharding: NamedSharding, *, at_once: int = 1) -> SlicedState:
         """A state on the mesh of ``sharding``, which shards the first axis; ``read`` is asked for the slices of this
-        process's devices, of each in a thread of its own (a few at a time), and for no others."""
+        process's devices and for no others: one after the other, or for ``at_once`` of them in as many threads."""
         step, cursor, key = (read(name, 0, size) for name, size in zip(self.names, (1, 1, 2), strict=False))
         within = sharding.mesh.devices.size // sharding.mesh.shape.get(REPLICA, 1)
         devices = sharding.mesh.devices.reshape(within, -1)  # the devices that hold the same, side by side
@@ -155,9 +155,10 @@ class Layout:
             return found
 
         pieces = []
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="slices") as pool:
+        with ThreadPoolExecutor(at_once, thread_name_prefix="slices") as pool:
             for j in range(local):
-                by_device = list(pool.map(partial(rows, j=j), own))
+                of = partial(rows, j=j)
+                by_device = list(map(of, own) if at_once == 1 else pool.map(of, own))
                 pieces.append(
                     [
                         jax.make_array_from_single_device_arrays(

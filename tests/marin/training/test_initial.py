@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import ModuleType
 
 import equinox as eqx
@@ -69,3 +70,20 @@ def test_a_draw_whose_places_do_not_fit_into_a_word_is_refused() -> None:
         UsageError, match=r"drawn by one key: the initial state: .*4294967296.* found \[131072, 65536\]"
     ):
         value.at([jnp.zeros((), jnp.uint32)] * 2)
+
+
+def test_whoever_reads_a_state_is_asked_by_one_thread_unless_it_bears_more(worker: ModuleType) -> None:
+    """What makes the initial state remembers what it made last; two threads would take each other's."""
+    recipe = worker.recipe_of(worker.Case(name="initial", length=8))
+    layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), 4)
+    asking: list[set[int]] = []
+    for at_once in (1, 2):
+        seen: set[int] = set()
+
+        def read(name: str, start: int, stop: int, seen: set[int] = seen) -> np.ndarray:
+            seen.add(threading.get_ident())
+            return np.zeros(stop - start, layout.kinds[name][0])
+
+        layout.place(read, NamedSharding(mesh_of(1), P(DATA)), at_once=at_once)
+        asking.append(seen - {threading.get_ident()})
+    assert asking[0] == set() and asking[1]

@@ -182,3 +182,16 @@ def test_the_whole_command_asked_of_the_processor(tmp_path: Path) -> None:
     assert found["repeats"]["nano"]["equal"]
     assert found["run"]["verified"]["report"]["verdicts"]["training"] == "PASS"
     assert (tmp_path / "out" / "exact" / "run.tar.gz").is_file()
+
+
+def test_what_an_earlier_call_wrote_stays(tmp_path: Path) -> None:
+    (tmp_path / "gpu.json").write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.gpu", "--out", str(tmp_path)],
+        cwd=pack.PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and f"--out {tmp_path} is there already; name a new folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["gpu.json"]

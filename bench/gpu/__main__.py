@@ -314,7 +314,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=PROJECT / "build" / "gpu", help="a new folder")
     options = parser.parse_args()
     folder = options.out.resolve()
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        parser.error(f"--out {options.out} is there already; name a new folder, or move this one away")
     found = measure(options, folder)
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
     return 0 if held(found) else 1

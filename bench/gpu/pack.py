@@ -47,13 +47,17 @@ GO = """#!/bin/sh
 # Makes an environment beside itself that sees what this machine's python3 sees, jax among it, and asks the GPU.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-seen=$(python3 -c 'import site, sysconfig; print("\\n".join({sysconfig.get_path("purelib"), *site.getsitepackages()}))')
-python3 -m venv --without-pip "$here/environment"
-site=$("$here/environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-python3 -m pip install --quiet --no-index --no-deps --no-compile --target "$site" "$here"/wheels/*.whl
-echo "$seen" > "$site/seen.pth"
-cp "$here/source/bench/gpu/stand_ins.py" "$site/marin_stand_ins.py"
-echo 'import marin_stand_ins; marin_stand_ins.install()' > "$site/marin_stand_ins.pth"
+if [ ! -e "$here/environment/ready" ]; then
+    seen=$(python3 -c 'import site, sysconfig; print("\\n".join({sysconfig.get_path("purelib"), *site.getsitepackages()}))')
+    rm -rf "$here/environment"
+    python3 -m venv --without-pip "$here/environment"
+    site=$("$here/environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    python3 -m pip install --quiet --no-index --no-deps --no-compile --target "$site" "$here"/wheels/*.whl
+    echo "$seen" > "$site/seen.pth"
+    cp "$here/source/bench/gpu/stand_ins.py" "$site/marin_stand_ins.py"
+    echo 'import marin_stand_ins; marin_stand_ins.install()' > "$site/marin_stand_ins.pth"
+    touch "$here/environment/ready"
+fi
 cd "$here/source"
 exec "$here/environment/bin/python" -m bench.gpu --out "$here/out" "$@"
 """

@@ -38,7 +38,10 @@ def describe(state: SlicedState, layout: Layout) -> StateManifest:
 
 
 def hashed(held: Held, layout: Layout, tiles: Literal["all", "whole", "cut"] = "all") -> list[PartialTensor]:
-    """What is known here of every tensor, in the order of ``layout.names``: hashes of whole tiles, pieces of others."""
+    """What is known here of every tensor, in the order of ``layout.names``: hashes of whole tiles, pieces of others. Of
+    nothing a process knows that has none of the slices but copies of them: those are another replica's to say."""
+    if not held:
+        return [PartialTensor(*layout.kinds[name]) for name in layout.names]
 
     def one(name: str, number: int) -> PartialTensor:
         dtype, shape = layout.kinds[name]

@@ -35,6 +35,19 @@ def test_slices_that_cut_tiles_are_digested_where_they_lie(worker: ModuleType) -
     assert manifest_of(first).differing(other) == (names[3],), "of a changed slice, its tensor and no other"
 
 
+def test_a_process_that_holds_copies_alone_adds_nothing(worker: ModuleType) -> None:
+    """As each of the second slice of a pod: the first one holds the same state."""
+    recipe = worker.recipe_of(worker.Case(name="digest", length=8, layers=1))
+    first = initial_state(recipe, worker.VOCABULARY)
+    layout = Layout(first, optimizer(recipe), 4)
+    held = layout.held(layout.cut(first, NamedSharding(mesh_of(1), P(DATA))))
+    said = [
+        digesting.packed([part.encode() for part in digesting.hashed(one, layout, tiles)])
+        for one, tiles in ((held, "all"), ({}, "all"), ({}, "cut"))
+    ]
+    assert digesting.manifest_from(digesting.merged(said), layout) == manifest_of(first)
+
+
 @given(st.lists(st.binary(max_size=300), max_size=6))
 def test_packed_items_come_out_as_they_went_in(items: list[bytes]) -> None:
     packed = digesting.packed(items)

@@ -33,7 +33,7 @@ def load_slices(
 
     Raises:
         Tampered: as :func:`marin.training.checkpoints.whole.load`.
-        NotFound: the tree, or a file of it, is not in the store.
+        NotFound, Unavailable, StorageFailed: the tree, or a file of it, is not in the store or cannot be had now.
     """
     if not isinstance(source, Path) and not Sliced.is_stored(*source):
         with TemporaryDirectory(prefix="marin-checkpoint-") as base:

@@ -17,7 +17,7 @@ import numpy as np
 from haliax.jax_utils import is_jax_array_like
 from levanter.models.lm_model import LmHeadModel
 
-from ledger import LedgerError, NotFound, Sliced, StateManifest, Tampered, read_state
+from ledger import LedgerError, NotFound, Sliced, StateManifest, StorageFailed, Tampered, Unavailable, read_state
 from marin.execution.step import Task
 from marin.recipe.schema import Recipe
 from marin.training.model import vocabulary_size
@@ -59,26 +59,43 @@ def restore(task: Task) -> tuple[LmHeadModel, str]:
 
 
 def readable[T](read: Callable[[], T], expected: str, where: str) -> T:
-    """What ``read`` gives; ``Tampered`` where it can not, and ``NotFound`` where something of it is not in the store."""
+    """What ``read`` gives; ``Tampered`` where it can not.
+
+    Raises:
+        NotFound, Unavailable, StorageFailed: bytes are not here, or cannot be had now: they are no other bytes.
+        JaxRuntimeError: a device did not take it; it may have too little memory.
+    """
     try:
         return read()
-    except NotFound:  # bytes that are not here are no other bytes
+    except (NotFound, Unavailable, StorageFailed, jax.errors.JaxRuntimeError):
         raise
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+            raise _unreadable(error, expected, where) from error
+        raise StorageFailed(
+            "training checkpoint could not be read",
+            where=f"{where}: {error.filename}" if error.filename else where,
+            found=error.strerror or str(error),
+            cure="nothing is known of its bytes: check the disk, then repeat",
+        ) from error
     except (
         LedgerError,
         ValueError,
         KeyError,
         TypeError,
-        OSError,
         RuntimeError,
     ) as error:  # whatever a storage driver meets
-        raise Tampered(
-            "training checkpoint can not be read as a state of this recipe",
-            where=where,
-            expected=expected,
-            found=" ".join(str(error).split())[:200],
-            cure="fetch the checkpoint again, or use the recipe that it was saved under",
-        ) from error
+        raise _unreadable(error, expected, where) from error
+
+
+def _unreadable(error: Exception, expected: str, where: str) -> Tampered:
+    return Tampered(
+        "training checkpoint can not be read as a state of this recipe",
+        where=where,
+        expected=expected,
+        found=" ".join(str(error).split())[:200],
+        cure="fetch the checkpoint again, or use the recipe that it was saved under",
+    )
 
 
 def proven(manifest: StateManifest, expected: str, where: str) -> StateManifest:

@@ -18,7 +18,6 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -146,27 +145,28 @@ class Layout:
             if (mine := [device for device in alike if device.process_index == jax.process_index()])
         }
 
-        def rows(number: int, j: int) -> list[list[jax.Array]]:
+        def rows(slice_: tuple[int, int]) -> list[list[jax.Array]]:
             """Of one device's slice, each tensor on every device that holds it."""
+            j, number = slice_
             found = []
             for name, like in tensors:
                 row = self._row(name, like, number * local + j, read)
                 found.append([jax.device_put(row, device) for device in own[number]])
             return found
 
-        pieces = []
+        wanted = [(j, number) for j in range(local) for number in own]
         with ThreadPoolExecutor(at_once, thread_name_prefix="slices") as pool:
-            for j in range(local):
-                of = partial(rows, j=j)
-                by_device = list(map(of, own) if at_once == 1 else pool.map(of, own))
-                pieces.append(
-                    [
-                        jax.make_array_from_single_device_arrays(
-                            (within, *self.shapes[name]), sharding, [x for found in by_device for x in found[i]]
-                        )
-                        for i, (name, _) in enumerate(tensors)
-                    ]
-                )
+            made = list(map(rows, wanted) if at_once == 1 else pool.map(rows, wanted))
+        pieces = []
+        for by_device in (made[j * len(own) : (j + 1) * len(own)] for j in range(local)):
+            pieces.append(
+                [
+                    jax.make_array_from_single_device_arrays(
+                        (within, *self.shapes[name]), sharding, [x for found in by_device for x in found[i]]
+                    )
+                    for i, (name, _) in enumerate(tensors)
+                ]
+            )
         return SlicedState(
             step=np.asarray(step).reshape(()),
             cursor=np.asarray(cursor).reshape(()),

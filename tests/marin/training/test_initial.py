@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import ModuleType
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -73,17 +74,21 @@ def test_a_draw_whose_places_do_not_fit_into_a_word_is_refused() -> None:
 
 
 def test_whoever_reads_a_state_is_asked_by_one_thread_unless_it_bears_more(worker: ModuleType) -> None:
-    """What makes the initial state remembers what it made last; two threads would take each other's."""
+    """What makes the initial state remembers what it made last; two threads would take each other's. Two that may, read two
+    slices side by side, of one device too."""
     recipe = worker.recipe_of(worker.Case(name="initial", length=8))
     layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), 4)
     asking: list[set[int]] = []
     for at_once in (1, 2):
         seen: set[int] = set()
+        together = threading.Barrier(at_once, timeout=60)
 
-        def read(name: str, start: int, stop: int, seen: set[int] = seen) -> np.ndarray:
+        def read(name: str, start: int, stop: int, seen: set[int] = seen, together: Any = together) -> np.ndarray:
             seen.add(threading.get_ident())
+            if name == layout.names[-1]:
+                together.wait()
             return np.zeros(stop - start, layout.kinds[name][0])
 
         layout.place(read, NamedSharding(mesh_of(1), P(DATA)), at_once=at_once)
         asking.append(seen - {threading.get_ident()})
-    assert asking[0] == set() and asking[1]
+    assert asking[0] == set() and len(asking[1]) == 2

@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from ledger import PosixStorage, Store, Tampered
+from ledger import PosixStorage, Sliced, StorageFailed, Store, Tampered, Unavailable
 from marin.errors import StepFailed
 from marin.training.checkpoints import saving
 from marin.training.checkpoints.loading import load_slices
@@ -166,3 +166,43 @@ def test_a_damaged_slice_is_refused_when_it_is_read(
     path.write_bytes(data[:-4])
     with pytest.raises(Tampered, match=r"can not be read.*slices/00003"):
         load_slices(tmp_path / "folder", layout, sharding, recipe, worker.VOCABULARY, digest, where="here")
+
+
+@pytest.mark.parametrize(
+    ("met", "said"),
+    [
+        (StorageFailed("could not read", found="server error 503"), StorageFailed),
+        (Unavailable("no network"), Unavailable),
+        (OSError(5, "Input/output error"), StorageFailed),
+        (OSError(24, "Too many open files"), StorageFailed),
+        (FileNotFoundError(2, "No such file or directory"), Tampered),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), jax.errors.JaxRuntimeError),
+    ],
+    ids=["storage", "network", "disk", "descriptors", "gone", "device"],
+)
+def test_what_cannot_be_read_now_is_no_other_state(
+    worker: ModuleType, made: Made, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    met: Exception, said: type[Exception],
+) -> None:  # fmt: skip
+    """Whoever verifies has a failing disk, or a device without memory: that accuses nobody."""
+    recipe, layout, state, sharding = made
+    done: list[Saved] = []
+    with Saver(store, layout, tmp_path / "work") as saver:
+        saver.save(state, done.append)
+        saver.settle(wait=True)
+    store.checkout(done[0].artifact.digest, tmp_path / "folder")
+    part = Sliced.part
+
+    def failing(sliced: Sliced, path: str, start: int, stop: int) -> np.ndarray:
+        if path == layout.names[-1]:
+            raise met
+        return part(sliced, path, start, stop)
+
+    monkeypatch.setattr(Sliced, "part", failing)
+    digest = done[0].manifest.digest
+    for source in ((store, done[0].artifact.digest), tmp_path / "folder"):
+        with pytest.raises(said) as caught:
+            load_slices(source, layout, sharding, recipe, worker.VOCABULARY, digest, where="here")
+        assert type(caught.value) is said
+    with pytest.raises(said):
+        load(tmp_path / "folder", recipe, worker.VOCABULARY, digest, where="here")

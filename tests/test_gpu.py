@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -195,3 +196,32 @@ def test_what_an_earlier_call_wrote_stays(tmp_path: Path) -> None:
     )
     assert done.returncode == 2 and f"--out {tmp_path} is there already; name a new folder" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["gpu.json"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--parts", "probe,run"), "--parts: expected some of probes, run, default, .*; found probe"),
+        (("--parts", ""), "--parts: expected some of probes, .*; found none"),
+        (("--models", "nano,26m"), "--models: expected some of nano, 25m, llama-135m; found 26m"),
+        (("--models", "", "--out", f"{__file__}/out"), "--out .*/out can not be made .Not a directory.; name another"),
+    ],
+)
+def test_what_nobody_knows_is_asked_of_no_device(
+    asked: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A part with another name would be left out, and what is left out holds."""
+    monkeypatch.setattr(sys, "argv", ["bench.gpu", "--platform", "cpu", "--out", str(tmp_path / "out"), *asked])
+    monkeypatch.setattr(command, "measure", lambda options, folder: {})
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert re.search(said, capsys.readouterr().err.replace("\n", " "))
+
+
+def test_nothing_of_the_user_reaches_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"NPROC": "1", "TF_XLA_FLAGS": "x", "EAGER_CONSTANT_FOLDING": "1", "LEVANTER_CE_XLA_FAST_BWD": "1"}
+    for name, value in (theirs | {"JAX_SCAN3": "1", "HERE": "stays"}).items():
+        monkeypatch.setenv(name, value)
+    found = command.environment("cuda", ())
+    assert not found.keys() & theirs.keys() and "JAX_SCAN3" not in found and found["HERE"] == "stays"

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +35,7 @@ from threading import Lock
 from typing import Any
 
 from bench.gpu.probes import PAIRS
-from marin.process.arithmetic import IEEE_DIVISION
+from marin.process.arithmetic import CHANGING, IEEE_DIVISION, TRACING
 from marin.provenance.code import lock_digest
 from marin.provenance.environment import describe
 
@@ -46,6 +46,8 @@ SETTINGS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "cpu": ((),),
 }
 """What `XLA_FLAGS` a platform is asked with, in this order."""
+REACHING = ("JAX_", "XLA_", "LEVANTER_", "MARIN_ARITH", "NPROC", "NVIDIA_TF32", "CUBLAS_", *CHANGING, *TRACING)
+"""How variables begin that change what is traced, compiled or multiplied."""
 type Words = tuple[str, ...]
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
 
@@ -62,7 +64,7 @@ class Done:
 
 def environment(platform: str, flags: tuple[str, ...]) -> dict[str, str]:
     """Variables under which jax computes on ``platform``; nothing of the user's that reaches it."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_", "MARIN_ARITH"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(REACHING)}
     paths = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     platforms = {
         "JAX_PLATFORMS": "cpu" if platform == "cpu" else f"{platform},cpu",
@@ -303,14 +305,29 @@ def held(found: Mapping[str, Any]) -> bool:
     )
 
 
+def some_of(known: Collection[str], *, none: bool = False) -> Callable[[str], str]:
+    """A list with commas in which nothing is but ``known``; an empty one only where that is meant."""
+
+    def checked(text: str) -> str:
+        named = list(filter(None, text.split(",")))
+        if odd := [name for name in named if name not in known]:
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}; found {', '.join(odd)}")
+        if not named and not none:
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}; found none")
+        return text
+
+    return checked
+
+
 def main() -> int:
     """Ask, train, verify, write."""
     parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__.partition("\n")[0])
     parser.add_argument("--platform", choices=sorted(SETTINGS), default="cuda")
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--steps", type=int, default=20, help="of the runs")
-    parser.add_argument("--models", default=",".join(SHAPES), help=f"of {', '.join(SHAPES)}; none: an empty word")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
+    models, parts = some_of(SHAPES, none=True), some_of(PARTS)
+    parser.add_argument("--models", type=models, default=",".join(SHAPES), help=f"of {', '.join(SHAPES)}, or none: ''")
+    parser.add_argument("--parts", type=parts, default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, default=PROJECT / "build" / "gpu", help="a new folder")
     options = parser.parse_args()
     folder = options.out.resolve()
@@ -318,6 +335,8 @@ def main() -> int:
         folder.mkdir(parents=True)
     except FileExistsError:
         parser.error(f"--out {options.out} is there already; name a new folder, or move this one away")
+    except OSError as error:
+        parser.error(f"--out {options.out} can not be made ({error.strerror}); name another folder")
     found = measure(options, folder)
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
     return 0 if held(found) else 1

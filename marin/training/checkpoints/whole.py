@@ -78,13 +78,7 @@ def readable[T](read: Callable[[], T], expected: str, where: str) -> T:
             found=error.strerror or str(error),
             cure="nothing is known of its bytes: check the disk, then repeat",
         ) from error
-    except (
-        LedgerError,
-        ValueError,
-        KeyError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # whatever a storage driver meets
+    except (LedgerError, ValueError, KeyError, TypeError, RuntimeError) as error:  # whatever a storage driver meets
         raise _unreadable(error, expected, where) from error
 
 

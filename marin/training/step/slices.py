@@ -157,16 +157,15 @@ class Layout:
         wanted = [(j, number) for j in range(local) for number in own]
         with ThreadPoolExecutor(at_once, thread_name_prefix="slices") as pool:
             made = list(map(rows, wanted) if at_once == 1 else pool.map(rows, wanted))
-        pieces = []
-        for by_device in (made[j * len(own) : (j + 1) * len(own)] for j in range(local)):
-            pieces.append(
-                [
-                    jax.make_array_from_single_device_arrays(
-                        (within, *self.shapes[name]), sharding, [x for found in by_device for x in found[i]]
-                    )
-                    for i, (name, _) in enumerate(tensors)
-                ]
-            )
+        pieces = [
+            [
+                jax.make_array_from_single_device_arrays(
+                    (within, *self.shapes[name]), sharding, [x for found in by_device for x in found[i]]
+                )
+                for i, (name, _) in enumerate(tensors)
+            ]
+            for by_device in (made[j * len(own) : (j + 1) * len(own)] for j in range(local))
+        ]
         return SlicedState(
             step=np.asarray(step).reshape(()),
             cursor=np.asarray(cursor).reshape(()),

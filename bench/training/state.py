@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import logging
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -40,9 +41,12 @@ def most_memory() -> int:
 
 
 def measured(what: str, call: Callable[[], object], size: int) -> Iterator[Figure]:
-    """How long ``call`` takes, how many of ``size`` bytes that is a second, and its memory."""
+    """How long ``call`` takes, how many of ``size`` bytes that is a second, what the system did meanwhile (of it and of
+    all threads: giving memory, moving files), and its memory."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_stime
     took = seconds(call)
     yield Figure(what, took, "s")
+    yield Figure(f"  {what}: in the system", resource.getrusage(resource.RUSAGE_SELF).ru_stime - before, "s")
     if size:
         yield Figure(f"  {what}", size / took / 1e9, "GB/s")
     yield Figure(f"  {what}: most memory", most_memory() / 2**30, "GiB")

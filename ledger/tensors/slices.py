@@ -29,7 +29,7 @@ from ledger.errors import LedgerError, Malformed, NotFound, Refused, Tampered
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.store.blobs.hashing import threads
 from ledger.store.store import Artifact, Store
-from ledger.store.trees.manifest import Manifest, ManifestEntry
+from ledger.store.trees.manifest import PART_SIZE, Manifest, ManifestEntry
 from ledger.tensors.statepack import STATE, put_planes
 from ledger.tensors.tensors import (
     TILE_SIZE,
@@ -201,26 +201,47 @@ class Sliced:
         import numpy as np
 
         tensor = self.state.tensor(path)
-        lead, n = self.form.rows(path, tensor.shape)
-        if not 0 <= start <= stop <= lead * n:
-            raise Malformed(
-                "range of a tensor", where=path, expected=f"within {lead * n} elements", found=f"{start}:{stop}"
-            )
+        self._check_range(tensor, start, stop)
+        found = np.empty(stop - start, dtype_of(tensor.dtype))
+        self.fill(path, start, found)
+        return found
+
+    def fill(self, path: str, start: int, into: NDArray[Any]) -> None:
+        """Put elements of a tensor, from ``start`` on in C order, into all of a contiguous flat array of its dtype. What is
+        read meanwhile is 8 MiB at a time, as a store verifies it: no second copy of the elements is ever held.
+
+        Raises:
+            NotFound: there is no such tensor.
+            Malformed: the range is not within it, the array is of another dtype, or a file is shorter than it has to be.
+        """
+        import numpy as np
+
+        tensor = self.state.tensor(path)
+        if into.dtype != dtype_of(tensor.dtype):
+            raise Malformed("array for a tensor", where=path, expected=tensor.dtype, found=str(into.dtype))
+        at, stop = start, start + len(into)
+        self._check_range(tensor, start, stop)
+        _, n = self.form.rows(path, tensor.shape)
         width, size = -(-n // self.form.slices), item_size(tensor.dtype)
-        found = np.empty((stop - start) * size, np.uint8)
-        at = start
+        found = into.view(np.uint8)
         while at < stop:
             row, column = divmod(at, n)
             number = column // width
             first, last = self.form.run(path, tensor.shape, number)
             count = min(stop - at, last - column)
             begin = self._offsets[number][path] + (row * (last - first) + column - first) * size
+            count = min(count, max(1, (PART_SIZE - begin % PART_SIZE) // size))
             data = self.read(slice_name(number), begin, count * size)
             if len(data) != count * size:
                 raise Malformed("slice of a state", where=slice_name(number), expected="all its bytes", found="fewer")
             found[(at - start) * size : (at - start + count) * size] = np.frombuffer(data, np.uint8)
             at += count
-        return found.view(dtype_of(tensor.dtype))
+
+    def _check_range(self, tensor: TensorInfo, start: int, stop: int) -> None:
+        if not 0 <= start <= stop <= (size := math.prod(tensor.shape)):
+            raise Malformed(
+                "range of a tensor", where=tensor.path, expected=f"within {size} elements", found=f"{start}:{stop}"
+            )
 
     def whole(self, path: str) -> NDArray[Any]:
         """A whole tensor."""

@@ -51,9 +51,7 @@ def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
         state: TrainState = eqx.combine(exact_initializer(recipe, vocab_size).jitted(compiler_options=QUICKLY)(), rest)
         return state
     drawn = _Drawn(recipe, vocab_size, SlicedForm(1))
-    values = [
-        jax.device_put(drawn.run(name, 0, math.prod(like.shape)).reshape(like.shape)) for name, like in leaves(shape)
-    ]
+    values = [jax.device_put(drawn.whole(name).reshape(like.shape)) for name, like in leaves(shape)]
     arrays = jax.tree.unflatten(jax.tree.structure(eqx.filter(shape, is_jax_array_like)), values)
     begun: TrainState = eqx.combine(arrays, rest)
     return begun
@@ -63,7 +61,7 @@ def initial_slices(recipe: Recipe, vocab_size: int, layout: Layout, sharding: Na
     """The state before the first step on the mesh of ``sharding``, cut as ``layout`` says."""
     if recipe.arithmetic.profile == "exact":
         return layout.cut(initial_state(recipe, vocab_size), sharding)
-    return layout.place(_Drawn(recipe, vocab_size, layout.form).run, sharding)
+    return layout.place(_Drawn(recipe, vocab_size, layout.form).fill, sharding)
 
 
 def initial_program(recipe: Recipe, vocab_size: int, form: SlicedForm) -> str:
@@ -96,11 +94,17 @@ class _Drawn:
         self._parts = [_Part(closed, tensors) for tensors in ([small] if small else []) + [[one] for one in large]]
         self._homes = {tensor.name: (part, tensor) for part in self._parts for tensor in part.tensors}
 
-    def run(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Elements of a tensor by its path, the first and one past the last in C order, as a flat array of its dtype."""
+    def whole(self, name: str) -> np.ndarray:
+        """All elements of a tensor by its path, as a flat array of its dtype."""
+        _, tensor = self._homes[name]
+        found = np.empty(math.prod(tensor.out.aval.shape), tensor.out.aval.dtype)
+        self.fill(name, 0, found)
+        return found
+
+    def fill(self, name: str, start: int, into: np.ndarray) -> None:
+        """Put elements of a tensor, by its path and from ``start`` on in C order, into all of a flat array of its dtype."""
         part, tensor = self._homes[name]
-        found = np.empty(stop - start, tensor.out.aval.dtype)
-        at = start
+        at, stop = start, start + len(into)
         while at < stop:
             row, column = divmod(at, tensor.row)
             number, first = divmod(column, tensor.size)  # the piece, and from where in it
@@ -109,9 +113,8 @@ class _Drawn:
                 among, first : min(tensor.size, tensor.row - number * tensor.size)
             ]
             taken = here[: stop - at]
-            found[at - start : at - start + len(taken)] = taken
+            into[at - start : at - start + len(taken)] = taken
             at += len(taken)
-        return found
 
     @property
     def digest(self) -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ledger import (
     LedgerError,
+    Malformed,
     MemoryStorage,
     NotFound,
     PosixStorage,
@@ -26,6 +27,7 @@ from ledger import (
     put_slice,
     put_slices,
 )
+from ledger.store.trees.manifest import PART_SIZE
 from ledger.tensors.slices import _slice_bytes
 
 RANDOM = np.random.default_rng(17)
@@ -54,6 +56,28 @@ def test_a_state_comes_back_whole_and_in_parts(slices: int, leads: dict[str, int
     stop = data.draw(st.integers(start, flat.size))
     assert there.part(path, start, stop).tobytes() == flat[start:stop].tobytes()
     assert there.described() == there.state
+
+
+def test_a_tensor_is_read_into_its_place_a_part_at_a_time() -> None:
+    """The parts are those that a store verifies, so none is read twice and no second copy of a tensor is held."""
+    store = Store(MemoryStorage())
+    there = Sliced.of_store(store, put_slices(store, STATE, 1, LEADS).digest)
+    asked: list[tuple[int, int]] = []
+
+    def read(path: str, start: int, length: int) -> bytes:
+        if path == "slices/00000":
+            asked.append((start, start + length))
+        return there.read(path, start, length)
+
+    found = np.empty(2_700_003, np.float32)
+    Sliced(there.state, there.form, read).fill("large", 0, found)
+    assert found.tobytes() == STATE["large"].tobytes()
+    asked.sort()
+    assert [stop for _, stop in asked[:-1]] == [start for start, _ in asked[1:]]
+    assert all(stop <= (start // PART_SIZE + 1) * PART_SIZE + 3 for start, stop in asked)  # 3: the rest of an element
+    assert len(asked) > len(LEADS)
+    with pytest.raises(Malformed, match=r"array for a tensor: large: expected float32, found float64"):
+        there.fill("large", 0, np.empty(3))
 
 
 def test_equal_states_cut_alike_are_equal_files_and_those_cut_otherwise_one_state() -> None:

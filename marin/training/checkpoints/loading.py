@@ -56,7 +56,7 @@ def load_slices(
                 path for path in found.keys() | layout.kinds.keys() if found.get(path) != layout.kinds.get(path)
             )
             raise ValueError(f"{odd[0]} is {found.get(odd[0])}, not {layout.kinds.get(odd[0])}")
-        return layout.place(there.part, sharding, at_once=AT_ONCE)
+        return layout.place(there.fill, sharding, at_once=AT_ONCE)
 
     sliced = readable(placed, expected, where)
     return sliced, proven(describe(sliced, layout), expected, where)

@@ -34,8 +34,8 @@ from marin.training.runtime import hosts
 from marin.training.state import REPLICA, TrainState, leaves
 
 Leaves = tuple[jax.Array, ...]
-ReadRun = Callable[[str, int, int], np.ndarray]
-"""Elements of a tensor by its path, the first and one past the last in C order, as a flat array."""
+FillRun = Callable[[str, int, np.ndarray], None]
+"""Puts elements of a tensor, by its path and from a first one on in C order, into all of a flat array."""
 OWN = 3
 """Tensors of a state that lie on the host: step, cursor and key come first of all."""
 AT_ONCE = 2
@@ -129,12 +129,18 @@ class Layout:
     def cut(self, state: TrainState, sharding: NamedSharding) -> SlicedState:
         """``state`` (whole tensors on this host) on the mesh of ``sharding``, which shards the first axis."""
         whole = {name: np.asarray(value).reshape(-1) for name, value in leaves(state)}
-        return self.place(lambda name, start, stop: whole[name][start:stop], sharding)
 
-    def place(self, read: ReadRun, sharding: NamedSharding, *, at_once: int = 1) -> SlicedState:
-        """A state on the mesh of ``sharding``, which shards the first axis; ``read`` is asked for the slices of this
+        def fill(name: str, start: int, into: np.ndarray) -> None:
+            into[:] = whole[name][start : start + len(into)]
+
+        return self.place(fill, sharding)
+
+    def place(self, fill: FillRun, sharding: NamedSharding, *, at_once: int = 1) -> SlicedState:
+        """A state on the mesh of ``sharding``, which shards the first axis; ``fill`` is asked for the slices of this
         process's devices and for no others: one after the other, or for ``at_once`` of them in as many threads."""
-        step, cursor, key = (read(name, 0, size) for name, size in zip(self.names, (1, 1, 2), strict=False))
+        step, cursor, key = (np.empty(self.kinds[name][1], self.kinds[name][0]) for name in self.names[:OWN])
+        for name, value in zip(self.names, (step, cursor, key), strict=False):
+            fill(name, 0, value.reshape(-1))
         within = sharding.mesh.devices.size // sharding.mesh.shape.get(REPLICA, 1)
         devices = sharding.mesh.devices.reshape(within, -1)  # the devices that hold the same, side by side
         local, count = self.slices // within, len(self.params)
@@ -150,7 +156,7 @@ class Layout:
             j, number = slice_
             found = []
             for name, like in tensors:
-                row = self._row(name, like, number * local + j, read)
+                row = self._row(name, like, number * local + j, fill)
                 found.append([jax.device_put(row, device) for device in own[number]])
             return found
 
@@ -167,22 +173,24 @@ class Layout:
             for by_device in (made[j * len(own) : (j + 1) * len(own)] for j in range(local))
         ]
         return SlicedState(
-            step=np.asarray(step).reshape(()),
-            cursor=np.asarray(cursor).reshape(()),
-            key=np.asarray(key),
+            step=step,
+            cursor=cursor,
+            key=key,
             params=tuple(tuple(piece[:count]) for piece in pieces),
             moments=tuple(tuple(piece[count:]) for piece in pieces),
         )
 
-    def _row(self, name: str, like: jax.ShapeDtypeStruct, number: int, read: ReadRun) -> np.ndarray:
+    def _row(self, name: str, like: jax.ShapeDtypeStruct, number: int, fill: FillRun) -> np.ndarray:
         """A slice of a tensor as it lies on a device: padded with zeros, under an axis of one."""
         if not like.shape:
-            return np.asarray(read(name, 0, 1), like.dtype)
+            scalar = np.empty(1, like.dtype)
+            fill(name, 0, scalar)
+            return scalar
         lead, n = self.form.rows(name, like.shape)
         start, stop = self.form.run(name, like.shape, number)
         row = np.zeros((lead, self.width(name)), like.dtype)
         for layer in range(lead):
-            row[layer, : stop - start] = read(name, layer * n + start, layer * n + stop)
+            fill(name, layer * n + start, row[layer, : stop - start])
         return row.reshape(1, *self.shapes[name])
 
     def held(self, state: SlicedState, *, copied: bool = False) -> dict[int, dict[str, np.ndarray]]:

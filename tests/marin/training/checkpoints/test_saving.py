@@ -191,14 +191,14 @@ def test_what_cannot_be_read_now_is_no_other_state(
         saver.save(state, done.append)
         saver.settle(wait=True)
     store.checkout(done[0].artifact.digest, tmp_path / "folder")
-    part = Sliced.part
+    fill = Sliced.fill
 
-    def failing(sliced: Sliced, path: str, start: int, stop: int) -> np.ndarray:
+    def failing(sliced: Sliced, path: str, start: int, into: np.ndarray) -> None:
         if path == layout.names[-1]:
             raise met
-        return part(sliced, path, start, stop)
+        fill(sliced, path, start, into)
 
-    monkeypatch.setattr(Sliced, "part", failing)
+    monkeypatch.setattr(Sliced, "fill", failing)
     digest = done[0].manifest.digest
     for source in ((store, done[0].artifact.digest), tmp_path / "folder"):
         with pytest.raises(said) as caught:

@@ -1,0 +1,22 @@
+"""Says at the end what the TPU's compiler cost: processor seconds, and the memory of the largest process."""
+
+import resource
+from pathlib import Path
+
+from _pytest.terminal import TerminalReporter
+
+HERE = Path(__file__).parent
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Pytest's hook: one line, where a test of this folder was executed."""
+    executed = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
+    root = terminalreporter.config.rootpath
+    if not any(HERE in (root / report.nodeid.partition("::")[0]).parents for report in executed):
+        return
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(each.ru_utime + each.ru_stime for each in used)
+    most = max(each.ru_maxrss for each in used) / 2**20
+    terminalreporter.write_line(
+        f"before the TPU's compiler: {seconds:.0f} s of processors, at most {most:.1f} GiB a process"
+    )

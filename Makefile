@@ -49,7 +49,7 @@ repro: environment
 	@$(BIN)/marin show artifacts/export.json --summary
 
 test: environment
-	$(PYTEST) -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) --processes $(TEST_JOBS)
 
 lint: environment
 	$(BIN)/ruff check .

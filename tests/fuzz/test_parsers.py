@@ -30,11 +30,16 @@ PIECES = [b"0", b"-1", b"00", b"65536", b"4294967296", b"18446744073709551616", 
           b'"\\ud800"', b" ", b"/v1", b"NaN", b"null", b"true", b"[]", b"{}", b'""', b"1.5", b"../",
           b"&a [*a,*a]", b"!!python/x "]  # fmt: skip
 TABLE = {parser.name: parser for parser in parsers()}
-OTHERS = [seed for parser in TABLE.values() for seed in parser.seeds()]
 
 _edit = st.tuples(
     st.integers(0, 6), st.integers(0, 1 << 16), st.sampled_from([0, 1, 2, 8, 300]), st.integers(0, 1 << 16)
 )
+
+
+@cache
+def others() -> list[bytes]:
+    """Valid inputs of all parsers. Not made while tests are collected: a process that has used TensorStore cannot be forked."""
+    return [seed for parser in TABLE.values() for seed in parser.seeds()]
 
 
 def edited(data: bytes, kind: int, where: int, length: int, choice: int) -> bytes:
@@ -50,7 +55,7 @@ def edited(data: bytes, kind: int, where: int, length: int, choice: int) -> byte
         case 3 | 4:
             return data[:at] + PIECES[choice % len(PIECES)] + data[at if kind == 3 else end :]
         case 5:
-            other = OTHERS[choice % len(OTHERS)]
+            other = others()[choice % len(others())]
             return data[:at] + other[where % (len(other) + 1) :]
         case 6:
             # A whole JSON value or number for another.

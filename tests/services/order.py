@@ -1,7 +1,6 @@
 """Files that take longest begin first, so that no process is left with one of them when the others have ended.
 
-Whole files are handed out, in this order, by forked.py beside this one and by pytest-xdist (``--dist loadfile``) where it
-is told ``--no-loadscope-reorder``.
+Whole files are handed out, in this order, by forked.py beside this one.
 """
 
 from __future__ import annotations

@@ -81,6 +81,8 @@ DECIDED = {
     "softmax_custom_jvp": False,
     "numpy_dtype_promotion": "standard",
     "numpy_rank_promotion": "allow",
+    "legacy_prng_key": "allow",
+    "explicit_x64_dtypes": "warn",
     "use_direct_linearize": True,
     "scan3": False,
     "remat3": False,

@@ -66,9 +66,16 @@ TRACING = {
     "JAX_CUSTOM_JVP3": "0",
     "JAX_REMAT_BARRIER_NO_COTANGENTS": "0",
     "EAGER_CONSTANT_FOLDING": "0",
+    "JAX_NUMPY_RANK_PROMOTION": "allow",
+    "JAX_LEGACY_PRNG_KEY": "allow",
+    "JAX_EXPLICIT_X64_DTYPES": "warn",
+    "JAX_ERROR_CHECKING_BEHAVIOR_NAN": "ignore",
+    "JAX_ERROR_CHECKING_BEHAVIOR_DIVIDE": "ignore",
+    "JAX_ERROR_CHECKING_BEHAVIOR_OOB": "ignore",
 }
 """Variables that change what jax traces, with jax's defaults, which stay in force: one adds to every seed, others write the
-derivative of a softmax or what is drawn otherwise. Set otherwise, a recipe would be another program, under any profile."""
+derivative of a softmax or what is drawn otherwise, or checks between the operations. Set otherwise, a recipe would be
+another program or none, under any profile. What marin.exact decides while it reads is here or among :func:`settings`."""
 APPLIED = "MARIN_ARITHMETIC"
 """Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
 

@@ -141,7 +141,8 @@ class Saver:
         try:
             shutil.rmtree(self._work, ignore_errors=True)
             self._work.mkdir(parents=True)
-            with ThreadPoolExecutor(AT_ONCE) as writers:  # one is hashed while the disk has another
+            # One is hashed while the disk has another; one that is packed is made in memory, beside the copy of the state.
+            with ThreadPoolExecutor(1 if self._pack else AT_ONCE) as writers:
                 slices = list(writers.map(lambda number: self._write(number, held[number]), sorted(held)))
             parts = digesting.hashed(held, self._layout, "all" if cut is None else "whole")
             if cut is not None:

@@ -17,10 +17,12 @@ from hypothesis.extra.numpy import arrays
 from jax import lax
 
 from marin.errors import UsageError
-from marin.exact import compiled, functions, integers, known, reference
+from marin.exact import compiled, functions, integers, known, reading, reference
 from marin.exact.compiled import exact
 from marin.exact.guarded import MINUS_ZERO
 from marin.exact.program import Factors
+from marin.process import arithmetic
+from marin.recipe.schema import Execution, Recipe
 
 EDGES = (
     0.0,
@@ -391,6 +393,9 @@ def _everywhere(x: jax.Array) -> Any:
         {"use_direct_linearize": False},
         {"numpy_rank_promotion": "raise"},
         {"numpy_dtype_promotion": "strict"},
+        {"legacy_prng_key": "error"},
+        {"explicit_x64_dtypes": "allow"},
+        {"error_checking_behavior_oob": "raise"},
         {"remat3": True},
         {"scan3": True},
         {"disable_jit": True},
@@ -404,6 +409,14 @@ def test_how_jax_is_configured_is_no_part_of_a_program(changed: dict[str, Any]) 
     ((name, value),) = changed.items()
     with getattr(jax._src.config, name)(value):
         assert exact(_everywhere, x).program.digest == here
+
+
+def test_what_is_decided_while_a_function_is_read_is_asked_of_the_environment_too() -> None:
+    """Under every other profile jax traces as its variables say."""
+    asked = arithmetic.TRACING | arithmetic.settings(Recipe().arithmetic, Execution(), {})
+    for name, value in reading.DECIDED.items():
+        variable = getattr(jax._src.config, name).name.upper()
+        assert asked.get(variable) == str(int(value) if isinstance(value, bool) else value), variable
 
 
 def test_what_a_device_computed_is_no_constant_of_a_program() -> None:

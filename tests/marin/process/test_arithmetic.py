@@ -93,6 +93,8 @@ def test_a_skylake_is_known_by_its_numbers(vendor: str, family: int, model: int,
         ("JAX_HIGH_DYNAMIC_RANGE_GUMBEL", "1"),
         ("EAGER_CONSTANT_FOLDING", "1"),
         ("JAX_ENABLE_CUSTOM_PRNG", "1"),
+        ("JAX_ERROR_CHECKING_BEHAVIOR_OOB", "raise"),
+        ("JAX_LEGACY_PRNG_KEY", "error"),
     ],
 )
 def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, value: str) -> None:

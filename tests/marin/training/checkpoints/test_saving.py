@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Event
+from threading import Barrier, Event, get_ident
 from types import ModuleType
 from typing import Any
 
@@ -130,6 +130,27 @@ def test_a_slice_that_cannot_be_written_is_an_error_and_no_checkpoint(
         with pytest.raises(OSError, match="No space"):
             saver.settle(wait=True)
     assert done == [] and [kind for _, kind in store.digests() if kind == "tree"] == []
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_slices_are_written_two_at_a_time_and_packed_one_by_one(
+    made: Made, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: bool
+) -> None:
+    """What a slice is packed to lies in memory, beside the copy of the state that may have half of it."""
+    _, layout, state, _ = made
+    put, together, threads = saving.put_slice, Barrier(1 if pack else 2, timeout=60), set[int]()
+
+    def seen(*arguments: Any, **how: Any) -> Any:
+        threads.add(get_ident())
+        together.wait()
+        return put(*arguments, **how)
+
+    monkeypatch.setattr(saving, "put_slice", seen)
+    done: list[Saved] = []
+    with Saver(store, layout, tmp_path / "work", pack=pack) as saver:
+        saver.save(state, done.append)
+        saver.settle(wait=True)
+    assert len(threads) == (1 if pack else 2) and store.verify(done[0].artifact.digest) == []
 
 
 def test_a_process_that_failed_is_named_and_nothing_is_recorded(

@@ -105,8 +105,18 @@ def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEARES
     Raises:
         UsageError: an operation has no exact form; the error names it.
     """
-    with _as_decided():
-        closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
+    try:
+        with _as_decided():
+            closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
+    except (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerArrayConversionError,
+        jax.errors.TracerIntegerConversionError,
+    ) as error:
+        raise refused(
+            "a number that the function asks for while it is read",
+            "there are none yet, not even of what it would compute ahead; make it of NumPy's numbers",
+        ) from error
     return program_of(closed, factors), shape
 
 
@@ -120,6 +130,7 @@ def _asked_first() -> None:
     """From here on, jax computes nothing ahead of a program for the thread that reads one; others are left alone."""
     ahead: Callable[[], AbstractContextManager[Any]] = jax.ensure_compile_time_eval
     jax.ensure_compile_time_eval = lambda: nullcontext() if _reading.value else ahead()
+    jax.core.ensure_compile_time_eval = jax.ensure_compile_time_eval  # its other name
 
 
 @contextmanager
@@ -250,7 +261,7 @@ class _Reader:
         if rule is not None:
             return rule(self, equation, inputs, forms)
         operand = self.forms[inputs[-1]] if inputs else Form(BOOL, ())
-        if name in (FLOATS if FLOAT in (operand.dtype, forms[0].dtype) else WHOLES):
+        if forms and name in (FLOATS if FLOAT in (operand.dtype, forms[0].dtype) else WHOLES):
             return self.put(name, self.alike(inputs, forms[0].shape), forms[0])
         raise refused(
             f"{name} of {', '.join(str(var.aval.str_short()) for var in equation.invars)}",

@@ -111,7 +111,11 @@ def _scan(one: Operation, values: Values, key: Key) -> Values:
     for number in numbers:
         found = _body(one.bodies[0], [*values[:consts], *carry, *(row[number] for row in rows)], key)
         carry, made[number] = found[:carried], found[carried:]
-    stacked = [np.stack(column) for column in zip(*(made[number] for number in range(length)), strict=True)]
+    forms = one.bodies[0].of(one.bodies[0].outputs)[carried:]
+    stacked = [np.empty((length, *form.shape), form.dtype) for form in forms]
+    for number, found in made.items():
+        for whole, value in zip(stacked, found, strict=True):
+            whole[number] = value
     return [*carry, *stacked]
 
 
@@ -181,7 +185,7 @@ def addends(values: np.ndarray, count: int) -> tuple[np.ndarray, np.float32]:
 def _summed(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     shape = [x.shape[axis] for axis in kept]
-    rows = np.transpose(x, (*kept, *axes)).reshape(*shape, -1)
+    rows = np.transpose(x, (*kept, *axes)).reshape(*shape, math.prod(x.shape[axis] for axis in axes))
     if x.dtype != F:
         return np.sum(rows, axis=-1, dtype=x.dtype)
     result = np.zeros(shape, F)
@@ -206,7 +210,7 @@ def _dot(one: Operation, values: Values, key: Key) -> np.ndarray:
     for side, (x, summed, batch) in enumerate(zip(values, settings["summed"], settings["batch"], strict=True)):
         free = [axis for axis in range(x.ndim) if axis not in (*summed, *batch)]
         shapes = [[x.shape[axis] for axis in axes] for axes in (batch, free)]
-        size = math.prod(shapes[0]), math.prod(shapes[1]), -1
+        size = math.prod(shapes[0]), math.prod(shapes[1]), math.prod(x.shape[axis] for axis in summed)
         rows, words = (
             np.transpose(each, (*batch, *free, *summed)).reshape(size) if each is not None else None
             for each in (x, _noise(x, side, key) if made.stochastic else None)

@@ -286,6 +286,12 @@ ONE_EACH = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,),
 ONE_HOT = lax.GatherScatterMode.ONE_HOT
 
 
+def _ahead(under: Any) -> jax.Array:
+    """What a device would compute as it rounds, under either name of the context that asks it to."""
+    with under.ensure_compile_time_eval():
+        return jnp.exp(jnp.arange(4) / 3)
+
+
 @pytest.mark.parametrize(
     ("function", "example", "named"),
     [
@@ -294,6 +300,10 @@ ONE_HOT = lax.GatherScatterMode.ONE_HOT
         (lambda x: x * 2, np.zeros(3, np.float16), "float16"),
         (lambda x: lax.digamma(x), np.zeros(3, np.float32), "digamma"),
         (lambda x: x @ x.T, np.zeros((3, 0), np.float32), "dot_general: over nothing"),
+        (lambda x: (jax.debug.print("{}", x), x)[1], np.zeros(3, np.float32), "debug.* of float32"),
+        (lambda x: x * int(jnp.sum(x)), np.zeros(3, np.float32), "a number that the function asks for"),
+        (lambda x: x * np.asarray(_ahead(jax)), np.zeros(4, np.float32), "a number that the function asks for"),
+        (lambda x: x * np.asarray(_ahead(jax.core)), np.zeros(4, np.float32), "a number that the function asks for"),
         (lambda x: jnp.zeros(3).at[x].set(1.0), np.zeros(2, np.int32), "scatter: one of several values"),
         (
             lambda x: lax.gather(x, jnp.zeros((2, 1), jnp.int32), ONE_EACH, (1,), mode=ONE_HOT),
@@ -305,6 +315,21 @@ ONE_HOT = lax.GatherScatterMode.ONE_HOT
 def test_what_has_no_exact_form_is_refused_by_name(function: Any, example: np.ndarray, named: str) -> None:
     with pytest.raises(UsageError, match=named):
         exact(function, example)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: jnp.sum(x, axis=1), (0, 3)),
+        (lambda x: x @ np.ones((3, 2), np.float32), (0, 3)),
+        (lambda x: jnp.einsum("bij,bjk->bik", x, x), (0, 3, 3)),
+        (lambda x: lax.scan(lambda c, row: (c + row, (c, row > c)), jnp.float32(2), x), (0,)),
+        (lambda x: jnp.ones(3).at[jnp.zeros(0, jnp.int32)].add(x), (0,)),
+    ],
+    ids=["sum", "dot", "batches", "scan", "scatter"],
+)
+def test_where_there_are_no_elements_both_ways_give_none(function: Any, shape: tuple[int, ...]) -> None:
+    both(function, np.zeros(shape, np.float32))
 
 
 def test_what_a_function_computes_ahead_is_part_of_the_program() -> None:

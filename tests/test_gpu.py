@@ -135,6 +135,12 @@ def test_a_training_imports_what_travels_and_no_more() -> None:
     assert not travels & {"grpcio", "jax", "pandas", "polars", "vortex-data", "duckdb", "datasets", "wandb"}
 
 
+def test_what_can_not_be_imported_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "IMPORTED", "import nothing_of_this_name")
+    with pytest.raises(SystemExit, match="not all here: ModuleNotFoundError: No module named 'nothing_of_this_name'"):
+        pack.needed()
+
+
 def test_a_stand_in_is_for_what_is_missing_alone() -> None:
     code = """
 import sys

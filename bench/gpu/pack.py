@@ -67,8 +67,14 @@ SOURCE = ("bench", "conf", "experiments", "ledger", "marin", "pyproject.toml", "
 
 def needed(brought: frozenset[str] = frozenset()) -> set[str]:
     """Distributions of the lock that have to travel: what a training and a replay import, as this environment has it.
-    ``brought``: what else the machine has."""
-    done = subprocess.run([sys.executable, "-c", IMPORTED], cwd=PROJECT, capture_output=True, text=True, check=True)
+    ``brought``: what else the machine has.
+
+    Raises:
+        SystemExit: something of it can not be imported here; the last words of whoever tried.
+    """
+    done = subprocess.run([sys.executable, "-c", IMPORTED], cwd=PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"what a training imports is not all here: {done.stderr.strip().rpartition(chr(10))[2]}")
     providers = importlib.metadata.packages_distributions()
     names = {
         each for module in done.stdout.split() if module not in ABSENT | OPTIONAL for each in providers.get(module, ())

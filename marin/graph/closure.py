@@ -141,7 +141,9 @@ class _Source:
                 self.bindings.setdefault(name, []).append(statement)
             if not names and not _is_text(statement) and not _is_main_guard(statement):
                 self.loose.append(statement)
-        self.imports_anywhere = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        self.imports_anywhere = [
+            node for node in _statements(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
         self.imported = {
             name
             for name, statements in self.bindings.items()
@@ -331,11 +333,22 @@ def _is_type_checking(statement: ast.If) -> bool:
     return "TYPE_CHECKING" in ast.dump(statement.test)
 
 
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """``tree`` and every statement in it. Expressions, of which there are ten times as many, are not looked at: none holds a
+    statement."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for held in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, held, ())
+
+
 def _imports(tree: ast.AST, file: Path, only: str | None = None) -> Iterator[Path]:
     """Files of the project that the imports in ``tree`` lead to; for a module's own import statement only ``only``."""
     if isinstance(tree, ast.If) and _is_type_checking(tree):
         return
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if node is not tree or only is None or only in _alias_names(alias):

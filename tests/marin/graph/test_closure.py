@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from marin.errors import UsageError
-from marin.graph.closure import closure_of
+from marin.graph.closure import _statements, closure_of
 from tests.marin.graph.conftest import Write
 
 FILE = """
@@ -142,3 +143,18 @@ def test_what_no_other_process_could_find_is_refused() -> None:
     exec(compile("def cell(context): return 1", "<ipython-input-1>", "exec"), namespace)
     with pytest.raises(UsageError, match=r"has no file.*move it into a module"):
         closure_of(namespace["cell"])
+
+
+def test_an_import_is_found_wherever_it_stands() -> None:
+    """In every kind of block that the grammar has."""
+    places = [
+        "def f(): {}", "async def f(): {}", "class C: {}", "if x: {}", "if x: pass\nelse: {}", "while x: {}",
+        "while x: pass\nelse: {}", "for x in y: {}", "for x in y: pass\nelse: {}", "with x: {}", "try: {}\nfinally: pass", "try: pass\nexcept E: {}",
+        "try: pass\nexcept E: pass\nelse: {}", "try: pass\nfinally: {}", "try: pass\nexcept* E: {}",
+        "match x:\n    case 1: {}", "async def f():\n    async with x: {}", "async def f():\n    async for x in y: {}",
+    ]  # fmt: skip
+    text = "\n".join(place.format(f"import far_{number}") for number, place in enumerate(places))
+    tree = ast.parse(text)
+    found = [node for node in _statements(tree) if isinstance(node, ast.Import)]
+    assert sorted(node.names[0].name for node in found) == sorted(f"far_{number}" for number in range(len(places)))
+    assert len(found) == sum(isinstance(node, ast.Import) for node in ast.walk(tree))

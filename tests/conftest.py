@@ -15,7 +15,7 @@ from chromium import chromium
 from forked import pytest_runtestloop
 from logs import own_logging
 from order import longest_first
-from scratch import on_disk, use_memory, use_own_cache
+from scratch import on_disk, use_memory, use_own_cache, use_own_state
 from tables import draw, pytest_configure, pytest_report_header, tenth
 
 __all__ = [
@@ -45,6 +45,7 @@ hypothesis.settings.register_profile("marin", deadline=None, suppress_health_che
 hypothesis.settings.load_profile("marin")
 use_memory()
 use_own_cache()
+use_own_state()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

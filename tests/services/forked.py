@@ -181,6 +181,8 @@ class Child:
     def _become(self) -> None:
         """What is a process's own: temporary folders, captured output, who is told, what happens at its end."""
         os.environ[VARIABLE] = str(self.number)
+        if state := os.environ.get("XDG_STATE_HOME"):  # two processes' logs of one key are no copies of each other
+            os.environ["XDG_STATE_HOME"] = os.path.join(state, f"process-{self.number}")
         atexit._clear()
         plugins, factory = self.session.config.pluginmanager, self.session.config._tmp_path_factory  # type: ignore[attr-defined]
         factory._basetemp = factory.getbasetemp() / f"process-{self.number}"

@@ -1,5 +1,5 @@
-"""Where tests write: in memory, where this machine has room, for they wait for a disk longer than they compute; and a
-cache folder that ends with the session.
+"""Where tests write: in memory, where this machine has room, for they wait for a disk longer than they compute; and
+folders for caches and state that end with the session.
 
 Nothing here loses power, so what fsync means is not lost with it: what a killed process left behind is there. Tests of
 what only a disk has, or of rules that know /dev/shm, ask for ``on_disk``.
@@ -50,6 +50,14 @@ def use_own_cache() -> None:
         folder = tempfile.mkdtemp(prefix="marin-test-cache-", dir=os.environ.get(ROOT))
         os.environ["MARIN_CACHE"] = str(new_cache(Path(folder).resolve() / "cache"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def use_own_state() -> None:
+    """A state folder of this session's own, never the user's: it says where logs live, and the next session makes other logs of
+    the same names and keys. Each process has its own in it (forked.py beside this one)."""
+    folder = tempfile.mkdtemp(prefix="marin-test-state-", dir=os.environ.get(ROOT))
+    os.environ["XDG_STATE_HOME"] = folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 @pytest.fixture

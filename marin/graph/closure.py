@@ -334,8 +334,7 @@ def _is_type_checking(statement: ast.If) -> bool:
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """``tree`` and every statement in it. Expressions, of which there are ten times as many, are not looked at: none holds a
-    statement."""
+    """``tree`` and every statement in it. Expressions, the larger part of a tree, are not looked at: none holds a statement."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

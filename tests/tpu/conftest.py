@@ -3,16 +3,16 @@
 import resource
 from pathlib import Path
 
-from _pytest.terminal import TerminalReporter
+import pytest
 
 HERE = Path(__file__).parent
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Pytest's hook: one line, where a test of this folder was executed."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Pytest's hook: one line, where tests of this folder alone were executed: what others cost would count with them."""
     executed = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
     root = terminalreporter.config.rootpath
-    if not any(HERE in (root / report.nodeid.partition("::")[0]).parents for report in executed):
+    if not executed or not all(HERE in (root / report.nodeid.partition("::")[0]).parents for report in executed):
         return
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds = sum(each.ru_utime + each.ru_stime for each in used)

@@ -57,7 +57,7 @@ NOT_REQUIRED = {
 """What is imported and comes with something that is required."""
 
 PRIVATE = {
-    "atexit._run_exitfuncs": "the end of a process (process/collector.py)",
+    "atexit._run_exitfuncs": "the end of a process (process/interpreter.py)",
     "hashlib._Hash": "a type without a public name, for annotations",
     "jax._src.config": "settings that change what is traced, as they are while a function is read (exact/reading.py)",
     "jax._src.distributed": "words between the processes of one training (training/runtime/hosts.py)",
@@ -81,7 +81,7 @@ PRIVATE = {
     "mlflow.utils.validation._validate_param_keys_unique": "MLflow's own refusals",
     "mlflow.utils.validation._validate_run_id": "MLflow's own refusals",
     "ray._private.worker._global_node": "where the processes of a Ray of one's own write",
-    "threading._shutdown": "the end of a process (process/collector.py)",
+    "threading._shutdown": "the end of a process (process/interpreter.py)",
 }
 ONLY_TYPED = {"hashlib._Hash"}
 """Names that a type checker knows and no program has."""

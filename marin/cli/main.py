@@ -26,8 +26,8 @@ import click
 
 from marin import __version__
 from marin.cli.output import say
-from marin.process.collector import collect_less_often, leave
 from marin.process.hugepages import begin_again
+from marin.process.interpreter import collect_less_often, leave, with_room
 from marin.process.text import log_to
 
 EXIT_MISSING = 3
@@ -250,9 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The `marin` program."""
     if arguments is None:
         begin_again(sys.argv[1:])
-        collect_less_often()
-        leave(run())
-    sys.exit(run(arguments))
+    collect_less_often()
+    leave(with_room(run, arguments))
 
 
 NO_MEMORY = "not enough memory for what was read; give the command more, or the limit of --memory"

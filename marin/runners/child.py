@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import BinaryIO
 
-from marin.process.collector import collect_less_often, leave
+from marin.process.interpreter import collect_less_often, leave, with_room
 from marin.process.text import log_as_worker
 from marin.process.waiting import waiting
 from marin.runners.jobs import answer, resolve
@@ -43,5 +43,5 @@ def _watch(stdin: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    with_room(main, int(sys.argv[1]))
     leave(0)

@@ -26,6 +26,8 @@ from typing import IO, Any
 
 import pytest
 
+from marin.process.interpreter import collect_less_often, with_room
+
 VARIABLE = "MARIN_TEST_PROCESS"
 """In a fork: its number."""
 
@@ -81,6 +83,7 @@ class Forks:
         places = range(len(self.session.items))
         self.files.extend(list(group) for _, group in groupby(places, lambda place: self.session.items[place].path))
         self.session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        collect_less_often()
         gc.collect()
         gc.freeze()  # what is here stays where it is: no fork copies it by looking through it
         try:
@@ -165,7 +168,7 @@ class Child:
         status = 1
         try:
             self._become()
-            self._execute()
+            with_room(self._execute)
             status = 0
         except KeyboardInterrupt:
             status = 130

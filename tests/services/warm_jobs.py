@@ -22,6 +22,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 from marin.process import arithmetic
+from marin.process.interpreter import with_room
 from marin.runners import child
 from marin.runners import process as runner
 
@@ -143,7 +144,7 @@ def _execute(asked: Mapping[str, Any], stdin: int, stdout: int, stderr: int, ans
         signal.signal(signum, signal.SIG_DFL if signum == signal.SIGTERM else signal.default_int_handler)
     setattr(runner, "subprocess", subprocess)  # noqa: B010 - a job of a job is a process
     try:
-        child.main(answer)
+        with_room(child.main, answer)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:

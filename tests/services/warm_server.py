@@ -14,6 +14,7 @@ import warnings
 from typing import Any, NoReturn
 
 from marin.process import arithmetic, hugepages
+from marin.process.interpreter import collect_less_often
 from marin.recipe.schema import Arithmetic, Execution
 
 
@@ -73,6 +74,7 @@ def finish(status: int) -> NoReturn:
     os._exit(status)  # what Python takes apart at its end would be copied first
 
 
+collect_less_often()
 before = dict(os.environ)
 arithmetic.apply(Arithmetic(), Execution(devices=1))
 os.environ.setdefault(hugepages.VARIABLE, f"{hugepages.TUNABLE}=0")  # a fork does not begin again

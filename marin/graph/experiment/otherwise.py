@@ -28,6 +28,7 @@ from marin.graph.files import load_experiment, load_graph
 from marin.graph.graph import Node
 from marin.graph.identity import kind_of
 from marin.preregistration.registration import Registration
+from marin.process.interpreter import collect_less_often, with_room
 
 ANSWER = "1"
 """What the other environment says to every name that it does not have."""
@@ -197,4 +198,5 @@ def _main(answer: Path, file: Path, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    collect_less_often()
+    with_room(_main, Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

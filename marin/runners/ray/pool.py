@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from ledger import LedgerError, Unavailable
-from marin.process.collector import collect_less_often
+from marin.process.interpreter import collect_less_often, with_room
 from marin.runners import Seat, Setup, Start, told
 from marin.runners.jobs import Resources, error_of, parts_of
 from marin.runners.ray.cluster import connected
@@ -73,7 +73,7 @@ class _Process:
         collect_less_often()
         self._expected, self._found = expected, software()
         self._start, self._held = start, ExitStack()
-        self._work = start(setup) if self._found == expected and setup is not None else None
+        self._work = with_room(start, setup) if self._found == expected and setup is not None else None
 
     def meeting(self) -> tuple[str, list[str]]:
         """An address of this machine where several can meet, or the parts of an error."""
@@ -85,14 +85,14 @@ class _Process:
 
     def join(self, setup: bytes) -> None:
         """Begin as one of several; returns when all have met."""
-        self._work = self._start(setup)
+        self._work = with_room(self._start, setup)
 
     def do(self, task: bytes) -> tuple[bytes, list[str]]:
         """The result of one task, or the parts of an error."""
         if self._work is None:
             return b"", self._refusal()
         try:
-            return self._work(task), []
+            return with_room(self._work, task), []
         except LedgerError as error:
             return b"", parts_of(error)
 

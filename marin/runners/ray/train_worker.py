@@ -23,7 +23,7 @@ from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.execution.tracker import following
 from marin.history.runs import stream_of
 from marin.process.arithmetic import apply
-from marin.process.collector import collect_less_often
+from marin.process.interpreter import collect_less_often, with_room
 from marin.process.text import log_as_worker
 from marin.recipe.schema import CPU_PROFILES, Execution, from_plain
 from marin.record.events import Body, Json
@@ -112,10 +112,10 @@ def train_loop(config: dict[str, Any]) -> bytes | None:
     collect_less_often()
     log_as_worker()
     try:
-        _ready(setup, number)
+        with_room(_ready, setup, number)
         with held_address(ray.util.get_node_ip_address()) as address:
             coordinator = broadcast_from_rank_zero(address if number == 0 else None)
-            return _train(ray, setup, number, count, coordinator)
+            return with_room(_train, ray, setup, number, count, coordinator)
     except LedgerError as error:
         raise WorkerFailed(json.dumps(parts_of(error))) from error
 

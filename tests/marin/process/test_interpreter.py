@@ -1,0 +1,89 @@
+"""A program ends as Python ends one, but for taking its objects apart; its frames have room."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from marin.process.interpreter import with_room
+
+PROGRAM = """
+import atexit, sys, threading
+from marin.process.interpreter import leave
+
+class Kept:
+    def __del__(self):
+        sys.__stdout__.write("taken apart\\n")
+        sys.__stdout__.flush()
+
+kept = Kept()
+kept.itself = kept
+begun = threading.Event()
+say = sys.stdout.write  # a line at once: threads may meet
+atexit.register(say, "registered\\n")
+threading.Thread(target=lambda: (begun.wait(), say("a thread\\n"))).start()
+threading.Thread(target=begun.set).start()
+say("said\\n")
+leave(7)
+"""
+
+
+def test_all_but_the_objects() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (7, "")
+    assert sorted(done.stdout.splitlines()) == ["a thread", "registered", "said"]
+
+
+def test_a_stream_that_nobody_reads_changes_nothing() -> None:
+    program = """
+import sys
+from marin.process.interpreter import leave
+
+class Gone:
+    def flush(self):
+        raise BrokenPipeError
+
+sys.stdout = Gone()
+leave(3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+ASKED = """
+import resource, sys
+from marin.process.interpreter import with_room
+
+def nothing():
+    pass
+
+def called(depth):
+    for _ in range(100):
+        nothing()
+    if depth:
+        called(depth - 1)
+
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    called(500)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(pages(), with_room(pages))
+"""
+
+
+def test_frames_in_one_piece_ask_for_each_page_of_memory_once() -> None:
+    """Counted as faults: a page that was given back is another one when it is asked for again. Without room a chunk ends
+    several times on the way down, and each of a hundred calls there asks for the next."""
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, timeout=60, check=True)
+    plain, roomy = (int(number) for number in done.stdout.split())
+    assert roomy < 100 < plain, done.stdout
+
+
+def test_what_is_given_and_returned_and_raised_is_the_functions() -> None:
+    assert with_room(sorted, [2, 1], reverse=True) == [2, 1]
+    with pytest.raises(ZeroDivisionError) as raised:
+        with_room(divmod, 1, 0)
+    assert "with_room" in {entry.name for entry in raised.traceback}

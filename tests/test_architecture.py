@@ -442,7 +442,7 @@ PRINTS = {
     "marin/cli/ledger/witness.py": "flush",
     "marin/graph/execution/progress.py": "a bar whose notes are visible",
     "marin/process/progress.py": "a bar whose notes are visible",
-    "marin.process.interpreter.py": "flush",
+    "marin/process/interpreter.py": "flush",
     "marin/process/hugepages.py": "flush",
     "marin/process/waiting.py": "counts seconds on a terminal",
     "marin/runners/process.py": "hands its own stderr to a child",

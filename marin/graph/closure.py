@@ -19,6 +19,7 @@ import ast
 import functools
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from marin.provenance.code import code_folder
 PACKAGES = ("marin", "experiments")
 """What of the code folder is the project: in site-packages it has many neighbours."""
 MACHINERY = ("ledger", "marin.graph", "marin.errors", "marin.cli")
+_BEGINNINGS = tuple(f"{name}." for name in MACHINERY)
 
 STATEMENTS = "(statements)"
 """What the part of a file is called that is no definition."""
@@ -80,7 +82,7 @@ def closure_of(function: Callable[..., Any]) -> Closure:
         seen.add(module)
         for path in (module, *sorted(filter(Path.is_file, (module.parent / "templates").rglob("*")))):
             parts[_shown(path)] = _digest(path)
-        modules |= _Source.read(module).imports()
+        modules |= _imports_below(module)
     return Closure(parts)
 
 
@@ -124,15 +126,7 @@ class _Source:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self.tree = ast.parse(path.read_bytes(), str(path))
-        except SyntaxError as error:
-            raise UsageError(
-                "a file of the project is not Python",
-                where=f"{path}:{error.lineno}",
-                found=str(error.msg),
-                cure="correct it",
-            ) from None
+        self.tree = _parsed(path)
         self.bindings: dict[str, list[ast.stmt]] = {}
         self.loose: list[ast.stmt] = []
         for statement in self.tree.body:
@@ -141,9 +135,6 @@ class _Source:
                 self.bindings.setdefault(name, []).append(statement)
             if not names and not _is_text(statement) and not _is_main_guard(statement):
                 self.loose.append(statement)
-        self.imports_anywhere = [
-            node for node in _statements(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)
-        ]
         self.imported = {
             name
             for name, statements in self.bindings.items()
@@ -166,7 +157,7 @@ class _Source:
                 cure="define it there by `def`",
             )
         if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in self.tree.body):
-            yield "*", _digest(self.path), self.imports()  # nobody can tell which names these are
+            yield "*", _digest(self.path), _imports_below(self.path)  # nobody can tell which names these are
             return
         waiting, seen, used = [name], {name}, {name}
         loose = [(statement, _touched(statement, self.imported)) for statement in self.loose]
@@ -205,15 +196,34 @@ class _Source:
             names |= used
         return names, (symbol, "sha256:" + hasher.hexdigest(), imported)
 
-    def imports(self) -> set[Path]:
-        """Every file of the project that this one imports, anywhere in it."""
-        files = {file for node in self.imports_anywhere for file in _imports(node, self.path)}
-        return files.union(_packages_above(self.path))
-
 
 @cache
 def _source_of(path: Path, _modified: int) -> _Source:
     return _Source(path)
+
+
+def _parsed(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes(), str(path))
+    except SyntaxError as error:
+        raise UsageError(
+            "a file of the project is not Python",
+            where=f"{path}:{error.lineno}",
+            found=str(error.msg),
+            cure="correct it",
+        ) from None
+
+
+def _imports_below(path: Path) -> set[Path]:
+    """Every file of the project that the file at ``path`` imports, anywhere in it."""
+    files = {file for node in _import_statements(path, path.stat().st_mtime_ns) for file in _imports(node, path)}
+    return files.union(_packages_above(path))
+
+
+@cache
+def _import_statements(path: Path, _modified: int) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Those of the whole file. Its tree is not kept: Python looks for garbage among all that is kept of hundreds of files."""
+    return tuple(node for node in _statements(_parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
 class _Bare(ast.NodeTransformer):
@@ -384,22 +394,18 @@ def _module_of(file: Path) -> str:
 def _files_of(module: str, importer: Path) -> frozenset[Path]:
     """The files that importing ``module`` executes, if it is the project's; nothing otherwise."""
     top = module.partition(".")[0]
-    if (
-        not top
-        or top in sys.stdlib_module_names
-        or any(module == name or module.startswith(f"{name}.") for name in MACHINERY)
-    ):
+    if not top or top in sys.stdlib_module_names or f"{module}.".startswith(_BEGINNINGS):
         return frozenset()
     return _files_below(_code_folder() if top in PACKAGES else _import_folder(importer.parent), module)
 
 
 @cache
 def _files_below(place: Path, module: str) -> frozenset[Path]:
-    relative = Path(*module.split("."))
+    beginning = os.path.join(place, *module.split("."))
     files: set[Path] = set()
-    for candidate in ((place / relative).with_suffix(".py"), place / relative / "__init__.py"):
-        if candidate.is_file() and "site-packages" not in candidate.relative_to(place).parts:
-            file = candidate.resolve()
+    for candidate in (f"{beginning}.py", os.path.join(beginning, "__init__.py")):
+        if os.path.isfile(candidate):
+            file = Path(candidate).resolve()
             files |= {file, *_packages_above(file)}
     return frozenset(files)
 

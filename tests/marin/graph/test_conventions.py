@@ -21,11 +21,56 @@ from marin.graph.files import load_graph
 PROJECT = Path(__file__).resolve().parents[3]
 ISSUE = "https://git.example/lab/marin/issues/12"
 WHOLE = PROJECT / "experiments" / "exp001_grammar_scaling.py"
+SMALL = '''"""Does loss fall with size?
+
+Question. Does a wider Llama reach a lower validation loss?
+
+Hypothesis. Yes: with every seed.
+
+Regime. Two widths, three seeds each.
+
+Metrics. Held-out loss, lower is better.
+
+Definition of done. All six are evaluated on the same text.
+
+Issue. docs/experiments.md
+"""
+
+from experiments.defaults import default_corpus, default_eval, default_tokenize, default_train
+from marin.preregistration.registration import CostCap, Metric, Registration
+from marin.recipe.schema import Evaluation, GrammarDataset, Model, Optimizer, Trainer
+
+SEEDS = (1, 2, 3)
+SIZES = {"narrow": Model(hidden_dim=32), "wide": Model(hidden_dim=64)}
+
+tokens = default_tokenize("words", default_corpus("words", GrammarDataset()), vocab_size=512)
+evaluations = {
+    (size, seed): default_eval(
+        default_train(f"{size}-{seed}", tokens, model=model, seed=seed, trainer=Trainer(), optimizer=Optimizer()),
+        Evaluation(),
+    )
+    for size, model in SIZES.items()
+    for seed in SEEDS
+}
+experiment = Registration(
+    name="exp001_grammar_scaling",
+    question="Does a wider Llama reach a lower validation loss?",
+    hypothesis="With every seed.",
+    primary=Metric(name="evaluate.loss", direction="lower"),
+    arms={size: evaluations[size, 1].config for size in SIZES},
+    baseline="narrow",
+    seeds=SEEDS,
+    test="welch",
+    cost_cap=CostCap(seconds=3600.0),
+)
+steps = list(evaluations.values())
+'''
+"""An experiment that lacks nothing. Its steps are the pipeline's: no code of a function has to be looked for."""
 
 
-def altered(folder: Path, old: str, new: str) -> Path:
-    """exp001 under its own name, with one place changed."""
-    text = WHOLE.read_text()
+def altered(folder: Path, old: str, new: str, text: str | None = None) -> Path:
+    """exp001, or this text, under its own name, with one place changed."""
+    text = WHOLE.read_text() if text is None else text
     assert text.count(old) >= 1
     page = folder / "docs" / "experiments.md"
     page.parent.mkdir(exist_ok=True)
@@ -146,7 +191,7 @@ def test_whatever_way_it_takes_arguments_another_graph_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    file = altered(tmp_path, "SEEDS = (1, 2, 3)", line)
+    file = altered(tmp_path, "SEEDS = (1, 2, 3)", line, SMALL)
     assert check(file) == [], "the syntax does not tell"
     (found,) = check_elsewhere(file)
     assert found.what.startswith("it takes arguments: loaded with others") and found.cure
@@ -158,16 +203,19 @@ def test_what_takes_no_arguments_is_the_same_elsewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
-    [("import os; os._exit(0)", "ended with status 0"), ("while True: pass", "no end within 20 seconds")],
+    ("line", "within", "found"),
+    [
+        ("import os; os._exit(0)", 60, "ended with status 0"),
+        ("import signal; signal.pause()", 5, "no end within 5 seconds"),
+    ],
     ids=["exit", "forever"],
 )
 def test_a_file_that_ends_or_keeps_the_process_is_not_loaded_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, found: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, within: int, found: str
 ) -> None:
     """With status 0, as of a file that lacks nothing, the command would have ended in the first place."""
-    monkeypatch.setattr("marin.graph.experiment.otherwise.SECONDS", 20)
-    file = altered(tmp_path, "SEEDS = (1, 2, 3)", f"{line}\nSEEDS = (1, 2, 3)")
+    monkeypatch.setattr("marin.graph.experiment.otherwise.SECONDS", within)
+    file = altered(tmp_path, "SEEDS = (1, 2, 3)", f"{line}\nSEEDS = (1, 2, 3)", SMALL)
     ended = CliRunner().invoke(command, ["check", str(file), "--static"])
     assert isinstance(ended.exception, UsageError) and found in str(ended.exception)
 
@@ -187,7 +235,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert made.exit_code == 0 and Path(file).name == "exp001_is_it_so.py"
     asked = runner.invoke(command, ["check", file, "--static", "--json"])
     assert asked.exit_code == 1 and len(json.loads(asked.stdout)[file]) == 7
-    whole = runner.invoke(command, ["check", str(WHOLE), "--static"])
+    whole = runner.invoke(command, ["check", str(altered(tmp_path, "SEEDS", "SEEDS", SMALL)), "--static"])
     assert whole.exit_code == 0 and whole.stdout == ""
 
 

@@ -1,32 +1,64 @@
-"""`dvc repro` as a stranger meets it: a checkout in Git, the real `dvc`, the real stages corpus and tokenizer."""
+"""`dvc repro` as a stranger meets it: a checkout in Git, the real `dvc`, the real stages corpus and tokenizer.
+
+DVC is imported once: all but the first of its commands are forks of a process that has it. `marin`, and the workers that
+DVC begins, are processes of their own, with the code of their checkout.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from warm import Warm, warmed
 
 from marin.record.root import open_root
 
 PROJECT = Path(__file__).resolve().parents[2]
 SMALL = ("-S", "dataset.train_bytes=20000", "-S", "dataset.validation_bytes=2000", "-S", "tokenizer.vocab_size=300")
 
+DVC = "import sys; from dvc.cli import main; sys.argv[0] = 'dvc'; sys.exit(main())"
+OF_DVC = (
+    *(
+        "dvc.cli.parser",
+        "dvc.dvcfile",
+        "dvc.output",
+        "dvc.parsing.context",
+        "dvc.repo.datasets",
+        "dvc.repo.experiments",
+    ),
+    *("dvc.repo.experiments.executor.local", "dvc.repo.experiments.queue.celery", "dvc.repo.index", "dvc.repo.plots"),
+    *(
+        "dvc.repo.reproduce",
+        "dvc.stage.run",
+        "dvc.utils.strictyaml",
+        "dulwich.porcelain",
+        "networkx",
+        "pygit2",
+        "pyparsing",
+    ),
+    *("hydra.core.override_parser.overrides_parser", "ruamel.yaml", "tabulate"),
+)
+"""What its commands import, most of it only when they get there."""
+
 pytestmark = pytest.mark.e2e
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A repository in a folder of its own, and the commands of this environment in it."""
+    """A repository in a folder of its own, and the commands of this environment in it. ``warm``: where `dvc` is forked."""
 
     folder: Path
     environment: dict[str, str]
+    warm: Warm
 
     def run(self, *command: str, status: int = 0) -> str:
         done = subprocess.run(
@@ -35,6 +67,19 @@ class Checkout:
         assert done.returncode == status, (command, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
+    def dvc(self, *words: str, status: int = 0) -> str:
+        """What `dvc WORD...` does and says, without the second in which it is imported."""
+        done = self.warm.run(DVC, words, cwd=self.folder, environment=self.environment, timeout=300)
+        assert done.returncode == status, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def worker_ends(self) -> None:
+        """Wait for the worker of DVC's queue, which ends when nothing is queued."""
+        told = self.folder / ".dvc" / "tmp" / "exps" / "celery" / "dvc-exp-worker-1.json"
+        worker = os.pidfd_open(json.loads(told.read_text())["pid"])
+        assert select.select([worker], [], [], 300)[0], "a worker without work does not end"
+        os.close(worker)
+
     def changes(self) -> list[str]:
         return self.run("git", "status", "--porcelain").splitlines()
 
@@ -42,11 +87,17 @@ class Checkout:
         return [event.type for _, event in open_root(str(self.folder / ".marin")).reader().events()]
 
     def clone(self, folder: Path) -> Checkout:
+        """A clone, with the bytecode that its code has here already: Python goes by a source's size and time."""
         self.run("git", "clone", "-q", str(self.folder), str(folder))
-        return made(folder, self.environment)
+        for name in ("marin", "ledger"):
+            for source in (self.folder / name).rglob("*.py"):
+                shutil.copystat(source, folder / source.relative_to(self.folder))
+            for compiled in (self.folder / name).rglob("__pycache__"):
+                shutil.copytree(compiled, folder / compiled.relative_to(self.folder))
+        return made(folder, self.environment, self.warm)
 
 
-def made(folder: Path, environment: dict[str, str]) -> Checkout:
+def made(folder: Path, environment: dict[str, str], warm: Warm) -> Checkout:
     """The checkout in ``folder``, whose `marin` executes the code that lies there."""
     programs = folder.parent / f"{folder.name}-bin"
     programs.mkdir()
@@ -55,7 +106,7 @@ def made(folder: Path, environment: dict[str, str]) -> Checkout:
     command.chmod(0o755)
     (programs / "dvc").symlink_to(Path(sys.executable).with_name("dvc"))
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    checkout = Checkout(folder, {**environment, "PATH": path})
+    checkout = Checkout(folder, {**environment, "PATH": path}, warm)
     checkout.run("git", "config", "user.name", "test")
     checkout.run("git", "config", "user.email", "test@example.org")
     checkout.run("marin", "init", "--quiet")
@@ -63,7 +114,7 @@ def made(folder: Path, environment: dict[str, str]) -> Checkout:
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     """A repository whose small experiment was run once and committed, pointers and dvc.lock included."""
     base = tmp_path_factory.mktemp("a folder")  # with a space in it
     folder = base / "published"
@@ -81,9 +132,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     ):
         source = PROJECT / name
         if source.is_dir():
-            shutil.copytree(
-                source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local")
-            )
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("tmp", "cache", "config.local"))
         else:
             shutil.copy(source, folder / name)
     kept = {
@@ -98,13 +147,14 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
         "DVC_SITE_CACHE_DIR": str(base / "site"),
     }
     subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True, env=environment)
-    checkout = made(folder, environment)
-    checkout.run("git", "add", ".")
-    checkout.run("git", "commit", "-q", "-m", "code")
-    checkout.run("dvc", "exp", "run", *SMALL, "tokenizer")
-    checkout.run("git", "add", ".")
-    checkout.run("git", "commit", "-q", "-m", "results")
-    return checkout
+    with warmed(base, environment, OF_DVC) as warm:
+        checkout = made(folder, environment, warm)
+        checkout.run("git", "add", ".")
+        checkout.run("git", "commit", "-q", "-m", "code")
+        checkout.run("dvc", "exp", "run", *SMALL, "tokenizer")
+        checkout.run("git", "add", ".")
+        checkout.run("git", "commit", "-q", "-m", "results")
+        yield checkout
 
 
 def test_the_experiment_executed_both_stages_in_one_run(published: Checkout) -> None:
@@ -116,12 +166,12 @@ def test_the_experiment_executed_both_stages_in_one_run(published: Checkout) -> 
 def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout, tmp_path: Path) -> None:
     clone = published.clone(tmp_path / "clone")
     assert clone.events() == []
-    said = clone.run("dvc", "repro", "tokenizer")
+    said = clone.dvc("repro", "tokenizer")
     assert said.count("executed in") == 2
     assert clone.events().count("step.completed/v1") == 2
     assert clone.changes() == []
 
-    again = clone.run("dvc", "repro", "tokenizer")
+    again = clone.dvc("repro", "tokenizer")
     assert "nothing to do" in again, "the corpus always looks"
     assert "marin stage tokenizer" not in again
     assert len(clone.events()) == 5
@@ -130,7 +180,7 @@ def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout,
     pointer = clone.folder / "artifacts" / "corpus.json"
     good = pointer.read_text()
     pointer.write_text(good.replace("sha256:", "sha256:0", 1))
-    assert "executed" not in clone.run("dvc", "repro", "tokenizer")
+    assert "executed" not in clone.dvc("repro", "tokenizer")
     assert pointer.read_text() == good
     assert clone.changes() == []
     assert len(clone.events()) == 5, "the open run has the results: there is nothing to record"
@@ -142,32 +192,27 @@ def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_pro
     """`--temp` and `--queue` work in a copy of the repository below .dvc/tmp, which has no root."""
     clone = published.clone(tmp_path / "clone")
     seen = len(clone.events())
-    clone.run("dvc", "exp", "run", "--temp", "-S", "tokenizer.vocab_size=301", *SMALL[:4], "tokenizer")
+    clone.dvc("exp", "run", "--temp", "-S", "tokenizer.vocab_size=301", *SMALL[:4], "tokenizer")
     assert clone.events()[seen:].count("step.completed/v1") == 2
-    clone.run("dvc", "exp", "run", "--queue", "-S", "tokenizer.vocab_size=302", *SMALL[:4], "tokenizer")
-    clone.run("dvc", "exp", "run", "--run-all")
+    clone.dvc("exp", "run", "--queue", "-S", "tokenizer.vocab_size=302", *SMALL[:4], "tokenizer")
+    clone.dvc("exp", "run", "--run-all")
     assert clone.events().count("step.completed/v1") == 3, "the corpus was taken over"
-    clone.run(
-        "dvc", "exp", "run", "--queue", "--name", "third", "-S", "tokenizer.vocab_size=303", *SMALL[:4], "tokenizer"
-    )
-    clone.run("dvc", "queue", "start")  # workers of its own, which end when nothing is queued
-    told = ""
-    for _ in range(600):
-        told = clone.run("dvc", "queue", "status")
-        if not re.search(r"third +\S+.* +(Queued|Running)", told):
-            break
+    clone.dvc("exp", "run", "--queue", "--name", "third", "-S", "tokenizer.vocab_size=303", *SMALL[:4], "tokenizer")
+    clone.dvc("queue", "start")  # workers of its own, which end when nothing is queued
+    clone.worker_ends()
+    told = clone.dvc("queue", "status")
     assert re.search(r"third .* Success", told), told
     assert clone.events().count("step.completed/v1") == 4
     assert clone.changes() == []
-    shown = clone.run("dvc", "exp", "show", "--csv")
+    shown = clone.dvc("exp", "show", "--csv")
     assert "301" in shown and "302" in shown and "303" in shown
 
 
 def test_dvc_sends_no_bytes_and_marin_store_push_does(published: Checkout, tmp_path: Path) -> None:
     clone = published.clone(tmp_path / "clone")
-    clone.run("dvc", "remote", "add", "--default", "elsewhere", str(tmp_path / "elsewhere"))
-    clone.run("dvc", "repro", "tokenizer")
-    clone.run("dvc", "push")
+    clone.dvc("remote", "add", "--default", "elsewhere", str(tmp_path / "elsewhere"))
+    clone.dvc("repro", "tokenizer")
+    clone.dvc("push")
     assert [path for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()] == []
     clone.run("marin", "store", "push", str(tmp_path / "bytes"))
     assert [path for path in (tmp_path / "bytes").rglob("*") if path.is_file()]
@@ -178,13 +223,13 @@ def test_a_text_that_was_edited_is_never_ignored(published: Checkout, tmp_path: 
     text = clone.folder / "data" / "mine.txt"
     text.parent.mkdir()
     text.write_text("\n\n".join(f"Line {i} of a text." for i in range(200)))
-    clone.run("dvc", "exp", "run", "-S", "dataset=files", "corpus")
+    clone.dvc("exp", "run", "-S", "dataset=files", "corpus")
     pointer = clone.folder / "artifacts" / "corpus.json"
     before, seen = pointer.read_text(), len(clone.events())
-    clone.run("dvc", "repro", "corpus")
+    clone.dvc("repro", "corpus")
     assert pointer.read_text() == before and len(clone.events()) == seen
     text.write_text("\n\n".join(f"Line {i} of another text." for i in range(200)))
-    clone.run("dvc", "repro", "corpus")
+    clone.dvc("repro", "corpus")
     assert pointer.read_text() != before
 
 
@@ -205,25 +250,25 @@ def test_sources_of_a_collection_that_changed_are_seen(published: Checkout, tmp_
     write(source.with_name("first.jsonl"), texts[:30])
     write(source, texts[30:50])
     web = ("dataset=web", "dataset.sources=[crawl/*.jsonl]", "dataset.collection=default")
-    clone.run("dvc", "exp", "run", *(word for value in web for word in ("-S", value)), "corpus")
+    clone.dvc("exp", "run", *(word for value in web for word in ("-S", value)), "corpus")
     assert [body["kept"] for body in made()] == [50]
     first, recorded, seen = pointer.read_text(), lock.read_text(), len(clone.events())
-    clone.run("dvc", "repro", "corpus")
+    clone.dvc("repro", "corpus")
     assert (pointer.read_text(), lock.read_text(), len(clone.events())) == (first, recorded, seen)
 
     write(source, texts[40:])
-    clone.run("dvc", "repro", "corpus")
+    clone.dvc("repro", "corpus")
     assert pointer.read_text() != first and lock.read_text() != recorded
     assert [body["kept"] for body in made()] == [50, 50] and made()[0]["artifact"] != made()[1]["artifact"]
-    assert "artifacts/corpus.json" in clone.run("dvc", "status", "tokenizer"), "what is made of it is out of date"
+    assert "artifacts/corpus.json" in clone.dvc("status", "tokenizer"), "what is made of it is out of date"
 
     write(source, texts[30:50])
-    clone.run("dvc", "repro", "corpus")
+    clone.dvc("repro", "corpus")
     assert pointer.read_text() == first and len(made()) == 2, "the ledger has the first one still"
 
 
 def test_metrics_are_dvcs(published: Checkout) -> None:
-    shown, _ = json.JSONDecoder().raw_decode(published.run("dvc", "metrics", "show", "--json"))
+    shown, _ = json.JSONDecoder().raw_decode(published.dvc("metrics", "show", "--json"))
     files = shown[""]["data"]
     assert files["artifacts/metrics/tokenizer.json"]["data"]["vocab_size"] == 300.0
 
@@ -246,8 +291,8 @@ def test_a_group_of_the_configuration_can_be_chosen(published: Checkout, tmp_pat
     clone = published.clone(tmp_path / "clone")
     (text / "input.txt").write_text("not what was pinned")
     environment = {**clone.environment, "MARIN_DATA": str(tmp_path / "data")}
-    said = Checkout(clone.folder, environment).run(
-        "dvc", "exp", "run", "-S", "dataset=tinyshakespeare", "corpus", status=255
+    said = Checkout(clone.folder, environment, clone.warm).dvc(
+        "exp", "run", "-S", "dataset=tinyshakespeare", "corpus", status=255
     )
     assert "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed" in said
     assert "kind: url" in (clone.folder / "params.yaml").read_text()

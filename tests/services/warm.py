@@ -61,10 +61,11 @@ class Warm:
 
 
 @contextmanager
-def warmed(folder: Path, environment: Mapping[str, str]) -> Iterator[Warm]:
-    """The process, until the block ends. ``environment`` says where modules are found."""
+def warmed(folder: Path, environment: Mapping[str, str], modules: Sequence[str] = ()) -> Iterator[Warm]:
+    """The process, until the block ends. ``environment`` says where modules are found. With ``modules`` it has imported
+    these, and nothing else of all this."""
     with subprocess.Popen(
-        [sys.executable, str(SERVER)],
+        [sys.executable, str(SERVER), *modules],
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.PIPE,

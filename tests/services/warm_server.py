@@ -1,4 +1,5 @@
-"""The process of tests/services/warm.py: imports, then a line for each program; one fork at a time."""
+"""The process of tests/services/warm.py: imports, of what computes or of the modules that its arguments name; then a line for
+each program, one fork at a time."""
 
 from __future__ import annotations
 
@@ -11,11 +12,10 @@ import sys
 import threading
 import traceback
 import warnings
+from importlib import import_module
 from typing import Any, NoReturn
 
-from marin.process import arithmetic, hugepages
 from marin.process.interpreter import collect_less_often
-from marin.recipe.schema import Arithmetic, Execution
 
 
 def serve() -> dict[str, Any] | None:
@@ -75,23 +75,40 @@ def finish(status: int) -> NoReturn:
 
 
 collect_less_often()
-before = dict(os.environ)
-arithmetic.apply(Arithmetic(), Execution(devices=1))
-os.environ.setdefault(hugepages.VARIABLE, f"{hugepages.TUNABLE}=0")  # a fork does not begin again
-contract = {name: value for name, value in os.environ.items() if before.get(name) != value}
-import warm_jobs  # noqa: E402
 
-import marin.graph.execution.loop  # noqa: E402 - under the contract that is in force by now
-import marin.pipeline.stages  # noqa: E402
-import marin.recipe.composition  # noqa: E402
-import marin.training.run  # noqa: E402
-import marin.verify.jax.replay  # noqa: E402
-import marin.verify.verification  # noqa: E402, F401
 
+def what_computes() -> dict[str, str]:
+    """Imported, under the contract of arithmetic, which is in force from now on; the variables that it set."""
+    from marin.process import arithmetic, hugepages
+    from marin.recipe.schema import Arithmetic, Execution
+
+    before = dict(os.environ)
+    arithmetic.apply(Arithmetic(), Execution(devices=1))
+    os.environ.setdefault(hugepages.VARIABLE, f"{hugepages.TUNABLE}=0")  # a fork does not begin again
+    contract = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    import warm_jobs  # noqa: F401
+
+    import marin.graph.execution.loop
+    import marin.pipeline.stages
+    import marin.recipe.composition
+    import marin.training.run
+    import marin.verify.jax.replay
+    import marin.verify.verification  # noqa: F401
+
+    return contract
+
+
+named = sys.argv[1:]
+for module in named:
+    import_module(module)
+contract = {} if named else what_computes()
 gc.freeze()  # what is here already is nothing that a fork has to look through
 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
 asked = serve()
 if asked is not None:
     become(asked, contract)
-    warm_jobs.offer(finish)
+    if not named:
+        import warm_jobs
+
+        warm_jobs.offer(finish)
     finish(executed(asked["program"]))

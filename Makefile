@@ -1,6 +1,7 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
+# make long     the long tests, of which make test draws a third by the commit (minutes)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole fault tables (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
@@ -34,7 +35,7 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 
-.PHONY: help environment repro test lint bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test long lint bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -83,8 +84,7 @@ gpu: # no environment of its own: jax and its plugin are the machine's
 	@python=$(BIN)/python; [ -x $$python ] || python=python3; $$python -m bench.gpu --platform $${PLATFORM:-cuda}
 
 browser: environment
-	$(PYTEST) -q -m browser tests/marin/dossier
-	$(PYTEST) -m browser tests/e2e
+	$(PYTEST) --processes $(TEST_JOBS) -m browser tests/marin/dossier tests/e2e
 
 # What makes the site lies beside the lock, as what evaluates does.
 docs-tools: environment
@@ -108,10 +108,13 @@ foreign: environment
 
 evaluation: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
-	$(PYTEST) -q tests/marin/evaluation tests/e2e/models/test_evaluation.py tests/e2e/models/test_evaluation_bundle.py tests/e2e/models/test_tasks_during.py tests/marin/serving/test_harness_client.py
+	$(PYTEST) -q --processes $(TEST_JOBS) -m evaluation tests/marin/evaluation tests/marin/serving tests/e2e/models
 
 faults: environment
-	$(PYTEST) -m "faults or table" --whole-tables
+	$(PYTEST) -m "faults or table" --whole
+
+long: environment
+	$(PYTEST) --processes $(TEST_JOBS) -m long --whole
 
 fuzz: environment
 	MARIN_FUZZ=$${MARIN_FUZZ:-5000} $(PYTEST) -q --processes $(TEST_JOBS) tests/fuzz

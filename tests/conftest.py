@@ -1,22 +1,23 @@
-"""Fixtures for all tests: buckets and a published folder on the loopback interface, and the tenth of large tables that
-a change is tested with; where tests write, and in which order they come (tests/services).
+"""Fixtures for all tests: buckets and a published folder on the loopback interface, and the part of large tables and
+long tests that a change is tested with; where tests write, and in which order they come (tests/services).
 
 Signals have their usual meaning here, also where the suite was started in the background, by `nohup` or a service.
 """
 
 import signal
+from importlib.util import find_spec
 
+import drawn
 import forked
 import hypothesis
 import pytest
-import tables
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
 from chromium import chromium
+from drawn import draw, pytest_configure, pytest_report_header, tenth
 from forked import pytest_runtestloop
 from logs import own_logging
 from order import longest_first
 from scratch import on_disk, use_memory, use_own_cache, use_own_state
-from tables import draw, pytest_configure, pytest_report_header, tenth
 
 __all__ = [
     "bucket",
@@ -49,7 +50,7 @@ use_own_state()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    tables.add_option(parser)
+    drawn.add_option(parser)
     forked.add_option(parser)
 
 
@@ -57,3 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     draw(config, items)
     longest_first(items)
+    if not all(map(find_spec, ("lm_eval", "tenacity"))):
+        for item in items:
+            if item.get_closest_marker("evaluation"):
+                item.add_marker(pytest.mark.skip(reason="the extra `evaluation` (make evaluation)"))

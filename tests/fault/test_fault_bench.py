@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from drawn import Tenth
 from sessions import new_cache
-from tables import Tenth
 
 FAULTS = ("parameter", "event", "forged loss")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tables import Tenth
+from drawn import Tenth
 
 from ledger import (
     PART_SIZE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def test_what_cannot_be_said_is_refused(trained: Project, arguments: tuple[str, 
     assert (done.returncode, why in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
 
 
-@pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra `evaluation` (make evaluation)")
+@pytest.mark.evaluation
 def test_recorded_numbers_are_computed_again_by_their_owner_and_by_a_stranger(project: Project, tmp_path: Path) -> None:
     tasks = project.folder / "tasks"
     tasks.mkdir()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from marin.verify.bundle import verify_bundle
 from tests.e2e.conftest import Project
 from tests.e2e.models.test_evaluation import PAIR
 
-pytestmark = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra `evaluation` (make evaluation)")
+pytestmark = pytest.mark.evaluation
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from tests.e2e.conftest import PARAMS, Project
 from tests.e2e.models.test_evaluation import PAIR
 from tests.e2e.models.test_evaluation_during import STATES, staged
 
+pytestmark = pytest.mark.evaluation
+
 ROWS = [{"good": f"the dog {word}s", "bad": f"the dog {word}"} for word in ("run", "sit", "wait")]
 EVENTS = """
 import json

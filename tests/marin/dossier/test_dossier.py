@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drawn import Tenth
 from recorded import RUN, full_card, record
-from tables import Tenth
 
 from ledger import Draft, Event, Log, LogReader, MemoryStorage, Signer, VerifierKey, create_key, make_proof, root_of
 from marin.dossier import evidence

@@ -4,7 +4,6 @@ tasks are what they were when they were first asked, whatever became of their fi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from marin.evaluation.recorded.records import Settings, TaskGroup, described, wr
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved, EvaluatedTask, EvaluationRecorded
 
-HARNESS = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra `evaluation` (make evaluation)")
 FEW = TaskGroup("few", ["b", "c"], [])
 PART = TaskGroup("few::part", ["c"], [])
 NESTED = TaskGroup("few", ["b", "few::part"], [])
@@ -97,7 +95,7 @@ def test_a_state_has_its_tasks_where_they_are_of_the_documents_of_the_first() ->
     assert without_tasks(asked, due, []) == due
 
 
-@HARNESS
+@pytest.mark.evaluation
 def test_a_task_is_what_it_was_when_it_was_first_asked(folder: Path, tmp_path: Path) -> None:
     asked, store = TasksDuring(names=("text", "small"), path=str(folder), limit=2), Store(MemoryStorage())
     tasks, settings = tasks_of(asked, store, None)
@@ -117,7 +115,7 @@ def test_a_task_is_what_it_was_when_it_was_first_asked(folder: Path, tmp_path: P
     assert "before train step 3" in str(refused.value)
 
 
-@HARNESS
+@pytest.mark.evaluation
 def test_a_tag_that_can_be_no_name_is_refused(folder: Path) -> None:
     path = folder / "pairs.yaml"
     path.write_text(path.read_text(encoding="utf-8").replace("tag: small", "tag: a b"), encoding="utf-8")

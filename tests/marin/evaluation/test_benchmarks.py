@@ -22,6 +22,8 @@ from marin.evaluation.recorded.records import Settings
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 
+pytestmark = pytest.mark.evaluation
+
 QUESTIONS = [{"question": f"{n} plus {n}?", "answer": f"It is <<{n}+{n}={2 * n}>>.\n#### {2 * n}"} for n in range(7)]
 DOCUMENTS = ("Eating: He eats.", "1", "He flies.", "He is full.", "He is a dog.", "He sings.")
 CSV = (

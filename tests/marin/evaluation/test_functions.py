@@ -31,6 +31,8 @@ from marin.evaluation.recorded.task import EvaluationTask
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 
+pytestmark = pytest.mark.evaluation
+
 INSTALLED = Path(lm_eval.tasks.__file__).parent
 OPTIONS = {f"option_{letter}": letter * 2 for letter in "abcd"}
 OFFERED = {f"option_{number}": f"o{number}" if number < 4 else None for number in range(10)}

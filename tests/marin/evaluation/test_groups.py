@@ -27,6 +27,8 @@ from marin.evaluation.subject import Subject
 from tests.marin.evaluation.conftest import PAIRS, TASKS
 from tests.marin.evaluation.test_verdict import Claimed, Court, court
 
+pytestmark = pytest.mark.evaluation
+
 __all__ = ["court"]
 
 BY_SIZE = {"aggregate_metric_list": [{"metric": "acc", "aggregation": "mean", "weight_by_size": True}]}

@@ -26,6 +26,8 @@ from marin.evaluation.subject import Subject, chat_prompt
 from marin.serving.chat import TEMPLATE
 from tests.marin.evaluation.conftest import PAIRS, QUESTIONS
 
+pytestmark = pytest.mark.evaluation
+
 SETTINGS = Settings()
 
 

@@ -18,10 +18,12 @@ TEXTS = ["the dog runs", "é" * 70 + " end", "x"]
 DATA = b"".join(json.dumps({"text": text}).encode() + b"\n" for text in TEXTS)
 
 
+@pytest.mark.evaluation
 @pytest.mark.parametrize("length", [4, 7, 64])
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 13, 64, 65])
 def test_every_token_is_predicted_once_in_the_harnesss_windows(count: int, length: int) -> None:
-    utils = pytest.importorskip("lm_eval.utils", reason="the extra `evaluation` (make evaluation)")
+    from lm_eval import utils
+
     tokens = list(range(1, count + 1))
     rolled = map(utils.make_disjoint_window, utils.get_rolling_token_windows(tokens, 0, length, context_len=1))
     assert [(list(row.tokens), row.scored) for row in windows(tokens, length)] == [

@@ -35,6 +35,8 @@ from marin.record.events import Continues, EvaluationRecorded
 from marin.verify.judges import evaluation
 from marin.verify.verdict import EvaluationSummary, Verdict
 
+pytestmark = pytest.mark.evaluation
+
 BEGUN = "sha256:" + "0" * 64
 PASSED, ROOT = Verdict("PASS"), bytes(32)
 

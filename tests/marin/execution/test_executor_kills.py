@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tables import Tenth
+from drawn import Tenth
 
 from marin.history.runs import load_all
 from marin.record.root import open_root

@@ -4,7 +4,6 @@ chats, the texts of our own generation by the same template; and what a task ask
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,7 @@ from marin.evaluation.subject import Subject
 from marin.serving import files
 from marin.serving.chat import STOPS, TEMPLATE, ChatTemplate
 
-pytestmark = pytest.mark.skipif(
-    find_spec("lm_eval") is None or find_spec("tenacity") is None, reason="the extra `evaluation` (make evaluation)"
-)
+pytestmark = pytest.mark.evaluation
 
 TASK = {
     "task": "pairs",

@@ -1,0 +1,87 @@
+"""What one change is tested with, where all would take too long: a tenth of each large table of faults, a third of the
+long tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
+
+    @pytest.mark.table                            of the cases of a parametrized test, a tenth
+    @pytest.mark.table(together=NAME)             the same cases in every test of this name
+    def test(tenth): for step in tenth(range(400))    of what a test goes through itself, a tenth, in order
+    @pytest.mark.long                             of all tests that are marked so, a third
+
+A test is long that takes ten seconds of a processor, and whose properties shorter tests have part by part.
+
+The seed is the commit that is tested, so that every change draws others; pytest's first lines say it, and
+``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out, and who names files or tests gets their long ones.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+SEED = "MARIN_DRAWN"
+Tenth = Callable[[Iterable[int]], list[int]]
+
+
+def add_option(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="all large tables of faults and all long tests, not a part")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if SEED not in os.environ:  # set here once: whoever is started from here draws the same
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        os.environ[SEED] = found.stdout.strip() or "0"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    if config.getoption("whole"):
+        return "fault tables and long tests: all of them"
+    return f"a tenth of the fault tables and a third of the long tests, drawn by {SEED}={os.environ[SEED]}"
+
+
+def places(count: int, part: int, name: str) -> list[int]:
+    """Places of a ``part``-th of ``count`` things, at least one."""
+    chosen = random.Random(f"{os.environ[SEED]} {name}").sample(range(count), min(count, -(-count // part)))
+    return sorted(chosen)
+
+
+def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what was not drawn, when items were collected."""
+    groups: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    names: dict[str, str] = {}
+    for item in items:
+        if "tenth" in getattr(item, "fixturenames", ()):
+            item.add_marker("table")  # so that `make faults` finds it
+        elif marker := item.get_closest_marker("table"):
+            test = item.nodeid.partition("[")[0]
+            groups[test, 10].append(item)
+            names[test] = marker.kwargs.get("together", test)
+        if item.get_closest_marker("long") and config.args_source is not pytest.Config.ArgsSource.ARGS:
+            groups["long tests", 3].append(item)
+    if config.getoption("whole"):
+        return
+    left = {
+        item
+        for (name, part), group in groups.items()
+        for item in {*group}.difference(group[place] for place in places(len(group), part, names.get(name, name)))
+    }
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
+
+
+@pytest.fixture
+def tenth(request: pytest.FixtureRequest) -> Tenth:
+    """A tenth of what it is given, in order, drawn by the seed; all of it with ``--whole``."""
+
+    def of(things: Iterable[int]) -> list[int]:
+        every = list(things)
+        if request.config.getoption("whole"):
+            return every
+        return [every[place] for place in places(len(every), 10, request.node.nodeid)]
+
+    return of

@@ -1,0 +1,106 @@
+"""Of large tables a change is tested with a tenth, and with a third of the long tests: others at another change."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SERVICES = Path(__file__).with_name("services")
+CONFTEST = """
+import drawn
+from drawn import add_option as pytest_addoption, pytest_configure, pytest_report_header, tenth
+
+def pytest_collection_modifyitems(config, items):
+    drawn.draw(config, items)
+"""
+TESTS = """
+import pytest
+
+@pytest.mark.table
+@pytest.mark.parametrize("case", range(20))
+def test_table(case):
+    pass
+
+@pytest.mark.table(together="pairs")
+@pytest.mark.parametrize("case", range(20))
+def test_one(case):
+    pass
+
+@pytest.mark.table(together="pairs")
+@pytest.mark.parametrize("case", range(20))
+def test_other(case):
+    pass
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", range(9))
+def test_long(case):
+    pass
+
+def test_what_it_goes_through(tenth):
+    print("through", tenth(range(40)))
+
+def test_short():
+    pass
+"""
+
+
+def executed(folder: Path, seed: str, *arguments: str) -> tuple[dict[str, list[int]], str]:
+    """The cases of each test that were executed, and all that pytest said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-rP", "-v",
+         "--rootdir", str(folder), "-c", str(folder / "pytest.ini"), *arguments],
+        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": "", "MARIN_DRAWN": seed},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    cases: dict[str, list[int]] = {}
+    for name, case in re.findall(r"::(\w+)(?:\[(\d+)\])? PASSED", done.stdout):
+        cases.setdefault(name, []).extend([int(case)] if case else [])
+    return cases, done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn")
+    markers = "markers =\n    table(together): of a table\n    long: long\n"
+    (folder / "pytest.ini").write_text(f"[pytest]\ntestpaths = tests\naddopts = --strict-markers\n{markers}")
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_all.py").write_text(TESTS)
+    return folder
+
+
+def test_a_part_is_drawn_by_the_seed_and_nothing_else_is_left_out(folder: Path) -> None:
+    cases, told = executed(folder, "one")
+    assert "MARIN_DRAWN=one" in told and "test_short" in cases
+    assert {name: len(found) for name, found in cases.items() if found} == {
+        "test_table": 2, "test_one": 2, "test_other": 2, "test_long": 3,
+    }  # fmt: skip
+    assert cases["test_one"] == cases["test_other"]
+    (through,) = re.findall(r"through (\[.*\])", told)
+    assert through.count(",") == 3
+    assert executed(folder, "one")[0] == cases
+    assert executed(folder, "two")[0] != cases
+
+
+def test_the_whole_and_what_is_named(folder: Path) -> None:
+    whole = {"test_table": 20, "test_one": 20, "test_other": 20, "test_long": 9}
+    cases, told = executed(folder, "one", "--whole")
+    assert {name: len(found) for name, found in cases.items() if found} == whole and "all of them" in told
+    named, _ = executed(folder, "one", "tests/test_all.py")
+    assert len(named["test_long"]) == 9 and len(named["test_table"]) == 2
+
+
+def test_other_seeds_draw_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    from drawn import SEED, places
+
+    seen: set[int] = set()
+    for seed in range(30):
+        monkeypatch.setenv(SEED, f"{seed:012x}")
+        found = places(50, 3, "long tests")
+        assert len(found) == 17 and found == sorted(set(found))
+        seen.update(found)
+    assert seen == set(range(50))

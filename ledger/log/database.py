@@ -23,7 +23,8 @@ class DoesNotFit(Exception):
 
 
 class FoldedDatabase:
-    """The connection, and the file behind it. ``path`` None keeps all in memory. Transactions are begun by hand."""
+    """The connection, and the file behind it. ``path`` None: a file without a name, for this process alone; what fits stays
+    in memory. Transactions are begun by hand."""
 
     def __init__(self, path: Path | None, what: str, schema: str, *, version: int, wait: float = 5.0) -> None:
         """``what`` names it in messages; a file of another ``version`` of the schema is begun anew."""
@@ -55,7 +56,7 @@ class FoldedDatabase:
         """What to tell people when it can be neither read nor made anew."""
         return StorageFailed(
             f"{self._what} cannot be kept",
-            where=str(self._path or "memory"),
+            where=str(self._path or "a temporary file"),
             found=str(error),
             cure="check the disk and its free space; the file may be deleted at any time, it is folded again from the log",
         )
@@ -78,7 +79,7 @@ class FoldedDatabase:
 
     def _prepare(self) -> sqlite3.Connection:
         db = sqlite3.connect(
-            self._path or ":memory:", timeout=self._wait, check_same_thread=False, isolation_level=None
+            self._path or "", timeout=self._wait, check_same_thread=False, isolation_level=None
         )
         try:
             db.execute("PRAGMA journal_mode = WAL")

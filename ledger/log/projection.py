@@ -43,7 +43,7 @@ _COLUMNS = "idx, id, type, stream, seq, time, actor, body"
 
 
 class Projection:
-    """Events by stream, type and id. ``path`` None keeps it in memory."""
+    """Events by stream, type and id. ``path`` None: for this process alone."""
 
     def __init__(self, path: Path | None, reader: LogReader) -> None:
         self._reader = reader

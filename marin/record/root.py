@@ -13,8 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -285,13 +283,8 @@ class LedgerHistory:
     """:class:`marin.history.runs.History` over the log of a root, as it was when this was made."""
 
     def __init__(self, reader: LogReader, path: Path | None, *, own: bool) -> None:
-        """``path`` None: a read model of its own, in a folder that goes with it. ``own``: this user's key signs the
-        log."""
+        """``path`` None: a read model of its own. ``own``: this user's key signs the log."""
         self._reader, self._own = reader, own
-        if path is None:
-            folder = tempfile.mkdtemp(prefix="marin-events-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            path = Path(folder) / "events.sqlite"
         self._projection = Projection(path, reader)
         weakref.finalize(self, self._projection.close)
         catch_up(self._projection, reader)

@@ -304,10 +304,12 @@ def test_every_altered_field_is_found_though_it_is_signed_again(
     root: Root, dossier: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown, made = proven_in(dossier, [root.verifier]), judge_module.documents(subject_of_folder(root, dossier))
-    monkeypatch.setattr(judge_module, "check_files", lambda named, found: None)  # as if the operator signed each again
-    monkeypatch.setattr(
-        judge_module, "proven_in", lambda folder, keys: shown
-    )  # the events stay, and what follows from them
+    # As if the operator signed each again.
+    monkeypatch.setattr(judge_module, "check_files", lambda named, found: None)
+    monkeypatch.setattr(judge_module, "digests", lambda folder, attestation: {})
+    # The events stay, what is known of their log, and what follows from them.
+    monkeypatch.setattr(judge_module, "proven_in", lambda folder, keys: shown)
+    monkeypatch.setattr(judge_module, "check_known", lambda shown, keys, told: ())
     monkeypatch.setattr(judge_module, "documents", lambda about: made)
     missed, tried = [], 0
     for path in sorted(dossier.glob("*.json")):

@@ -78,9 +78,7 @@ class FoldedDatabase:
             raise self.failed(error) from error
 
     def _prepare(self) -> sqlite3.Connection:
-        db = sqlite3.connect(
-            self._path or "", timeout=self._wait, check_same_thread=False, isolation_level=None
-        )
+        db = sqlite3.connect(self._path or "", timeout=self._wait, check_same_thread=False, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode = WAL")
             # No sync of its own: a power cut loses its newest rows and never mixes them.

@@ -205,17 +205,18 @@ def verify(
     html: Path | None,
     limits: Limits,
     shared: bool,
+    executes: bool = True,
 ) -> int:
     """Run ``marin FRONT verify ARGUMENTS -- RUN`` as the child, and return its exit status. ``location``: of the root; None
     where what is verified lies in files that ``allowed`` names. ``shared``: its workers share memory, which Ray keeps in
-    files that everybody may write."""
+    files that everybody may write. ``executes``: something of the run may be executed, by programs that are compiled already."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="m-", dir=_for_sockets())))
         for name in ("home", "t"):
             (folder / name).mkdir()
         if own is not None:
             stack.enter_context(_appending(own, Entry(run), folder / "appends"))
-        variables = _variables(folder)
+        variables = _variables(folder, executes)
         if location is not None and "://" in location and not location.startswith("file://"):
             (folder / "kept").mkdir()
             once = Once(open_storage(location), folder / "kept", SETTLED)  # workers read the store each by themselves
@@ -285,13 +286,14 @@ def _seal(
     )
 
 
-def _variables(folder: Path) -> dict[str, str]:
-    """The child's environment. Its cache begins with the programs that this user's own processes compiled; what it
-    writes there, only other such children read."""
+def _variables(folder: Path, executes: bool = True) -> dict[str, str]:
+    """The child's environment. The cache of one that ``executes`` begins with the programs that this user's own processes
+    compiled; what it writes there, only other such children read."""
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     cache = cache_folder() / "foreign"
-    _copy_new(compilation_cache(), own_folder("foreign", "xla"))  # a copy would be this user's, whoever wrote it
+    if executes:
+        _copy_new(compilation_cache(), own_folder("foreign", "xla"))  # a copy would be this user's, whoever wrote it
     kept = {
         name: value for name, value in os.environ.items() if name.startswith(_KEPT) and not name.startswith(_WITHHELD)
     }

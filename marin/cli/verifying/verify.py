@@ -306,6 +306,7 @@ def verify(
                 html=html,
                 limits=limits,
                 shared=workers > 1 or processes > 1,
+                executes=explain or not set(wanted or NAMES) <= set(WITHOUT_EXECUTION),
             )
         )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()

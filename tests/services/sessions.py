@@ -17,7 +17,7 @@ from marin.process.cache import cache_folder
 def session_folder(factory: pytest.TempPathFactory) -> Path:
     """A temporary folder of the session; its processes have theirs inside it."""
     base = factory.getbasetemp()
-    return base.parent if VARIABLE in os.environ or "PYTEST_XDIST_WORKER" in os.environ else base
+    return base.parent if VARIABLE in os.environ else base
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

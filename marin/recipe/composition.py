@@ -21,8 +21,9 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def groups(conf: Path) -> dict[str, list[str]]:
 
     file = conf / f"{CONFIG}.yaml"
     try:
-        config = yaml.safe_load(file.read_text("utf-8"))
+        names = _of_defaults(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(
             "groups cannot be read",
@@ -91,9 +92,16 @@ def groups(conf: Path) -> dict[str, list[str]]:
             found=" ".join(str(error).split())[:200],
             cure="correct the file",
         ) from None
-    defaults = config.get("defaults", []) if isinstance(config, dict) else []
-    names = sorted(name for item in defaults if isinstance(item, dict) for name in item)
     return {name: sorted(file.stem for file in (conf / name).glob("*.yaml")) for name in names}
+
+
+@lru_cache(maxsize=8)
+def _of_defaults(text: str) -> list[str]:
+    import yaml
+
+    config = yaml.safe_load(text)
+    defaults = config.get("defaults", []) if isinstance(config, dict) else []
+    return sorted(name for item in defaults if isinstance(item, dict) for name in item)
 
 
 def own_groups(conf: Path) -> dict[str, list[str]]:
@@ -153,7 +161,7 @@ def sweep(
             found=f"{len(swept[0].values)} values",
             cure="add -m for a sweep over them",
         )
-    compose_groups = cache(partial(_from_groups, folder))  # once for each choice of groups, not for each seed
+    compose_groups = partial(_from_groups, folder, _as_they_are(folder))
     return iter(
         [
             _picked(folder, compose_groups, base, choices, values, given)
@@ -392,7 +400,19 @@ def _composed(
     return Composed(_checked(values, sources), overrides)
 
 
-def _from_groups(conf: Path, picked: tuple[tuple[str, str], ...]) -> Mapping[str, Any]:
+def _as_they_are(conf: Path) -> tuple[tuple[str, int, int], ...]:
+    """The files of the groups, when each was written, and its size."""
+    found = []
+    for path in sorted(conf.resolve().rglob("*.yaml")):
+        with suppress(OSError):
+            found.append((str(path), path.stat().st_mtime_ns, path.stat().st_size))
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)  # once for each choice of groups, not for each seed, nor for each trial of a search
+def _from_groups(
+    conf: Path, _files: tuple[tuple[str, int, int], ...], picked: tuple[tuple[str, str], ...]
+) -> Mapping[str, Any]:
     known = groups(conf)
     overrides = [f"{'' if group in known else '+'}{group}={name}" for group, name in picked]
     from hydra import compose as hydra_compose

@@ -11,11 +11,13 @@ taken over.
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -172,7 +174,7 @@ def search(asked: Plan, attempt: Try) -> None:
     from optuna.logging import set_verbosity
 
     set_verbosity(logging.WARNING)
-    config = _configured(asked.settings)
+    config = copy.deepcopy(_configured(asked.settings))
     trials = _Trials(attempt)
     with TemporaryDirectory(prefix="marin-search-") as folder:
         config.hydra.sweep.dir = folder  # where the sweeper leaves what it found best
@@ -250,8 +252,9 @@ def _check_bounds(word: str) -> None:
                          expected="choice(NAME,NAME)", found="glob(...)", cure="name the members")  # fmt: skip
 
 
+@lru_cache(maxsize=8)
 def _configured(settings: Words) -> Any:
-    """Hydra's own configuration, its sweeper as ``settings`` say."""
+    """Hydra's own configuration, its sweeper as ``settings`` say; not to be changed."""
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import open_dict

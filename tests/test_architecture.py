@@ -511,6 +511,8 @@ STATE = {
     "marin/runners/ray/cluster.py _kept": "the Ray of a block, gone with it",
     "marin/tracking/mlflow/stores/recorder.py _making": "a lock around the cache below",
     "marin/tracking/mlflow/stores/recorder.py _projections": "a cache that can be made again",
+    "marin/training/initial.py _newest": "a cache of traced programs",
+    "marin/training/state.py _shapes": "a cache of what was traced",
     "marin/verify/jax/replay.py _prepared": "a cache of compiled programs",
     "marin/verify/jax/replay.py _programs": "a cache of compiled programs",
     "ledger/witness/server.py _Handler": "what http.server keeps where",

@@ -17,10 +17,12 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-from haliax.state_dict import from_torch_compatible_state_dict, to_torch_compatible_state_dict
+from haliax.jax_utils import is_jax_array_like
+from haliax.state_dict import flatten_modules_for_export, from_torch_compatible_state_dict, to_state_dict
 from levanter.models.lm_model import LmHeadModel
 from safetensors import SafetensorError, deserialize
 
+from ledger import SlicedForm
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
 from marin.training.adapters import adapted, adapters_of
@@ -34,13 +36,14 @@ NO_PARAMETERS = re.compile(r"(.*\.)?(rotary_emb\.inv_freq|attn\.bias|attn\.maske
 """Constants that older folders store among their tensors: frequencies, and the causal mask of GPT-2."""
 
 
-def imported_state(recipe: Recipe, vocab_size: int, folder: Path) -> TrainState:
-    """The state before the first step, with the parameters of ``folder`` in place of drawn ones.
+def imported_state(recipe: Recipe, vocab_size: int, folder: Path, form: SlicedForm | None = None) -> TrainState:
+    """The state before the first step, with the parameters of ``folder`` in place of drawn ones. ``form``: as for
+    :func:`initial_state`.
 
     Raises:
         UsageError: the folder's tensors are not those of the recipe's model.
     """
-    first, model = initial_state(recipe, vocab_size), read_model(recipe, vocab_size, folder)
+    first, model = initial_state(recipe, vocab_size, form), read_model(recipe, vocab_size, folder)
     if recipe.lora is not None:
         model = eqx.combine(adapters_of(first.model), adapted(recipe.lora, model, first.key))
     return eqx.tree_at(lambda state: state.model, first, model)
@@ -53,9 +56,10 @@ def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:
         UsageError: its tensors cannot be read, or are not those of the recipe's model.
     """
     try:
-        model = model_config(recipe.model).build(vocabulary(vocab_size), key=jax.random.PRNGKey(0))
+        config = model_config(recipe.model)
+        model = eqx.filter_eval_shape(lambda: config.build(vocabulary(vocab_size), key=jax.random.PRNGKey(0)))
         shapes = {
-            name: value.shape for name, value in to_torch_compatible_state_dict(model).items() if value is not None
+            name: value.shape for name, value in jax.eval_shape(lambda: _exported(model)).items() if value is not None
         }
         tied = recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings
         found = _named(dict(_tensors(folder)), recipe.model.architecture)
@@ -67,7 +71,8 @@ def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:
             raise ValueError(f"tensors of other names or shapes: {sorted(name for name, _ in odd)[:4]}")
         # Numbers of numpy would be laid over the mesh where there are several devices, and here is none.
         here = {name: jnp.asarray(value) for name, value in found.items()}
-        read: LmHeadModel = from_torch_compatible_state_dict(model, here)
+        # Moved in one program: each move by itself would be compiled by itself.
+        read: LmHeadModel = eqx.filter_jit(lambda given: from_torch_compatible_state_dict(model, given))(here)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise UsageError(
             "a folder whose model cannot be read",
@@ -77,6 +82,13 @@ def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:
             cure="folders that `marin export --hf` writes can be read, and those of the same layout",
         ) from error
     return jax.device_put(read)
+
+
+def _exported(shape: LmHeadModel) -> dict[str, Any]:
+    """The tensors of a folder's model by name, of one that has shapes instead of values; to be traced."""
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x, shape)
+    found: dict[str, Any] = to_state_dict(flatten_modules_for_export(eqx.filter(zeros, is_jax_array_like)))
+    return found
 
 
 def tensor_files(folder: Path) -> list[str]:

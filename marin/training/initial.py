@@ -30,7 +30,7 @@ from jax.sharding import NamedSharding
 from ledger import SlicedForm
 from marin.errors import UsageError
 from marin.exact.compiled import Exact, exact
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Recipe, digest
 from marin.training.state import TrainState, leaves, made, state_shape
 from marin.training.step.slices import Layout, SlicedState
 
@@ -43,15 +43,17 @@ SMALL = 65_536
 """What an initializer computes of so few numbers (keys, bounds) is computed as a whole, wherever it is needed."""
 
 
-def initial_state(recipe: Recipe, vocab_size: int) -> TrainState:
-    """The whole state before the first step, on one device; its dtypes are those that :class:`TrainState` says."""
+def initial_state(recipe: Recipe, vocab_size: int, form: SlicedForm | None = None) -> TrainState:
+    """The whole state before the first step, on one device; its dtypes are those that :class:`TrainState` says. ``form``: of
+    which the programs are that make it, where the process has those of one; its numbers are the same."""
     shape = state_shape(recipe, vocab_size)
     rest = eqx.filter(shape, is_jax_array_like, inverse=True)
     if recipe.arithmetic.profile == "exact":
         state: TrainState = eqx.combine(exact_initializer(recipe, vocab_size).jitted(compiler_options=QUICKLY)(), rest)
         return state
-    drawn = _Drawn(recipe, vocab_size, SlicedForm(1))
+    drawn = _drawn(recipe, vocab_size, form or SlicedForm(1))
     values = [jax.device_put(drawn.whole(name).reshape(like.shape)) for name, like in leaves(shape)]
+    drawn.forget()
     arrays = jax.tree.unflatten(jax.tree.structure(eqx.filter(shape, is_jax_array_like)), values)
     begun: TrainState = eqx.combine(arrays, rest)
     return begun
@@ -61,19 +63,36 @@ def initial_slices(recipe: Recipe, vocab_size: int, layout: Layout, sharding: Na
     """The state before the first step on the mesh of ``sharding``, cut as ``layout`` says."""
     if recipe.arithmetic.profile == "exact":
         return layout.cut(initial_state(recipe, vocab_size), sharding)
-    return layout.place(_Drawn(recipe, vocab_size, layout.form).fill, sharding)
+    drawn = _drawn(recipe, vocab_size, layout.form)
+    first = layout.place(drawn.fill, sharding)
+    drawn.forget()
+    return first
 
 
 def initial_program(recipe: Recipe, vocab_size: int, form: SlicedForm) -> str:
     """Digest of what makes the initial state: sha256 of the StableHLO of its programs, or the digest of the exact program."""
     if recipe.arithmetic.profile == "exact":
         return exact_initializer(recipe, vocab_size).program.digest
-    return _Drawn(recipe, vocab_size, form).digest
+    return _drawn(recipe, vocab_size, form).digest
 
 
 def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
     """What makes the initial state under profile ``exact``: of nothing, its tensors in the order of :func:`leaves`."""
     return exact(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))
+
+
+_newest: dict[tuple[str, int, str, int], _Drawn] = {}
+
+
+def _drawn(recipe: Recipe, vocab_size: int, form: SlicedForm) -> _Drawn:
+    """The newest one is kept: it is traced once to make a state, and to name the programs that made it."""
+    key = (digest(recipe), vocab_size, repr(form), RUN)
+    found = _newest.get(key)
+    if found is None:
+        found = _Drawn(recipe, vocab_size, form)
+        _newest.clear()
+        _newest[key] = found
+    return found
 
 
 class _Drawn:
@@ -116,6 +135,11 @@ class _Drawn:
             into[at - start : at - start + len(taken)] = taken
             at += len(taken)
 
+    def forget(self) -> None:
+        """Let go of what the programs made last."""
+        for part in self._parts:
+            part.forget()
+
     @property
     def digest(self) -> str:
         """sha256 over the StableHLO of the programs."""
@@ -155,6 +179,10 @@ class _Part:
         self._initializer = initializer
         self.tensors = tensors
         self._kept: tuple[tuple[int, int], dict[str, np.ndarray]] = ((-1, -1), {})
+
+    def forget(self) -> None:
+        """Let go of what it made last."""
+        self._kept = ((-1, -1), {})
 
     def made(self, row: int, number: int) -> dict[str, np.ndarray]:
         """Piece ``number`` of a row (or of all rows, and ``row`` is 0) of each tensor: [lead, size] by path."""

@@ -195,7 +195,8 @@ class Training:
         """
         phase = self.recipe.phase
         if self.recipe.initial is not None and previous is not None:
-            begun = imported_state(self.recipe, self.vocab_size, previous / "checkpoint")
+            form = self.step.layout.form
+            begun = imported_state(self.recipe, self.vocab_size, previous / "checkpoint", form)
             first = self.step.layout.cut(begun, self.step.by_slice)
             return first, describe(first, self.step.layout)
         if phase is None and previous is None and self.recipe.initial is None:

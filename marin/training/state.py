@@ -24,7 +24,7 @@ from levanter.models.lm_model import LmHeadModel
 from levanter.utils.jax_utils import leaf_key_paths
 
 from ledger import StateManifest, TensorInfo, describe_state
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Recipe, digest
 from marin.training.adapters import adapted
 from marin.training.model import model_config, optimizer
 
@@ -68,9 +68,19 @@ def vocabulary(size: int) -> Axis:
     return Axis("vocab", size)
 
 
+_shapes: dict[tuple[str, int], TrainState] = {}
+
+
 def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:
-    """The initial state with shapes and dtypes instead of values; nothing is computed."""
-    return eqx.filter_eval_shape(made(recipe, vocab_size))
+    """The initial state with shapes and dtypes instead of values; nothing is computed. That of the newest recipe is kept:
+    whoever lays out, makes or reads a state asks for it."""
+    key = (digest(recipe), vocab_size)
+    found = _shapes.get(key)
+    if found is None:
+        found = eqx.filter_eval_shape(made(recipe, vocab_size))
+        _shapes.clear()
+        _shapes[key] = found
+    return found
 
 
 def state_like(recipe: Recipe, vocab_size: int) -> TrainState:

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from marin.errors import UsageError
-from marin.training import initial
+from marin.training import initial, state
 from marin.training.checkpoints.digesting import describe
 from marin.training.initial import Known, Scope, initial_program, initial_slices, initial_state
 from marin.training.model import optimizer
@@ -38,9 +38,28 @@ def test_slices_are_those_of_the_whole(
     stack = "model/transformer/blocks" if fields else "model/transformer/layers"
     for count, layered in ((8, None), (3, None), (3, stack)):  # of three there is padding in most tensors
         layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), count, layered)
-        state = initial_slices(recipe, worker.VOCABULARY, layout, sharding)
-        assert describe(state, layout) == whole == manifest_of(layout.join(state))
+        slices = initial_slices(recipe, worker.VOCABULARY, layout, sharding)
+        assert describe(slices, layout) == whole == manifest_of(layout.join(slices))
         assert initial_program(recipe, worker.VOCABULARY, layout.form).startswith("sha256:")
+
+
+def test_what_makes_a_state_is_traced_once_to_make_it_and_to_name_it(
+    worker: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for its shapes and once for its programs, whoever asks; and nothing that was made is kept."""
+    recipe = worker.recipe_of(worker.Case(name="traced once", length=16))
+    traced = []
+    for module in (initial, state):
+        monkeypatch.setattr(module, "made", lambda *given: traced.append(1) or made(*given))
+    layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), 8, None)
+    first = initial_slices(recipe, worker.VOCABULARY, layout, NamedSharding(mesh_of(1), P(DATA)))
+    name = initial_program(recipe, worker.VOCABULARY, layout.form)
+    whole = initial_state(recipe, worker.VOCABULARY, layout.form)
+    assert len(traced) == 2 and name == initial_program(recipe, worker.VOCABULARY, layout.form)
+    assert describe(first, layout) == manifest_of(whole) == manifest_of(initial_state(recipe, worker.VOCABULARY))
+    assert len(traced) == 3, "in another form the programs are others"
+    (drawn,) = initial._newest.values()
+    assert not any(part._kept[1] for part in drawn._parts)
 
 
 def test_elements_of_an_initializer_are_found_by_their_places() -> None:

@@ -23,7 +23,7 @@ from marin.exact.integers import Products
 from marin.exact.program import BOOL, FLOAT, INT, LEAST, NEAREST, UINT, Factors, Operation, Program
 from marin.exact.reading import read
 
-F, W, U = jnp.float32, jnp.int32, jnp.uint32
+F, W, U = np.float32, np.int32, np.uint32
 NAN = np.float32(np.nan)
 Array = Any
 Lying = Callable[[Array], Array]

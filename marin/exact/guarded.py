@@ -8,6 +8,9 @@ x, rounded or not, so ``a * b + z`` contracted into one operation is still the p
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import add, mul, sub
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +18,8 @@ from jax import lax
 
 from marin.exact.program import LEAST
 
-F, W = jnp.float32, jnp.int32
+F, W = np.float32, np.int32
+type Operation = Callable[[jax.Array, jax.Array], jax.Array]
 MINUS_ZERO = np.float32(-0.0)
 """What every compiled program is given as its first argument."""
 
@@ -28,19 +32,19 @@ class Guarded:
 
     def rule(self, a: jax.Array) -> jax.Array:
         """``a``, or +0.0 where its magnitude is below the least number's; so there is one zero only."""
-        return jnp.where(jnp.abs(a) < F(LEAST), F(0), a)
+        return jnp.where(lax.lt(lax.abs(a), F(LEAST)), F(0), a)
 
     def add(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        return self.rule(a + b)
+        return self.rule(_add(a, b))
 
     def sub(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        return self.rule(a - b)
+        return self.rule(_sub(a, b))
 
     def mul(self, a: jax.Array, b: jax.Array) -> jax.Array:
-        return self.rule(a * b + self.z)
+        return self.rule(self._product(a, b))
 
     def reciprocal(self, a: jax.Array) -> jax.Array:
-        return self.rule(F(1) / (a + self.z) + self.z)
+        return self.rule(lax.add(lax.div(F(1), lax.add(a, self.z)), self.z))
 
     def sqrt(self, a: jax.Array) -> jax.Array:
         # XLA takes a GPU's float32 root from an instruction that is a unit off; that of float64 is IEEE 754's, and 53 bits
@@ -48,7 +52,10 @@ class Guarded:
         return lax.platform_dependent(a, cuda=_root_of_float64, default=lax.sqrt)
 
     def horner(self, a: jax.Array, x: jax.Array, b: jax.Array) -> jax.Array:
-        return (a * x + self.z) + b
+        return _add(self._product(a, x), b)
+
+    def _product(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return lax.add(_mul(a, b), self.z)
 
     def nearest(self, a: jax.Array) -> jax.Array:
         return self.rule(lax.round(a, lax.RoundingMethod.TO_NEAREST_EVEN))
@@ -67,6 +74,21 @@ class Guarded:
 
     def number(self, a: jax.Array) -> jax.Array:
         return a.astype(F)
+
+
+def _at_once(quick: Operation, general: Operation) -> Operation:
+    """``quick``, of :mod:`jax.lax`, for what it takes as it is: one dtype, and one shape or a scalar. ``general`` gives the same
+    operation, but jax traces it as a program of its own first, which was most of the time that tracing took."""
+
+    def operation(a: jax.Array, b: jax.Array) -> jax.Array:
+        known = isinstance(a, np.generic) and isinstance(b, np.generic)
+        alike = a.dtype == b.dtype and (a.shape == b.shape or not a.shape or not b.shape)
+        return quick(a, b) if alike and not known else general(a, b)
+
+    return operation
+
+
+_add, _sub, _mul = _at_once(lax.add, add), _at_once(lax.sub, sub), _at_once(lax.mul, mul)
 
 
 def _root_of_float64(a: jax.Array) -> jax.Array:

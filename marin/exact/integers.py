@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from marin.errors import UsageError
@@ -22,7 +23,7 @@ from marin.exact.functions import power_of_two
 from marin.exact.guarded import Guarded
 from marin.provenance.processor import processor
 
-F, W, U, D, L = jnp.float32, jnp.int32, jnp.uint32, jnp.float64, jnp.int64
+F, W, U, D, L = np.float32, np.int32, np.uint32, np.float64, np.int64
 Products = Literal["chosen", "float64", "int8", "bfloat16"]
 
 BITS = 15
@@ -50,9 +51,9 @@ def addend_bits(count: int) -> int:
 def _exponents(to: Guarded, x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Over ``axes``, which stay with size one: the bits of the largest magnitude, the least e with it below 2**e, and
     1.0, or NaN where a number is not finite."""
-    size = jnp.where(x == x, jnp.abs(x), F(jnp.inf))  # XLA is slower with the maximum of their bits
+    size = jnp.where(x == x, jnp.abs(x), F(np.inf))  # XLA is slower with the maximum of their bits
     bits = to.bits(jnp.max(size, axis=tuple(axes), keepdims=True))
-    return bits, (bits >> W(23)) - W(126), jnp.where(bits < W(0x7F800000), F(1), F(jnp.nan))
+    return bits, (bits >> W(23)) - W(126), jnp.where(bits < W(0x7F800000), F(1), F(np.nan))
 
 
 def _scaled(to: Guarded, x: jax.Array, exponent: jax.Array) -> jax.Array:

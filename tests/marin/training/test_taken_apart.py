@@ -50,10 +50,11 @@ def asked(worker: ModuleType, folder: Path, patch: pytest.MonkeyPatch, microbatc
     return Question("open", recipe=plain(recipe), tokenizer=str(folder), tokens=str(folder))
 
 
-@pytest.fixture
-def question(worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Question:
+@pytest.fixture(scope="module")
+def question(worker: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Question]:
     """One layer, two microbatches."""
-    return asked(worker, tmp_path, monkeypatch, 2, **ONE)
+    with pytest.MonkeyPatch.context() as patch:
+        yield asked(worker, tmp_path_factory.mktemp("asked"), patch, 2, **ONE)
 
 
 @contextmanager
@@ -70,29 +71,39 @@ def another(operation: str) -> Iterator[None]:
 
 
 class Pair:
-    """Two workers; the second computes one operation as :func:`another` does."""
+    """Two workers; the second computes one operation as :func:`another` does. ``honest``: the first, opened before."""
 
-    def __init__(self, question: Question, forged: str = "") -> None:
+    def __init__(self, question: Question, forged: str = "", honest: Opened | None = None) -> None:
         self.forged = forged
-        self.workers: list[Opened | None] = [None, None]
-        self.ask(**msgspec.to_builtins(question))
+        self.workers: list[Opened | None] = [honest, None]
+        for number in range(1 if honest else 0, 2):
+            self.ask_one(number, question)
 
     def ask(self, **question: Any) -> list[dict[str, Any]]:
         """As :mod:`marin.verify.segments.explain` asks two processes."""
-        given, replies = msgspec.convert(question, Question), []
-        for number, worker in enumerate(self.workers):
-            with another(self.forged) if number and self.forged else pytest.MonkeyPatch.context():
-                self.workers[number], reply = stepwise.answer(worker, given)
-            assert reply.error == ""
-            replies.append(msgspec.to_builtins(reply))
-        return replies
+        given = msgspec.convert(question, Question)
+        return [self.ask_one(number, given) for number in range(len(self.workers))]
+
+    def ask_one(self, number: int, question: Question) -> dict[str, Any]:
+        """As one process is asked."""
+        with another(self.forged) if number and self.forged else pytest.MonkeyPatch.context():
+            self.workers[number], reply = stepwise.answer(self.workers[number], question)
+        assert reply.error == ""
+        answered: dict[str, Any] = msgspec.to_builtins(reply)
+        return answered
+
+
+@pytest.fixture(scope="module")
+def equals(question: Question) -> Pair:
+    """Two honest workers, each with its own programs; every question begins with the initial state."""
+    return Pair(question)
 
 
 JUDGED = ["honest: gives what docs/exact.md says of it", "forged: does not give what docs/exact.md says of it"]
 
 
-def test_the_first_operation_of_a_forged_processor_is_named_with_who_is_wrong(question: Question) -> None:
-    pair = Pair(question, "sqrt")
+def test_the_first_operation_of_a_forged_processor_is_named_with_who_is_wrong(question: Question, equals: Pair) -> None:
+    pair = Pair(question, "sqrt", equals.workers[0])
     found = _search(AT, ("honest", "forged"), pair.ask, [])
     assert (found.level, found.program, found.operation.rpartition(":")[2]) == ("operation", "update", "sqrt")
     assert ".py:" in found.source and len(set(found.digests)) == 2
@@ -113,14 +124,13 @@ def test_a_layer_is_named_by_the_turn_of_its_loop(
     assert list(found.lines[-2:]) == JUDGED
 
 
-def test_equal_processors_have_nothing_to_name(question: Question) -> None:
-    pair = Pair(question)
-    assert _search(AT, ("one", "other"), pair.ask, []).level == "program"
+def test_equal_processors_have_nothing_to_name(equals: Pair) -> None:
+    assert _search(AT, ("one", "other"), equals.ask, []).level == "program"
 
 
-def test_the_parts_of_a_step_are_its_whole(question: Question) -> None:
+def test_the_parts_of_a_step_are_its_whole(equals: Pair) -> None:
     """Executed alone, and compiled up to the last, operations give what the program gives; the reference agrees."""
-    worker = Pair(question).workers[0]
+    worker = equals.workers[0]
     assert isinstance(worker, ExactStepwise)
     *_, update = worker.programs(AT)
     operations = {one.name: one for one in worker.operations("update")}

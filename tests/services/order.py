@@ -23,7 +23,7 @@ LONGEST = (
     "e2e/verifying/test_reproducer.py",
     "e2e/verifying/test_sealed.py",
     "marin/training/step/test_exact.py",
-    "fault/test_fault_bench.py",
+    "e2e/verifying/test_fault_bench.py",
     "e2e/verifying/test_verify.py",
     "e2e/verifying/test_verify_parallel.py",
     "e2e/pages/test_data_page.py",

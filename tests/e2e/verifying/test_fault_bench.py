@@ -1,50 +1,39 @@
 """The fault bench, reduced: one fault of a kind, found and located by full verification, and a clean run that is clean.
 
-Three kinds take turns; all of them at once in ``make faults``, all that there are, eight times, in ``make faults-bench``.
+Three kinds take turns; all of them at once in ``make faults``, all that there are, eight times, in ``make faults-bench``. The
+bench is a fork of the process that has imported jax, for the one device that it asks for.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from drawn import Tenth
 from sessions import new_cache
+from warm import Warm
 
+REPOSITORY = Path(__file__).resolve().parents[3]
+BENCH = "import runpy; runpy.run_module('bench.faults', run_name='__main__', alter_sys=True)"
 FAULTS = ("parameter", "event", "forged loss")
 
 
-def test_one_fault_of_each(tmp_path: Path, tenth: Tenth) -> None:
+def test_one_fault_of_each(tmp_path: Path, tenth: Tenth, warm: Callable[[], Warm]) -> None:
     kinds = [*(FAULTS[place] for place in tenth(range(len(FAULTS)))), "clean run"]
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("MARIN", "XLA", "JAX")) and name != "NPROC"
     }
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "bench.faults",
-            "--seed",
-            "5",
-            "--per-kind",
-            "1",
-            "--kinds",
-            ",".join(kinds),
-            "--json",
-            "--folder",
-            str(tmp_path),
-        ],
-        cwd=Path(__file__).resolve().parents[2],
-        env=kept | {"MARIN_CACHE": str(new_cache(tmp_path / "cache"))},
-        capture_output=True,
-        text=True,
+    given = {"--seed": "5", "--per-kind": "1", "--kinds": ",".join(kinds), "--folder": str(tmp_path)}
+    done = warm().run(
+        BENCH,
+        ["--json", *(word for option in given.items() for word in option)],
+        cwd=REPOSITORY,
+        environment=kept | {"MARIN_CACHE": str(new_cache(tmp_path / "cache"))},
         timeout=900,
-        check=False,
     )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["kind"] for row in rows] == kinds, done.stderr

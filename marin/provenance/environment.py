@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,16 @@ def available_gpus() -> int:
 
 def versions() -> dict[str, str]:
     """The installed versions of :data:`PACKAGES`; a package that is absent is left out."""
-    found: dict[str, str] = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {name: found for name in PACKAGES if (found := _version(name))}
+
+
+@cache
+def _version(package: str) -> str:
+    """Of what this process imports, or would; "" for what is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def settings(in_force: Mapping[str, str] | None = None) -> dict[str, str]:

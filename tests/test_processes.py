@@ -71,3 +71,30 @@ def test_a_limit_of_failures_holds(tmp_path: Path) -> None:
     status, told = pytest_in(tmp_path, "--processes", "2", "--maxfail", "1")
     assert status == 1 and "stopping after" in told
     assert len(set(re.findall(r"^FAILED (\S+)", told, re.M))) <= 4, "each has one file, and was given the next"
+
+
+ENDING = """
+import forked, os
+
+def full(child):
+    raise OSError("no space")
+
+def ends(child, tell=forked.Child._tell, **what):
+    if what.get("at") == 0 and not os.path.exists("ended"):
+        open("ended", "w").close()
+        os._exit(9)
+    tell(child, **what)
+"""
+
+
+def test_what_no_process_began_fails_the_session(tmp_path: Path) -> None:
+    """All processes end before they ask for a test; one ends between a file that it was given and the file's first test."""
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text("def test():\n    pass\n")
+    (tmp_path / "conftest.py").write_text(f"{CONFTEST}{ENDING}\nforked.Child._become = full\n")
+    status, told = pytest_in(tmp_path, "--processes", "2")
+    assert status == 1 and "4 tests were never begun" in told and "no space" in told, told
+    (tmp_path / "conftest.py").write_text(f"{CONFTEST}{ENDING}\nforked.Child._tell = ends\n")
+    status, told = pytest_in(tmp_path, "--processes", "2")
+    assert status == 1 and "a process that was at no test ended with 9" in told, told
+    assert "4 passed" in told or "3 passed" in told and "1 tests were never begun" in told, told

@@ -2,7 +2,8 @@
 
 Collecting this suite takes half a minute of a processor, nearly all of it imports of jax, Levanter, MLflow and Ray. A
 fork has them already. Whole files are handed out, in the order in which they were collected; whoever is done asks for
-the next. A process that dies fails the test that it was at, and another takes its place.
+the next. A process that dies fails the test that it was at, and another takes its place. What nobody began, for processes
+ended before, fails the session.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Forks:
     files: deque[list[int]] = field(default_factory=deque)
     alive: list[Fork] = field(default_factory=list)
     begun: int = 0
+    unheard: str = ""
 
     def run(self, count: int) -> None:
         """All tests, in ``count`` processes."""
@@ -92,6 +94,7 @@ class Forks:
             while self.alive:
                 for key, _ in self.ready.select():
                     self._hear(key.data)
+            self._miss()
         finally:
             for fork in self.alive:
                 with suppress(ProcessLookupError):
@@ -144,15 +147,24 @@ class Forks:
         self.alive.remove(fork)
         fork.link.close()
         _, status = os.waitpid(fork.pid, 0)
+        if fork.todo:
+            self.files.appendleft(fork.todo)
+        died = f"ended with {os.waitstatus_to_exitcode(status)}\n{fork.broke}"
         if fork.at is not None:
             item = self.session.items[fork.at]
-            died = f"the process of this test ended with {os.waitstatus_to_exitcode(status)}\n{fork.broke}"
-            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", died, "call")
+            said = f"the process of this test {died}"
+            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call")
             item.ihook.pytest_runtest_logreport(report=report)
-            if fork.todo:
-                self.files.appendleft(fork.todo)
             if self.files:
                 self._begin()
+        elif status:
+            self.unheard = f"a process that was at no test {died}".strip()
+
+    def _miss(self) -> None:
+        """No process is left: what none of them began fails the session, and so does one that ended badly at no test."""
+        missed = sum(map(len, self.files))
+        if not (self.session.shouldfail or self.session.shouldstop) and (missed or self.unheard):
+            self.session.shouldfail = f"{missed} tests were never begun; {self.unheard}"
 
 
 @dataclass(eq=False)

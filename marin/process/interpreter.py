@@ -50,8 +50,9 @@ def with_room[**P, T](function: Callable[P, T], *positional: P.args, **named: P.
 
 def leave(status: int) -> NoReturn:
     """End this process as Python does, but for taking its objects apart: threads are awaited, what was registered for the
-    end is called, streams are flushed."""
-    threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing ends its processes
+    end is called, streams are flushed. An interruption ends the waiting and changes nothing of the status."""
+    with contextlib.suppress(KeyboardInterrupt):
+        threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing ends its processes
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads, closed, none

@@ -52,6 +52,27 @@ leave(3)
     assert (done.returncode, done.stderr) == (3, "")
 
 
+INTERRUPTED = """
+import atexit, os, signal, sys, threading
+from marin.process.interpreter import leave
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait()  # for nothing: this thread ends with the process
+
+atexit.register(print, "registered")
+waited = threading.Thread(target=interrupt)
+threading._shutdown = lambda ends=threading._shutdown: (waited.start(), ends())
+leave(7)
+"""
+
+
+def test_an_interruption_at_the_end_keeps_the_status() -> None:
+    """Threads are waited for no more; what was registered is called, and no traceback is shown."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "registered\n", "")
+
+
 ASKED = """
 import resource, sys
 from marin.process.interpreter import with_room

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def test_short():
 def executed(folder: Path, seed: str, *arguments: str) -> tuple[dict[str, list[int]], str]:
     """The cases of each test that were executed, and all that pytest said."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-rP", "-v",
+        [sys.executable, "-m", "pytest", "-p", "no:schemathesis", "-rP", "-v",
          "--rootdir", str(folder), "-c", str(folder / "pytest.ini"), *arguments],
         cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": "", "MARIN_DRAWN": seed},
         capture_output=True, text=True, check=True,
@@ -92,6 +93,17 @@ def test_the_whole_and_what_is_named(folder: Path) -> None:
     assert {name: len(found) for name, found in cases.items() if found} == whole and "all of them" in told
     named, _ = executed(folder, "one", "tests/test_all.py")
     assert len(named["test_long"]) == 9 and len(named["test_table"]) == 2
+
+
+def test_what_is_asked_for_by_itself_is_not_drawn(folder: Path) -> None:
+    """Cases by their ids; long tests by a word; what failed before, though it would not be drawn."""
+    cases = [f"tests/test_all.py::test_table[{case}]" for case in range(5)]
+    assert executed(folder, "one", *cases)[0] == {"test_table": [0, 1, 2, 3, 4]}
+    assert len(executed(folder, "one", "-k", "test_long")[0]["test_long"]) == 9
+    cache = folder / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_text(json.dumps(dict.fromkeys([*cases, "tests/test_all.py::test_long[8]"], True)))
+    assert executed(folder, "two", "--lf")[0] == {"test_table": [0, 1, 2, 3, 4], "test_long": [8]}
 
 
 def test_other_seeds_draw_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ long tests. The rest is drawn at other changes; `make faults` and `make long` le
 A test is long that takes ten seconds of a processor, and whose properties shorter tests have part by part.
 
 The seed is the commit that is tested, so that every change draws others; pytest's first lines say it, and
-``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out, and who names files or tests gets their long ones.
+``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out. Who names files or tests (``-k`` too) gets their
+long ones. A case that is named by itself is never left out, nor is, with ``--lf`` or ``--ff``, what failed before.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what was not drawn, when items were collected."""
     groups: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     names: dict[str, str] = {}
+    named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("keyword")
+    asked = _asked_for(config)
     for item in items:
         if "tenth" in getattr(item, "fixturenames", ()):
             item.add_marker("table")  # so that `make faults` finds it
@@ -61,7 +64,7 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
             test = item.nodeid.partition("[")[0]
             groups[test, 10].append(item)
             names[test] = marker.kwargs.get("together", test)
-        if item.get_closest_marker("long") and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        if item.get_closest_marker("long") and not named:
             groups["long tests", 3].append(item)
     if config.getoption("whole"):
         return
@@ -69,9 +72,21 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         item
         for (name, part), group in groups.items()
         for item in {*group}.difference(group[place] for place in places(len(group), part, names.get(name, name)))
+        if item.nodeid not in asked
     }
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
+
+
+def _asked_for(config: pytest.Config) -> set[str]:
+    """Ids of single cases that were named, and of what failed before where that is asked for."""
+    here, cases = config.invocation_params.dir, [one for one in config.args if one.endswith("]")]
+    asked = set()
+    for path, separator, test in (one.partition("::") for one in cases):
+        asked.add(Path(os.path.relpath(here / path, config.rootpath)).as_posix() + separator + test)
+    if config.getoption("lf", False) or config.getoption("failedfirst", False):
+        asked |= set(config.cache.get("cache/lastfailed", {}))  # type: ignore[union-attr]  # whose options these are
+    return asked
 
 
 @pytest.fixture

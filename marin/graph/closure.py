@@ -80,9 +80,11 @@ def closure_of(function: Callable[..., Any]) -> Closure:
         if module in seen:
             continue
         seen.add(module)
-        for path in (module, *sorted(filter(Path.is_file, (module.parent / "templates").rglob("*")))):
-            parts[_shown(path)] = _digest(path)
-        modules |= _imports_below(module)
+        for path in filter(Path.is_file, (module.parent / "templates").rglob("*")):
+            parts[_shown(path)] = digest_bytes(path.read_bytes())
+        data = module.read_bytes()
+        parts[_shown(module)] = digest_bytes(data)
+        modules |= _imports_below(module, data)
     return Closure(parts)
 
 
@@ -124,9 +126,9 @@ def locate(function: Callable[..., Any]) -> tuple[Path, str]:
 class _Source:
     """One parsed file of the project."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.tree = _parsed(path)
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.path, self.data = path, data
+        self.tree = _parsed(path, data)
         self.bindings: dict[str, list[ast.stmt]] = {}
         self.loose: list[ast.stmt] = []
         for statement in self.tree.body:
@@ -143,8 +145,8 @@ class _Source:
 
     @staticmethod
     def read(path: Path) -> _Source:
-        """The file, parsed once."""
-        return _source_of(path, path.stat().st_mtime_ns)
+        """The file, parsed once for its bytes."""
+        return _source_of(path, path.read_bytes())
 
     def reach(self, name: str) -> Iterator[tuple[str, str, set[Path]]]:
         """(name, digest, imported files) of everything in this file that ``name`` uses, itself first."""
@@ -157,7 +159,7 @@ class _Source:
                 cure="define it there by `def`",
             )
         if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in self.tree.body):
-            yield "*", _digest(self.path), _imports_below(self.path)  # nobody can tell which names these are
+            yield "*", digest_bytes(self.data), _imports_below(self.path, self.data)  # nobody can tell which names
             return
         waiting, seen, used = [name], {name}, {name}
         loose = [(statement, _touched(statement, self.imported)) for statement in self.loose]
@@ -198,13 +200,13 @@ class _Source:
 
 
 @cache
-def _source_of(path: Path, _modified: int) -> _Source:
-    return _Source(path)
+def _source_of(path: Path, data: bytes) -> _Source:
+    return _Source(path, data)
 
 
-def _parsed(path: Path) -> ast.Module:
+def _parsed(path: Path, data: bytes) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes(), str(path))
+        return ast.parse(data, str(path))
     except SyntaxError as error:
         raise UsageError(
             "a file of the project is not Python",
@@ -214,16 +216,17 @@ def _parsed(path: Path) -> ast.Module:
         ) from None
 
 
-def _imports_below(path: Path) -> set[Path]:
-    """Every file of the project that the file at ``path`` imports, anywhere in it."""
-    files = {file for node in _import_statements(path, path.stat().st_mtime_ns) for file in _imports(node, path)}
+def _imports_below(path: Path, data: bytes) -> set[Path]:
+    """Every file of the project that the file at ``path``, which holds ``data``, imports anywhere in it."""
+    files = {file for node in _import_statements(path, data) for file in _imports(node, path)}
     return files.union(_packages_above(path))
 
 
 @cache
-def _import_statements(path: Path, _modified: int) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Those of the whole file. Its tree is not kept: Python looks for garbage among all that is kept of hundreds of files."""
-    return tuple(node for node in _statements(_parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom))
+def _import_statements(path: Path, data: bytes) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Those of the whole file. Its tree is not kept: Python looks for garbage among all that is kept of hundreds of files. What
+    is kept is kept for its bytes: a file that changes twice within a tick of the clock has one time of change."""
+    return tuple(node for node in _statements(_parsed(path, data)) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
 class _Bare(ast.NodeTransformer):
@@ -311,7 +314,7 @@ def _base(node: ast.expr) -> str | None:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The module's names that a statement defines."""
+    """The module's names that a statement defines. One that also changes something in place is no definition."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield statement.name
@@ -319,9 +322,9 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
             for alias in statement.names:
                 yield from _alias_names(alias)
         case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.TypeAlias():
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield node.id
+            stored = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
+            if not any(isinstance(node, ast.Attribute | ast.Subscript) for node in stored):
+                yield from (node.id for node in stored if isinstance(node, ast.Name))
         case ast.If() if _is_type_checking(statement):
             for inner in statement.body:
                 yield from _bound(inner)
@@ -336,11 +339,16 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)
+    """Of ``if __name__ == "__main__"`` nothing is executed where the file is imported; of any other such question something may
+    be, and of its ``else``."""
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    return ast.unparse(statement.test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
 def _is_type_checking(statement: ast.If) -> bool:
-    return "TYPE_CHECKING" in ast.dump(statement.test)
+    """As above: nothing is executed of ``if TYPE_CHECKING``."""
+    return not statement.orelse and ast.unparse(statement.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -442,7 +450,3 @@ def _shown(file: Path) -> str:
     raise MissingEvidence(
         "code of a step is outside the project", where=str(file)
     )  # pragma: no cover - _import_folder is above
-
-
-def _digest(file: Path) -> str:
-    return digest_bytes(file.read_bytes())

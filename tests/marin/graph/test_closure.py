@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,50 @@ def test_a_loop_that_collects_steps_is_no_code_of_theirs(changed: Any) -> None:
         "beside",
     }
     assert changed("CONSTANT = 3", loop.replace("found.append(last)", "print(last)")) == {"work", "lazy", "beside"}
+
+
+def test_a_file_replaced_within_one_tick_of_the_clock_is_another(write: Write) -> None:
+    """What is kept of a file is kept for its bytes: an earlier time of change says nothing of them."""
+    path = write(FILE)
+    neighbour, deeper = (path.parent / f"{name}.py" for name in ("neighbour", "deeper"))
+    neighbour.write_text("VALUE = 1\ndef other(): return 1\n")
+    deeper.write_text("DEEP = 1\n")
+    before = closures(path)
+    for file, text in (
+        (neighbour, "import deeper\nVALUE = 1\ndef other(): return 1\n"),
+        (path, path.read_text().replace("return 0", "return 1")),
+    ):
+        times = file.stat()
+        file.write_text(text)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    after = closures(path)
+    assert "deeper.py" in after["lazy"] and "deeper.py" not in before["lazy"]
+    assert before["beside"] != after["beside"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "if TYPE_CHECKING:\n    pass\nelse:\n    import neighbour",
+        "if not TYPE_CHECKING:\n    import neighbour",
+        "if TYPE_CHECKING or True:\n    import neighbour",
+        "if __name__ == '__main__':\n    pass\nelse:\n    import neighbour",
+        "if __name__ != '__main__':\n    import neighbour",
+    ],
+)
+def test_what_a_condition_of_the_module_executes_is_code(changed: Any, block: str) -> None:
+    """Only what no import of the file executes is left out: the rest of such a block counts for all."""
+    text = "CONSTANT = 3\nfrom typing import TYPE_CHECKING\n"
+    assert changed("CONSTANT = 3", f"{text}{block}\n") == {"work", "lazy", "beside"}
+    for condition in ("TYPE_CHECKING", "__name__ == '__main__'"):
+        assert changed("CONSTANT = 3", f"{text}if {condition}:\n    import deeper\n") == set()
+
+
+def test_an_assignment_that_changes_something_beside_its_name_counts_for_both(changed: Any) -> None:
+    assert changed("CONSTANT = 3", "CONSTANT = [3]\n_, CONSTANT[0] = 1, 4\n") == {"work"}
+    table = "CONSTANT = 3\nTABLE = {}\n"
+    assert changed("CONSTANT = 3", table + "TABLE['x'] = last = CONSTANT\n") == set()
+    assert changed("CONSTANT = 3", table + "last = neighbour.VALUE = 4\n") == {"work", "lazy", "beside"}
 
 
 def test_a_module_of_the_package_counts_with_all_it_imports() -> None:

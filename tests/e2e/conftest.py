@@ -2,8 +2,8 @@
 own.
 
 Tests get copies of its root to damage. Commands, and the jobs that they start, run in forks of a process that has
-imported jax, on one device (tests/services/warm.py); those that ask for other devices, or for workers, in processes of
-their own.
+imported jax (tests/services/warm.py), on as many devices as they ask for; those that train as several processes in a
+process of their own.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ PARAMS = {
 
 
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
-APART = frozenset({"--devices", "--processes", "--runner", "--workers"})
-"""Options with which a command needs a process of its own: more devices than one, or processes that it starts."""
+APART = frozenset({"--processes", "--runner"})
+"""Options with which a command needs a process of its own: it starts others that compute together."""
 
 
 @dataclass(frozen=True)
@@ -105,21 +105,22 @@ class Project:
         return done
 
     def forked(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """The same, in a fork of a process that has imported jax for one device."""
+        """The same, in a fork of a process that has imported jax."""
         environment = self.environment()
         done = self.warm().run(program, arguments, cwd=self.folder, environment=environment, timeout=900)
         assert not check or done.returncode == 0, done.stderr
         return done
 
-    def marin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`marin ARGUMENT...` in this folder."""
-        apart = APART.intersection(arguments) or "XLA_FLAGS" in self.environment()
+    def marin(self, *arguments: str, apart: bool = False) -> subprocess.CompletedProcess[str]:
+        """`marin ARGUMENT...` in this folder. ``apart``: in a process of its own, whatever it asks for; so does what computes
+        under another contract of arithmetic than the default one."""
+        apart = apart or not APART.isdisjoint(arguments) or "XLA_FLAGS" in self.environment()
         run = self.python if apart else self.forked
         return run(MARIN, *arguments, check=False)
 
-    def verify(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+    def verify(self, *arguments: str, apart: bool = False) -> tuple[int, dict[str, Any]]:
         """Exit status and report of `marin verify latest`."""
-        done = self.marin("-q", "verify", "latest", "--json", *arguments)
+        done = self.marin("-q", "verify", "latest", "--json", *arguments, apart=apart)
         assert done.stdout, done.stderr
         report = json.loads(done.stdout)
         assert isinstance(report, dict)

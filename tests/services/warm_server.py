@@ -13,6 +13,7 @@ import threading
 import traceback
 import warnings
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from marin.process.interpreter import collect_less_often
@@ -33,11 +34,23 @@ def serve() -> dict[str, Any] | None:
     return None
 
 
+def devices(arguments: list[str], contract: dict[str, str]) -> dict[str, str]:
+    """The variables of the contract that say how many devices there are, if the program asks for some: jax reads them when it
+    counts them, after the fork."""
+    given = [after for one, after in pairwise(arguments) if one == "--devices" and after.isdecimal()]
+    if not given or not contract:
+        return {}
+    from marin.process import arithmetic
+
+    one, some = (f"{arithmetic.DEVICE_COUNT_FLAG}={count}" for count in ("1", given[-1]))
+    return {name: contract[name].replace(one, some) for name in ("XLA_FLAGS", arithmetic.APPLIED)}
+
+
 def become(asked: dict[str, Any], contract: dict[str, str]) -> None:
     """Folder, environment, arguments and files as a new process would have them."""
     os.chdir(asked["cwd"])
     os.environ.clear()
-    os.environ.update(asked["environment"] | contract)
+    os.environ.update(asked["environment"] | contract | devices(asked["arguments"], contract))
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     for number, path in enumerate(asked["told"], 1):

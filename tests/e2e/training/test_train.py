@@ -50,7 +50,7 @@ def test_training_whose_inputs_another_root_made_makes_them_first(trained: Proje
     shutil.rmtree(fresh.root)
     shutil.rmtree(fresh.folder / "artifacts")
     assert fresh.marin("init", "--here").returncode == 0
-    done = fresh.marin("stage", "train", "--json", "--devices", "1")  # in a process of its own
+    done = fresh.marin("stage", "train", "--json", apart=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("made first") == 3
     before = json.loads((trained.folder / "artifacts" / "train.json").read_text())

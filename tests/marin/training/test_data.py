@@ -174,29 +174,27 @@ print("collected")
 """
 
 
-def test_no_thread_of_the_loader_outlives_the_program(tmp_path: Path) -> None:
-    """One that is inside jax when the interpreter ends aborts the process, after all its work was done."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + LEFT_OPEN, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-    )
-    assert done.returncode == 0, done.stderr
-    before, after = done.stdout.splitlines()
-    assert "True" in before, "the loader works ahead in a thread"
-    assert after == "[]"
-
-
-def test_a_stream_that_nobody_closed_is_collected_anywhere(tmp_path: Path) -> None:
-    """A finaliser that waits for a thread stood still for ever when the collector ran while another thread started."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + COLLECTED, str(tmp_path)],
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """A program that leaves one stream open, and forgets another."""
+    return subprocess.run(
+        [sys.executable, "-c", BEGIN + LEFT_OPEN + COLLECTED, str(tmp_path_factory.mktemp("ended"))],
         capture_output=True,
         text=True,
         check=False,
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
         timeout=300,
     )
-    assert (done.returncode, done.stdout.splitlines()) == (0, ["collected", "[]"]), done.stderr
+
+
+def test_no_thread_of_the_loader_outlives_the_program(ended: subprocess.CompletedProcess[str]) -> None:
+    """One that is inside jax when the interpreter ends aborts the process, after all its work was done."""
+    assert ended.returncode == 0, ended.stderr
+    before, *_, after = ended.stdout.splitlines()
+    assert "True" in before, "the loader works ahead in a thread"
+    assert after == "[]"
+
+
+def test_a_stream_that_nobody_closed_is_collected_anywhere(ended: subprocess.CompletedProcess[str]) -> None:
+    """A finaliser that waits for a thread stood still for ever when the collector ran while another thread started."""
+    assert (ended.returncode, ended.stdout.splitlines()[1:]) == (0, ["collected", "[]"]), ended.stderr

@@ -63,11 +63,11 @@ def readable[T](read: Callable[[], T], expected: str, where: str) -> T:
 
     Raises:
         NotFound, Unavailable, StorageFailed: bytes are not here, or cannot be had now: they are no other bytes.
-        JaxRuntimeError: a device did not take it; it may have too little memory.
+        RuntimeError, MemoryError: this machine could not: it has no room for another thread, or a device did not take it.
     """
     try:
         return read()
-    except (NotFound, Unavailable, StorageFailed, jax.errors.JaxRuntimeError):
+    except (NotFound, Unavailable, StorageFailed):
         raise
     except OSError as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
@@ -78,7 +78,7 @@ def readable[T](read: Callable[[], T], expected: str, where: str) -> T:
             found=error.strerror or str(error),
             cure="nothing is known of its bytes: check the disk, then repeat",
         ) from error
-    except (LedgerError, ValueError, KeyError, TypeError, RuntimeError) as error:  # whatever a storage driver meets
+    except (LedgerError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(error, expected, where) from error
 
 
@@ -113,7 +113,12 @@ def _restored(folder: Path, shape: TrainState) -> TrainState:
         shape,
     )
     mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("data",))
-    restored: TrainState = levanter.checkpoint.load_checkpoint(exemplar, str(folder), axis_mapping={}, mesh=mesh)
+    try:
+        restored: TrainState = levanter.checkpoint.load_checkpoint(exemplar, str(folder), axis_mapping={}, mesh=mesh)
+    except jax.errors.JaxRuntimeError:
+        raise
+    except RuntimeError as error:  # its storage driver says so of bytes that it cannot read
+        raise ValueError(str(error)) from error
     return restored
 
 

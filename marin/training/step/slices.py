@@ -145,6 +145,7 @@ class Layout:
         devices = sharding.mesh.devices.reshape(within, -1)  # the devices that hold the same, side by side
         local, count = self.slices // within, len(self.params)
         tensors = list(zip(self.names[OWN:], (*self.params, *self.moments), strict=True))
+        once = {name: self._row(name, like, 0, fill) for name, like in tensors if not like.shape}  # as its digest says
         own = {
             number: mine
             for number, alike in enumerate(devices)
@@ -156,7 +157,7 @@ class Layout:
             j, number = slice_
             found = []
             for name, like in tensors:
-                row = self._row(name, like, number * local + j, fill)
+                row = once[name].copy() if name in once else self._row(name, like, number * local + j, fill)
                 found.append([jax.device_put(row, device) for device in own[number]])
             return found
 

@@ -16,13 +16,14 @@ from jax.sharding import PartitionSpec as P
 from ledger import PosixStorage, Sliced, StorageFailed, Store, Tampered, Unavailable
 from marin.errors import StepFailed
 from marin.training.checkpoints import saving
+from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.checkpoints.whole import load
 from marin.training.initial import initial_slices
 from marin.training.model import optimizer
 from marin.training.runtime import hosts
-from marin.training.state import DATA, manifest_of, state_like
+from marin.training.state import DATA, leaves, manifest_of, state_like
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout, SlicedState
 
@@ -198,8 +199,10 @@ def test_a_damaged_slice_is_refused_when_it_is_read(
         (OSError(24, "Too many open files"), StorageFailed),
         (FileNotFoundError(2, "No such file or directory"), Tampered),
         (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), jax.errors.JaxRuntimeError),
+        (RuntimeError("can't start new thread"), RuntimeError),
+        (MemoryError(), MemoryError),
     ],
-    ids=["storage", "network", "disk", "descriptors", "gone", "device"],
+    ids=["storage", "network", "disk", "descriptors", "gone", "device", "threads", "memory"],
 )
 def test_what_cannot_be_read_now_is_no_other_state(
     worker: ModuleType, made: Made, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -227,3 +230,19 @@ def test_what_cannot_be_read_now_is_no_other_state(
         assert type(caught.value) is said
     with pytest.raises(said):
         load(tmp_path / "folder", recipe, worker.VOCABULARY, digest, where="here")
+
+
+def test_a_number_that_every_slice_has_is_read_once(worker: ModuleType, made: Made) -> None:
+    """The digest of a state is that of the first slice's copy: another one must not lie in the slices behind it."""
+    _, layout, state, sharding = made
+    whole = {name: np.asarray(value).reshape(-1) for name, value in leaves(layout.join(state))}
+    asked: list[str] = []
+
+    def fill(name: str, start: int, into: np.ndarray) -> None:
+        asked.append(name)
+        into[:] = whole[name][start : start + len(into)] + (asked.count(name) > 1 and not layout.kinds[name][1])
+
+    placed = layout.place(fill, sharding)
+    scalars = [number for number, like in enumerate(layout.moments) if not like.shape]
+    assert scalars and all(np.all(np.asarray(piece[one]) == 0) for piece in placed.moments for one in scalars)
+    assert describe(placed, layout) == describe(state, layout)

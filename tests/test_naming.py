@@ -10,6 +10,10 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 
+from tests.sources import nodes, parsed, parsed_once
+
+__all__ = ["parsed_once"]
+
 PROJECT = Path(__file__).resolve().parent.parent
 FILES = sorted(file for package in ("ledger", "marin", "experiments") for file in (PROJECT / package).rglob("*.py"))
 
@@ -20,7 +24,7 @@ OURS = {name for file in ("ledger/errors.py", "marin/errors.py") for name in re.
 
 def silent(source: str) -> Iterator[str]:
     """Public functions and methods that raise an error of ours by themselves, and whose docstring does not name it."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     kinds = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     for node in (*tree.body, *(item for kind in kinds for item in kind.body)):
         if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
@@ -57,7 +61,7 @@ BY_CHANCE = {"LOSS": "what Levanter calls it, and what MLflow's page calls it"}
 
 def constants(source: str) -> Iterator[tuple[str, str]]:
     """Names at the top of a file that hold a text or a tuple of literals, with that."""
-    for node in ast.parse(source).body:
+    for node in parsed(source).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
         if isinstance(target, ast.Name) and target.id.strip("_").isupper():
@@ -86,7 +90,7 @@ KIN = {
 
 def collections_of(source: str) -> Iterator[tuple[str, frozenset[object]]]:
     """Public names at the top of a file that hold several literals, with those."""
-    for node in ast.parse(source).body:
+    for node in parsed(source).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
         if isinstance(value, ast.Call) and ast.unparse(value.func) == "frozenset" and value.args:
@@ -125,7 +129,7 @@ not a name of its own. The number only gets smaller."""
 
 
 def private_functions(source: str) -> Iterator[str]:
-    for node in ast.parse(source).body:
+    for node in parsed(source).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("_"):
             yield node.name
 
@@ -158,11 +162,13 @@ def mixed_ticks(source: str) -> Iterator[str]:
     """What stands in single backticks in a docstring and is no command line: code stands in double ones. The help of a
     command is read in a terminal, where all stands in single ones."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
+        if not isinstance(node, kinds):
+            continue
         is_help = any(
             re.search(r"(command|group)\(", ast.unparse(item)) for item in getattr(node, "decorator_list", ())
         )
-        for item in node.body if isinstance(node, kinds) and not is_help else ():
+        for item in () if is_help else node.body:
             if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)):
                 continue
             text = re.sub(r"``[^`]+``|:\w+:`[^`]*`", "", str(item.value.value))

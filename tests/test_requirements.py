@@ -19,6 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import nodes, parsed_once
+
+__all__ = ["parsed_once"]
+
 PROJECT = Path(__file__).resolve().parent.parent
 OURS = ("ledger", "marin", "experiments")
 
@@ -88,15 +92,15 @@ ONLY_TYPED = {"hashlib._Hash"}
 
 
 @cache
-def trees() -> list[ast.Module]:
+def sources() -> list[str]:
     files = [path for name in OURS for path in sorted((PROJECT / name).rglob("*.py"))]
-    return [ast.parse(path.read_text("utf-8")) for path in files]
+    return [path.read_text("utf-8") for path in files]
 
 
 def imports() -> Iterator[tuple[str, str]]:
     """Module and name of every import of something that is not ours; no name for a whole module."""
-    for tree in trees():
-        for node in ast.walk(tree):
+    for source in sources():
+        for node in nodes(source):
             if isinstance(node, ast.Import):
                 yield from ((alias.name, "") for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -129,8 +133,8 @@ def test_each_requirement_is_imported_or_says_why_it_is_there() -> None:
 def test_private_names_of_other_packages_are_those_listed() -> None:
     own = {
         name
-        for tree in trees()
-        for node in ast.walk(tree)
+        for source in sources()
+        for node in nodes(source)
         for name in (
             getattr(node, "name", None),
             getattr(node, "arg", None),
@@ -146,8 +150,8 @@ def test_private_names_of_other_packages_are_those_listed() -> None:
     }
     attributes = {
         node.attr
-        for tree in trees()
-        for node in ast.walk(tree)
+        for source in sources()
+        for node in nodes(source)
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own
     }
     assert {name for name in used if not any(listed.startswith(name) for listed in PRIVATE)} == set()

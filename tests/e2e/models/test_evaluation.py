@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hub import hub_on_loopback
+from warm import warmed
 
 from ledger import describe_tree
 from tests.e2e.conftest import MARIN, Project
@@ -147,14 +150,16 @@ def test_a_submissions_checkpoints_are_branches_of_a_repository(trained: Project
     asked = ("export", "latest", "--babylm", str(out), "--hub", "owner/model", "--json")
 
     def export(*arguments: str) -> tuple[int, list[Any], str]:
-        # A process of its own: the Hub's library reads its variables once.
-        done = trained.python(OF_FEW_WORDS + MARIN, *arguments, check=False)
+        done = connected.forked(OF_FEW_WORDS + MARIN, *arguments, check=False)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
-    with hub_on_loopback() as hub, pytest.MonkeyPatch.context() as patch:
+    with hub_on_loopback() as hub, pytest.MonkeyPatch.context() as patch, ExitStack() as beside:
         for name, value in {"HF_ENDPOINT": hub.address, "HF_TOKEN": "wrong", "HF_HUB_DISABLE_XET": "1"}.items():
             patch.setenv(name, value)
+        # Forks of a process for this hub: where it is, its library reads once, when it is imported.
+        server = beside.enter_context(warmed(tmp_path, trained.environment()))
+        connected = replace(trained, warm=lambda: server)
         status, lines, why = export(*asked)
         assert (status, [line["export"] for line in lines]) == (2, ["babylm"]) and "the Hub refuses" in why, why
         patch.setenv("HF_TOKEN", hub.token)

@@ -53,16 +53,22 @@ def train(project: Project, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_asked_to_stop_it_loses_nothing_and_goes_on_elsewhere(project: Project) -> None:
+@pytest.fixture(scope="module")
+def straight(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The state after 24 train steps in one segment, which nobody stopped."""
+    project = trained.copy(tmp_path_factory.mktemp("straight"))
     edit(project, trainer={"num_steps": 24, "steps_per_segment": 24})
-    straight = train(project)
+    return str(train(project)["digest"])
+
+
+def test_asked_to_stop_it_loses_nothing_and_goes_on_elsewhere(project: Project, straight: str) -> None:
     edit(project, trainer={"num_steps": 24, "steps_per_segment": 4})
     status, messages = stopped(project, signal.SIGTERM, "--devices", "8")
     assert status == 130 and "training was asked to stop" in messages and "Traceback" not in messages
     listed = [run["status"] for run in json.loads(project.marin("ls", "--json").stdout)]
     assert "interrupted" in listed and "failed" not in listed
     resumed = train(project)
-    assert resumed["digest"] == straight["digest"]
+    assert resumed["digest"] == straight
     view = json.loads(project.marin("show", resumed["run"], "--json").stdout)
     assert view["steps"]["train"]["attempts"] == 2 and len(view["failures"]) == 1
     ends = [segment["end"] for segment in view["segments"]]
@@ -77,14 +83,12 @@ def test_asked_to_stop_it_loses_nothing_and_goes_on_elsewhere(project: Project) 
 
 
 @pytest.mark.determinism
-def test_killed_it_loses_at_most_the_steps_since_the_last_training_checkpoint(project: Project) -> None:
-    edit(project, trainer={"num_steps": 24, "steps_per_segment": 24})
-    straight = train(project)
+def test_killed_it_loses_at_most_the_steps_since_the_last_training_checkpoint(project: Project, straight: str) -> None:
     edit(project, trainer={"num_steps": 24, "steps_per_segment": 4})
     status, _ = stopped(project, signal.SIGKILL, "--devices", "8")
     assert status == -signal.SIGKILL
     resumed = train(project)
-    assert resumed["digest"] == straight["digest"]
+    assert resumed["digest"] == straight
     events = [json.loads(line) for line in project.marin("log", "--json").stdout.splitlines()]
     mine = [event for event in events if event["body"].get("run") == resumed["run"]]
     recorded = [e["body"]["end"] for e in mine if e["type"] == "train.segment/v1"]

@@ -400,18 +400,18 @@ def _composed(
     return Composed(_checked(values, sources), overrides)
 
 
-def _as_they_are(conf: Path) -> tuple[tuple[str, int, int], ...]:
-    """The files of the groups, when each was written, and its size."""
+def _as_they_are(conf: Path) -> tuple[tuple[str, bytes], ...]:
+    """The files of the groups, with their bytes: a file that changes twice within a tick of the clock has one time of change."""
     found = []
     for path in sorted(conf.resolve().rglob("*.yaml")):
         with suppress(OSError):
-            found.append((str(path), path.stat().st_mtime_ns, path.stat().st_size))
+            found.append((str(path), path.read_bytes()))
     return tuple(found)
 
 
 @lru_cache(maxsize=64)  # once for each choice of groups, not for each seed, nor for each trial of a search
 def _from_groups(
-    conf: Path, _files: tuple[tuple[str, int, int], ...], picked: tuple[tuple[str, str], ...]
+    conf: Path, _files: tuple[tuple[str, bytes], ...], picked: tuple[tuple[str, str], ...]
 ) -> Mapping[str, Any]:
     known = groups(conf)
     overrides = [f"{'' if group in known else '+'}{group}={name}" for group, name in picked]

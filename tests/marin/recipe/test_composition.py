@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -210,6 +211,16 @@ def test_a_group_of_ones_own_sets_what_it_names(own_conf: Path) -> None:
     assert swept == [5, 5]
     with pytest.raises(UsageError, match=r"unknown regime.*did you mean five"):
         compose(["+regime=fife"], conf=own_conf)
+
+
+def test_a_file_that_changed_is_composed_anew(own_conf: Path) -> None:
+    """Also by as many bytes, in the same tick of the clock."""
+    file = own_conf / "regime" / "five.yaml"
+    before, text = file.stat(), file.read_text()
+    assert compose(["+regime=five"], conf=own_conf).recipe.trainer.num_steps == 5
+    file.write_text(text.replace("num_steps: 5", "num_steps: 6"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert compose(["+regime=five"], conf=own_conf).recipe.trainer.num_steps == 6
 
 
 def test_a_value_of_a_group_is_never_dropped_without_a_word(own_conf: Path) -> None:

@@ -226,7 +226,7 @@ def _imports_below(path: Path, data: bytes) -> set[Path]:
 
 @cache
 def _imported_by(path: Path, data: bytes) -> tuple[frozenset[str], tuple[ast.ImportFrom, ...]]:
-    """What the file imports of the project, as far as its text alone tells: names, and imports that go by the file's own place.
+    """What the file imports of the project, as far as its text and its place tell: names, and imports that go by the file's own place.
     Its tree is not kept: Python looks for garbage among all that is kept of hundreds of files. What is kept is kept for its
     bytes: a file that changes twice within a tick of the clock has one time of change."""
     names: set[str] = set()
@@ -238,7 +238,7 @@ def _imported_by(path: Path, data: bytes) -> tuple[frozenset[str], tuple[ast.Imp
             relative.append(node)
         elif isinstance(node, ast.ImportFrom):
             names.update(name for alias in node.names for name in _parts_of(node.module or "", alias))
-    return frozenset(filter(_looked_for, names)), tuple(relative)
+    return frozenset(name for name in names if _looked_for(name, path)), tuple(relative)
 
 
 class _Bare(ast.NodeTransformer):
@@ -418,17 +418,20 @@ def _module_of(file: Path) -> str:
 
 def _files_of(module: str, importer: Path) -> frozenset[Path]:
     """The files that importing ``module`` executes, if it is the project's; nothing otherwise."""
-    if not _looked_for(module):
+    if not _looked_for(module, importer):
         return frozenset()
     return _files_below(
         _code_folder() if module.partition(".")[0] in PACKAGES else _import_folder(importer.parent), module
     )
 
 
-def _looked_for(module: str) -> bool:
-    """Whether it can be the project's, by its name."""
+def _looked_for(module: str, importer: Path) -> bool:
+    """Whether it can be the project's, by its name. A name of the standard library can where an experiment's folder is the first
+    in which Python looks: a neighbour may have it."""
     top = module.partition(".")[0]
-    return bool(top) and top not in sys.stdlib_module_names and not f"{module}.".startswith(_BEGINNINGS)
+    if not top or f"{module}.".startswith(_BEGINNINGS):
+        return False
+    return top not in sys.stdlib_module_names or _import_folder(importer.parent) != _code_folder()
 
 
 @cache

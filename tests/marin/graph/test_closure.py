@@ -100,6 +100,14 @@ def test_a_loop_that_collects_steps_is_no_code_of_theirs(changed: Any) -> None:
     assert changed("CONSTANT = 3", loop.replace("found.append(last)", "print(last)")) == {"work", "lazy", "beside"}
 
 
+def test_a_neighbour_with_a_name_of_the_standard_library_is_code(write: Write) -> None:
+    """An experiment's folder is the first where Python looks: ``import colorsys`` executes the neighbour."""
+    path = write(FILE.replace("return 0", "import colorsys, json; return colorsys, json"))
+    for name in ("neighbour", "colorsys"):
+        (path.parent / f"{name}.py").write_text("VALUE = 1\ndef other(): return 1\n")
+    assert set(closures(path)["beside"]) == {"exp_test.py::beside", "colorsys.py"}
+
+
 def test_a_file_replaced_within_one_tick_of_the_clock_is_another(write: Write) -> None:
     """What is kept of a file is kept for its bytes: an earlier time of change says nothing of them."""
     path = write(FILE)

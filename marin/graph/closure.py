@@ -226,7 +226,7 @@ def _imports_below(path: Path, data: bytes) -> set[Path]:
 
 @cache
 def _imported_by(path: Path, data: bytes) -> tuple[frozenset[str], tuple[ast.ImportFrom, ...]]:
-    """What the file imports of the project, as far as its text and its place tell: names, and imports that go by the file's own place.
+    """What the file imports of the project, as far as its text and place tell: names, and imports that go by the file's place.
     Its tree is not kept: Python looks for garbage among all that is kept of hundreds of files. What is kept is kept for its
     bytes: a file that changes twice within a tick of the clock has one time of change."""
     names: set[str] = set()

@@ -193,7 +193,7 @@ def test_the_profile_is_part_of_the_identity_and_reads_back(recipe: Recipe) -> N
 
 
 def test_a_layer_is_shared_by_the_axes_that_levanter_shares(recipe: Recipe, worker: ModuleType) -> None:
-    parameters = Layout(initial_state(recipe, worker.VOCABULARY), optimizer(recipe), 1).named
+    parameters = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), 1).named
     shares = shares_of(parameters, 2)
     assert sum(TENSOR in share for share in shares) == 4, (
         "three matrices of the inner layer, and the output of attention"

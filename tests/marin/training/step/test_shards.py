@@ -69,8 +69,19 @@ def oracle(
 Stepped = tuple[TrainStep, SlicedState, StepOutcome]
 
 
-def one_step(recipe: Recipe, state: TrainState, tokens: np.ndarray, weights: np.ndarray) -> Stepped:
-    step = TrainStep(recipe, mesh_of(1), state)
+@pytest.fixture(scope="module")
+def plain(worker: ModuleType) -> tuple[Recipe, TrainState, TrainStep]:
+    """The recipe of a case without any field, its initial state, and its programs."""
+    recipe = worker.recipe_of(worker.Case(name="plain"))
+    state = initial_state(recipe, worker.VOCABULARY)
+    return recipe, state, TrainStep(recipe, mesh_of(1), state)
+
+
+def one_step(
+    recipe: Recipe, state: TrainState, tokens: np.ndarray, weights: np.ndarray, step: TrainStep | None = None
+) -> Stepped:
+    """``step``: the programs of the recipe, where there are some."""
+    step = step or TrainStep(recipe, mesh_of(1), state)
     after, outcome = step.run(step.place(state), step.batch(tokens), step.batch(weights))
     return step, after, outcome
 
@@ -109,10 +120,11 @@ def test_ragged_masks_give_the_gradient_of_the_whole_batch(worker: ModuleType, f
         assert far.mean() < 0.01
 
 
-def test_the_mean_of_means_would_have_been_noticed(worker: ModuleType) -> None:
+def test_the_mean_of_means_would_have_been_noticed(
+    worker: ModuleType, plain: tuple[Recipe, TrainState, TrainStep]
+) -> None:
     """The oracle's tolerance is far smaller than the error of weighting shards equally."""
-    case = worker.Case(name="means")
-    state = initial_state(worker.recipe_of(case), worker.VOCABULARY)
+    case, (_, state, _) = worker.Case(name="means"), plain
     tokens, weights = worker.batch_of(case, 0)
     axes = (hax.Axis("batch", tokens.shape[0]), hax.Axis("position", tokens.shape[1]))
     example = LmExample(
@@ -141,11 +153,11 @@ def test_clipping_is_that_of_optax(worker: ModuleType) -> None:
         np.testing.assert_allclose(np.asarray(mine), theirs, atol=1e-6)
 
 
-def test_the_fingerprint_is_that_of_the_state_after_the_step(worker: ModuleType) -> None:
-    case = worker.Case(name="print")
-    recipe = worker.recipe_of(case)
-    state = initial_state(recipe, worker.VOCABULARY)
-    step, after, outcome = one_step(recipe, state, *worker.batch_of(case, 0))
+def test_the_fingerprint_is_that_of_the_state_after_the_step(
+    worker: ModuleType, plain: tuple[Recipe, TrainState, TrainStep]
+) -> None:
+    case, (recipe, state, step) = worker.Case(name="print"), plain
+    _, after, outcome = one_step(recipe, state, *worker.batch_of(case, 0), step)
     whole = step.collect(after)
     expected = np.stack([fingerprint.of(np.asarray(value)) for _, value in leaves(whole)])
     assert outcome.fingerprint.tolist() == expected.tolist()
@@ -160,10 +172,10 @@ def test_cutting_and_joining_a_state_changes_nothing(worker: ModuleType) -> None
 
 
 @pytest.mark.parametrize("poison", ["parameter", "weights"])
-def test_a_step_that_is_not_finite_is_not_taken(worker: ModuleType, poison: str) -> None:
-    case = worker.Case(name="nan")
-    recipe = worker.recipe_of(case)
-    state = initial_state(recipe, worker.VOCABULARY)
+def test_a_step_that_is_not_finite_is_not_taken(
+    worker: ModuleType, plain: tuple[Recipe, TrainState, TrainStep], poison: str
+) -> None:
+    case, (recipe, state, step) = worker.Case(name="nan"), plain
     tokens, weights = worker.batch_of(case, 0)
     if poison == "weights":
         weights[3, 0] = np.nan
@@ -173,18 +185,18 @@ def test_a_step_that_is_not_finite_is_not_taken(worker: ModuleType, poison: str)
             state,
             replace_fn=lambda x: x.at[int(tokens[1, 0])].set(jnp.inf),
         )
-    step, after, outcome = one_step(recipe, state, tokens, weights)
+    _, after, outcome = one_step(recipe, state, tokens, weights, step)
     assert not outcome.finite
     assert manifest_of(step.collect(after)) == manifest_of(state)
 
 
-def test_shards_that_do_not_divide_over_the_devices_are_refused(worker: ModuleType) -> None:
-    recipe = worker.recipe_of(worker.Case(name="three"))
+def test_shards_that_do_not_divide_over_the_devices_are_refused(plain: tuple[Recipe, TrainState, TrainStep]) -> None:
+    recipe, state, _ = plain
     mesh: Any = SimpleNamespace(devices=np.empty(3))
     with pytest.raises(
         UsageError, match=r"do not divide over the devices: --devices: expected a divisor of .*\(8\), found 3"
     ):
-        TrainStep(recipe, mesh, initial_state(recipe, worker.VOCABULARY))
+        TrainStep(recipe, mesh, state)
     with pytest.raises(UsageError, match="not so many devices: --devices: expected at most"):
         mesh_of(4096)
 
@@ -197,10 +209,9 @@ def test_the_tree_adds_neighbours_first() -> None:
     assert np.asarray(fold(jnp.asarray(values[:1]))) == values[0]
 
 
-def test_the_program_is_named_by_what_is_computed(worker: ModuleType) -> None:
-    recipe = worker.recipe_of(worker.Case(name="program"))
-    state = initial_state(recipe, worker.VOCABULARY)
-    program = TrainStep(recipe, mesh_of(1), state).program()
+def test_the_program_is_named_by_what_is_computed(plain: tuple[Recipe, TrainState, TrainStep]) -> None:
+    recipe, state, step = plain
+    program = step.program()
     assert sorted(program) == ["add", "fold", "gradient", "square", "update"]
     faster = msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, learning_rate=0.5))
     other = TrainStep(faster, mesh_of(1), state).program()
@@ -233,5 +244,6 @@ def test_isolated_documents_do_not_see_each_other(worker: ModuleType, packing: s
     other[0, :15] = other[0, 14::-1]
     weights = np.zeros((1, 32), np.float32)
     weights[0, 16:31] = 1.0
-    losses = [float(shard_sums(static, recipe, arrays, np.asarray(x), np.asarray(weights))[1]) for x in (tokens, other)]
+    loss = jax.jit(lambda x: shard_sums(static, recipe, arrays, x, jnp.asarray(weights))[1])
+    losses = [float(loss(x)) for x in (tokens, other)]
     assert (losses[0] == losses[1]) == (packing == "isolated")

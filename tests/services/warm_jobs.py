@@ -3,7 +3,8 @@
 Before such a command begins its threads, it leaves a process behind that does nothing but fork itself for each job:
 `python -m marin.runners.child` with the pipes, environment and folder that were asked for, in a session of its own. A
 job for another arithmetic contract, or with other modules, is the new process that it always was. The product's code is
-the same up to `subprocess.Popen`, and from `marin.runners.child.main` on.
+the same up to `subprocess.Popen`, and from `marin.runners.child.main` on. So is the process that finds again what train
+steps saw (`python -m marin.training.tokens.inspection`), which has nothing to do but import jax.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import IO, Any
 
 from marin.process import arithmetic
 from marin.process.interpreter import with_room
+from marin.reporting.lineage import samples
 from marin.runners import child
 from marin.runners import process as runner
+from marin.training.tokens import inspection
 
 FIXED = ("PYTHONPATH", "NPROC", "JAX_")
 """Variables that were read when modules were imported; the number of devices is read when jax counts them."""
@@ -48,8 +51,15 @@ def offer(end: Any) -> None:
         with mutex:
             return Fork(here, int(command[3]), environment, options["stdout"])
 
+    def inspecting(command: Sequence[str], **options: Any) -> Any:
+        if tuple(command) != samples.Inspector.COMMAND or _read_at_import(os.environ) != begun:
+            return subprocess.Popen(command, **options)
+        with mutex:
+            return Inspecting(here)
+
     parts = {"Popen": started, "PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
     setattr(runner, "subprocess", SimpleNamespace(**parts))  # noqa: B010 - this process is a fork of a test's
+    setattr(samples, "subprocess", SimpleNamespace(**parts | {"Popen": inspecting}))  # noqa: B010
 
 
 def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
@@ -61,13 +71,14 @@ def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
 class Fork:
     """What :mod:`marin.runners.process` needs of a process."""
 
-    def __init__(self, link: socket.socket, answer: int, environment: Mapping[str, str], stdout: int) -> None:
+    def __init__(self, link: socket.socket, answer: int | None, environment: Mapping[str, str], stdout: int) -> None:
         told, telling = os.pipe()
         read, write = os.pipe()
         nothing = os.open(os.devnull, os.O_RDWR)
         out = nothing if stdout == subprocess.DEVNULL else stdout
-        asked = json.dumps({"environment": dict(environment), "cwd": os.getcwd()}).encode()
-        socket.send_fds(link, [len(asked).to_bytes(8)], [read, out, sys.stderr.fileno(), answer, telling])
+        asked = json.dumps({"environment": dict(environment), "cwd": os.getcwd(), "job": answer is not None}).encode()
+        passed = [read, out, sys.stderr.fileno(), nothing if answer is None else answer, telling]
+        socket.send_fds(link, [len(asked).to_bytes(8)], passed)
         link.sendall(asked)
         for used in (telling, read, nothing):
             os.close(used)
@@ -90,6 +101,28 @@ class Fork:
         if self.returncode is None and (self._mutex.locked() or not select.select([self._told], [], [], 0)[0]):
             return None
         return self.wait()
+
+
+class Inspecting(Fork):
+    """What :class:`marin.reporting.lineage.samples.Inspector` needs of one."""
+
+    def __init__(self, link: socket.socket) -> None:
+        reading, writing = os.pipe()
+        super().__init__(link, None, os.environ, writing)
+        os.close(writing)
+        self.stdout: IO[bytes] = os.fdopen(reading, "rb")
+
+    def kill(self) -> None:
+        """SIGKILL, if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def communicate(self) -> None:
+        """Wait until it has ended."""
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+        self.stdout.close()
+        self.wait()
 
 
 def _serve(link: socket.socket, end: Any) -> None:
@@ -143,8 +176,9 @@ def _execute(asked: Mapping[str, Any], stdin: int, stdout: int, stderr: int, ans
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL if signum == signal.SIGTERM else signal.default_int_handler)
     setattr(runner, "subprocess", subprocess)  # noqa: B010 - a job of a job is a process
+    setattr(samples, "subprocess", subprocess)  # noqa: B010
     try:
-        with_room(child.main, answer)
+        with_room(child.main, answer) if asked["job"] else with_room(inspection.main)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +27,7 @@ from marin.training.export import write_model
 from marin.training.imported import imported_state
 from marin.training.initial import initial_state
 from marin.training.model import model_config, optimizer
-from marin.training.state import arrays_of
+from marin.training.state import TrainState, arrays_of
 
 VOCABULARY = 257
 
@@ -37,9 +38,15 @@ def recipe(architecture: Literal["llama", "gpt2", "qwen3"] = "llama") -> Recipe:
     return Recipe(model=model, lora=Lora(rank=4, alpha=6.0))
 
 
+@cache
+def begun(architecture: Literal["llama", "gpt2", "qwen3"] = "llama") -> TrainState:
+    """The initial state of its recipe, which nobody changes."""
+    return initial_state(recipe(architecture), VOCABULARY)
+
+
 def moved(told: Recipe) -> LmHeadModel:
     """An adapted model whose adapters are no longer zero."""
-    state = initial_state(told, VOCABULARY)
+    state = begun(told.model.architecture)
     draw = np.random.default_rng(1)
     own = adapters_of(eqx.filter(state.model, eqx.is_array))
     changed = jax.tree.map(lambda x: x + jnp.asarray(draw.normal(0, 0.1, x.shape), jnp.float32), own)
@@ -61,8 +68,7 @@ def test_a_recipe_without_adapters_is_what_it_was() -> None:
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
 def test_adapters_change_nothing_before_the_first_step(architecture: Literal["llama", "gpt2", "qwen3"]) -> None:
-    told = recipe(architecture)
-    state = initial_state(told, VOCABULARY)
+    told, state = recipe(architecture), begun(architecture)
     found = arrays_of(state)
     second = [name for name in found if name.endswith("lora_B/weight") and name.startswith("model/")]
     assert len(second) == {"llama": 7, "gpt2": 4, "qwen3": 7}[architecture]
@@ -114,7 +120,7 @@ def test_a_model_from_elsewhere_is_the_base(tmp_path: Path) -> None:
     base = model_config(told.model).build(Axis("vocab", VOCABULARY), key=jax.random.PRNGKey(9))
     write_model(tmp_path, base, told, VOCABULARY)
     state = imported_state(told, VOCABULARY, tmp_path)
-    drawn, own = arrays_of(initial_state(told, VOCABULARY)), arrays_of(state)
+    drawn, own = arrays_of(begun()), arrays_of(state)
     for name, value in own.items():
         if "/lora/" in name or not name.startswith("model/"):
             assert np.array_equal(value, drawn[name]), name

@@ -183,6 +183,7 @@ def refused(case: Case, answer: Response) -> None:
     assert answer.headers["cache-control"] == ["no-store"]
 
 
+@pytest.mark.long
 def test_nobody_without_the_token_reaches_what_is_behind_the_gate(gate: tuple[str, dict[str, Any], Behind]) -> None:
     address, described, behind = gate
     came = ask(described, address, refused)

@@ -391,7 +391,7 @@ def _imports(tree: ast.AST, file: Path, only: str | None = None) -> Iterator[Pat
 
 
 def _parts_of(base: str, alias: ast.alias) -> tuple[str, str]:
-    """What `from base import alias` may execute: a module, and one in it."""
+    """What ``from base import alias`` may execute: a module, and one in it."""
     return base, f"{base}.{alias.name}"
 
 

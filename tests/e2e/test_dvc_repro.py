@@ -186,6 +186,7 @@ def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout,
     assert len(clone.events()) == 5, "the open run has the results: there is nothing to record"
 
 
+@pytest.mark.long
 def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_project(
     published: Checkout, tmp_path: Path
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_text_that_was_edited_is_never_ignored(published: Checkout, tmp_path: 
     assert pointer.read_text() != before
 
 
+@pytest.mark.long
 def test_sources_of_a_collection_that_changed_are_seen(published: Checkout, tmp_path: Path) -> None:
     clone = published.clone(tmp_path / "clone")
     pointer, lock = clone.folder / "artifacts" / "corpus.json", clone.folder / "dvc.lock"

@@ -1,12 +1,13 @@
-"""What one change is tested with, where all would take too long: a tenth of each large table of faults, a third of the
-long tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
+"""What one change is tested with, where all would take too long: a tenth of each large table of faults and of the long
+tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
 
     @pytest.mark.table                            of the cases of a parametrized test, a tenth
     @pytest.mark.table(together=NAME)             the same cases in every test of this name
     def test(tenth): for step in tenth(range(400))    of what a test goes through itself, a tenth, in order
-    @pytest.mark.long                             of all tests that are marked so, a third
+    @pytest.mark.long                             of all tests that are marked so, a tenth
+    @pytest.mark.long(together=NAME)              all tests of this name or none: they share what is dear
 
-A test is long that takes ten seconds of a processor, and whose properties shorter tests have part by part.
+A test is long that takes five seconds of a processor and more, and most of whose parts shorter tests have by themselves.
 
 The seed is the commit that is tested, so that every change draws others; pytest's first lines say it, and
 ``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out. Who names files or tests (``-k`` too) gets their
@@ -42,19 +43,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     if config.getoption("whole"):
         return "fault tables and long tests: all of them"
-    return f"a tenth of the fault tables and a third of the long tests, drawn by {SEED}={os.environ[SEED]}"
+    return f"a tenth of the fault tables and of the long tests, drawn by {SEED}={os.environ[SEED]}"
 
 
-def places(count: int, part: int, name: str) -> list[int]:
-    """Places of a ``part``-th of ``count`` things, at least one."""
-    chosen = random.Random(f"{os.environ[SEED]} {name}").sample(range(count), min(count, -(-count // part)))
-    return sorted(chosen)
+def places(count: int, name: str) -> list[int]:
+    """Places of a tenth of ``count`` things, at least one."""
+    return sorted(random.Random(f"{os.environ[SEED]} {name}").sample(range(count), -(-count // 10)))
 
 
 def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what was not drawn, when items were collected."""
-    groups: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    tables: dict[str, list[pytest.Item]] = defaultdict(list)
     names: dict[str, str] = {}
+    long: dict[str, list[pytest.Item]] = defaultdict(list)
     named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("keyword")
     asked = _asked_for(config)
     for item in items:
@@ -62,18 +63,20 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
             item.add_marker("table")  # so that `make faults` finds it
         elif marker := item.get_closest_marker("table"):
             test = item.nodeid.partition("[")[0]
-            groups[test, 10].append(item)
+            tables[test].append(item)
             names[test] = marker.kwargs.get("together", test)
-        if item.get_closest_marker("long") and not named:
-            groups["long tests", 3].append(item)
+        if (marker := item.get_closest_marker("long")) and not named:
+            long[marker.kwargs.get("together", item.nodeid)].append(item)
     if config.getoption("whole"):
         return
     left = {
         item
-        for (name, part), group in groups.items()
-        for item in {*group}.difference(group[place] for place in places(len(group), part, names.get(name, name)))
-        if item.nodeid not in asked
+        for name, cases in tables.items()
+        for item in {*cases}.difference(cases[place] for place in places(len(cases), names[name]))
     }
+    drawn = {list(long)[place] for place in places(len(long), "long tests")}
+    left |= {item for name, together in long.items() if name not in drawn for item in together}
+    left = {item for item in left if item.nodeid not in asked}
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
 
@@ -97,6 +100,6 @@ def tenth(request: pytest.FixtureRequest) -> Tenth:
         every = list(things)
         if request.config.getoption("whole"):
             return every
-        return [every[place] for place in places(len(every), 10, request.node.nodeid)]
+        return [every[place] for place in places(len(every), request.node.nodeid)]
 
     return of

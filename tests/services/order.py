@@ -15,6 +15,7 @@ LONGEST = (
     "marin/runners/test_jobs.py",  # needs no trained run, which the first one makes meanwhile
     "determinism/test_matrix.py",  # nor does this
     "e2e/training/test_from_folder.py",
+    "e2e/training/test_preferences.py",
     "marin/training/test_taken_apart.py",
     "e2e/training/test_own_steps.py",
     "e2e/test_dvc_repro.py",

@@ -11,12 +11,16 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from raytraining import WORKER, bodies, listening, longer, nothing_left, processes, trained_digest, training
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
+
+pytestmark = pytest.mark.long(together="training on Ray")
 
 
 def test_a_worker_is_killed_and_the_bits_are_those_of_one_process(trained: Project, project: Project) -> None:

@@ -13,6 +13,8 @@ from wandb_records import read_offline_run
 
 from tests.e2e.conftest import PARAMS, Project
 
+pytestmark = pytest.mark.long(together="evaluation during")
+
 SETS = {
     "held": {"kind": "corpus", "documents": 4},
     "own": {"kind": "files", "globs": ["texts/*.txt"]},

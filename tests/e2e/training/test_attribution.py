@@ -39,6 +39,7 @@ def measured(unlearned: Unlearned, tmp_path_factory: pytest.TempPathFactory) -> 
     return project, attributed(project, unlearned.run, *asked), base / "dataset"
 
 
+@pytest.mark.long(together="attribution")
 def test_it_is_the_training_without_the_document(unlearned: Unlearned, measured: tuple[Project, Any, Path]) -> None:
     """The state is that of the run that unlearned it, which is that of a training from the start without it."""
     _, told, _ = measured
@@ -52,6 +53,7 @@ def test_it_is_the_training_without_the_document(unlearned: Unlearned, measured:
     assert all(value != 0.0 for value in alone["change"].values())
 
 
+@pytest.mark.long(together="attribution")
 def test_the_data_set_says_what_was_measured(measured: tuple[Project, Any, Path]) -> None:
     project, told, folder = measured
     rows = [json.loads(line) for line in (folder / "groups.jsonl").read_text().splitlines()]
@@ -65,6 +67,7 @@ def test_the_data_set_says_what_was_measured(measured: tuple[Project, Any, Path]
     assert sorted(event["documents"] for event in events) == sorted([[], *(row["documents"] for row in rows)])
 
 
+@pytest.mark.long(together="attribution")
 def test_it_is_measured_once_and_comes_out_the_same_again(
     unlearned: Unlearned, measured: tuple[Project, Any, Path]
 ) -> None:
@@ -76,6 +79,7 @@ def test_it_is_measured_once_and_comes_out_the_same_again(
     assert open_root(str(project.root)).reader().checkpoint().size == size
 
 
+@pytest.mark.long(together="attribution")
 def test_a_forged_measurement_is_found(
     unlearned: Unlearned, measured: tuple[Project, Any, Path], tmp_path: Path
 ) -> None:

@@ -18,6 +18,8 @@ from safetensors.numpy import load_file, save_file
 
 from tests.e2e.conftest import Project
 
+pytestmark = pytest.mark.long(together="from a folder")
+
 BEGIN, END = 6, 7
 
 

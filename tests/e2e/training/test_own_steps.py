@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
+
+pytestmark = pytest.mark.long(together="own steps")
 
 EXPERIMENT = """
 import json

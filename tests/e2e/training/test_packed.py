@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from ledger import PosixStorage, Store
 
 PACKED = """
@@ -23,6 +25,7 @@ for step in PIPELINE.steps:
 """
 
 
+@pytest.mark.long
 def test_a_run_with_packed_checkpoints_passes(project: Any) -> None:
     params = project.folder / "params.yaml"
     changed = json.loads(params.read_text("utf-8")) | {"optimizer": {"learning_rate": 0.002}}

@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.conftest import Project
 from tests.e2e.training.test_from_folder import exported, shown
 
+pytestmark = pytest.mark.long(together="preferences")
+
 BEGUN = (
     "--config-json",
     "asked.json",

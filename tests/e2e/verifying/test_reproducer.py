@@ -7,6 +7,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -38,6 +40,7 @@ with Log.open(root.storage, signer) as log:
 """
 
 
+@pytest.mark.long
 def test_a_broken_verification_goes_on_from_ones_own_events(project: Project) -> None:
     project.forked(OWN)
     project.forked(HIDE_KEY)  # what was published has no key with it

@@ -39,6 +39,7 @@ def stranger(project: Project) -> Project:
     return strange(project)
 
 
+@pytest.mark.long
 @pytest.mark.table
 @pytest.mark.parametrize(
     ("forged", "processes_each"), [(True, 1), (False, 1), (True, 2)], ids=["forged", "honest", "forged together"]
@@ -109,6 +110,7 @@ def test_a_root_that_leads_elsewhere_is_refused(stranger: Project, tmp_path: Pat
     assert (status, report["verdicts"]["artifacts"]) == (0, "PASS"), report
 
 
+@pytest.mark.long
 def test_limits_end_it_with_a_sentence(stranger: Project) -> None:
     done = stranger.marin("-q", "verify", "latest", "--no-record", "--only", "training", "--hours", "0.001")
     assert done.returncode == 3 and "--hours gives it more" in done.stderr, done.stderr

@@ -32,6 +32,7 @@ experiment = Registration(
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.long
 def test_a_run_is_verified_admitted_listed_and_shown(project: Project) -> None:
     def marin(*words: str) -> str:
         done = project.marin("-q", *words)

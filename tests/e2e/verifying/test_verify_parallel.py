@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
@@ -87,6 +89,7 @@ def test_a_sample_says_what_it_is_worth(project: Project) -> None:
     assert report["log_checkpoint"]["root"] in " ".join(report["details"]["training"])
 
 
+@pytest.mark.long
 def test_what_a_policy_let_go_is_reached_from_the_state_before_it(project: Project) -> None:
     params = json.loads((project.folder / "params.yaml").read_text())
     params["trainer"]["steps_per_segment"] = 1

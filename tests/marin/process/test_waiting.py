@@ -83,6 +83,7 @@ def test_beside_a_bar_the_bar_counts(quick: None, monkeypatch: pytest.MonkeyPatc
     assert lines and all(b"verify" in line for line in lines), "the seconds stand in the bar"
 
 
+@pytest.mark.long
 def test_waits_one_behind_the_other_make_no_silence(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is over before its own moment; together nothing was said for longer than that."""
     monkeypatch.setattr(waits, "SOON", 60.0)

@@ -51,6 +51,7 @@ def begun(root: Root) -> tuple[LedgerJournal, events.TrainStarted]:
     return LedgerJournal(root, RUN, "train"), body
 
 
+@pytest.mark.long
 def test_a_training_is_told_while_it_goes_on_and_after_an_interruption(server: Told, tmp_path: Path) -> None:
     root = make_root(tmp_path)
     journal, started = begun(root)

@@ -41,6 +41,7 @@ def bits(values: Any) -> list[bytes]:
     return [np.asarray(value).tobytes() for value in values]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     [{}, {"factor_bits": 8, "factor_rounding": "stochastic"}, {"z_loss": 1e-2}],

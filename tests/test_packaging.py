@@ -104,7 +104,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(base / "environment", folder)
 
 
-@pytest.mark.long
 def test_an_auditor_installs_the_ledger_and_what_judges_it_alone(installed: Installed) -> None:
     (packages,) = installed.environment.glob("lib/python3*/site-packages")
     disk = sum(file.lstat().st_blocks * 512 for file in packages.rglob("*"))  # as `du -sm` counts, with pip itself

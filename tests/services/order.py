@@ -11,27 +11,31 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 LONGEST = (
+    "e2e/verifying/test_verify.py",  # makes the trained run, which the next ones do not need
+    "e2e/test_dvc_repro.py",
+    "determinism/test_matrix.py",
+    "marin/runners/test_jobs.py",
     "e2e/clusters/test_ray_training.py",
-    "marin/runners/test_jobs.py",  # needs no trained run, which the first one makes meanwhile
-    "determinism/test_matrix.py",  # nor does this
     "e2e/training/test_from_folder.py",
     "e2e/training/test_preferences.py",
     "marin/training/test_taken_apart.py",
     "e2e/training/test_own_steps.py",
-    "e2e/test_dvc_repro.py",
     "marin/collection/test_workers.py",
+    "marin/runners/test_runners.py",
     "e2e/models/test_evaluation_during.py",
     "e2e/verifying/test_reproducer.py",
     "e2e/verifying/test_sealed.py",
     "marin/training/step/test_exact.py",
-    "e2e/verifying/test_fault_bench.py",
-    "e2e/verifying/test_verify.py",
     "e2e/verifying/test_verify_parallel.py",
     "e2e/pages/test_data_page.py",
     "e2e/test_tutorial.py",
+    "marin/test_loops.py",
+    "fault/test_store_faults.py",
+    "fault/test_remote_faults.py",
     "e2e/training/test_stops.py",
     "e2e/training/test_wandb_live.py",
     "e2e/verifying/test_speedruns.py",
+    "e2e/verifying/test_fault_bench.py",
     "marin/training/test_scoring.py",
     "marin/training/step/test_shards.py",
     "marin/exact/test_known.py",

@@ -101,6 +101,7 @@ def test_a_forged_measurement_is_found(
     assert done.returncode == 1 and "losses of questions: expected 0x1.0000000000000p+0" in done.stderr, done.stdout
 
 
+@pytest.mark.long(together="attribution")
 def test_what_cannot_be_attributed(unlearned: Unlearned, tmp_path: Path) -> None:
     for text, says in (
         ("0" * 64, "a document that is not in the training data"),

@@ -33,6 +33,7 @@ WORDS = (
 )
 
 
+@pytest.mark.long
 def test_optunas_own_words_are_not_the_users(tmp_path: Path) -> None:
     """In a process that has not imported it yet: what it says of a study would stand among Marin's own lines."""
     asked = f"from marin.recipe.search import plan; plan({WORDS!r}, {METRIC!r})"

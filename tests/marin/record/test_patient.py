@@ -58,6 +58,7 @@ def test_what_goes_on_is_read_at_once_and_published_with_its_end(root: Root) -> 
     assert check(root.storage, [root.verifier]) == []
 
 
+@pytest.mark.long
 def test_a_log_of_many_events_keeps_few_bundles_and_a_complete_one_alone(root: Root) -> None:
     for number in range(250):
         root.append([begin(number)])

@@ -42,6 +42,7 @@ def test_one_worker_never_imports_ray() -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0
 
 
+@pytest.mark.long(together="jobs on Ray")
 def test_ray_gives_results_in_order_and_survives_a_death(tasks_report: dict[str, Any]) -> None:
     results = tasks_report["dies once"]
     assert [number for number, *_ in results] == [0, 1, 2, 3, 4]
@@ -56,6 +57,7 @@ def test_ray_gives_results_in_order_and_survives_a_death(tasks_report: dict[str,
     assert tasks_report["token"] is False, "the driver's environment is as it was"
 
 
+@pytest.mark.long(together="jobs on Ray")
 def test_a_task_that_kills_every_worker_is_given_up_and_nothing_is_left(tasks_report: dict[str, Any]) -> None:
     assert "worker died" in str(tasks_report["failure"])
     assert tasks_report["started"]["dies always"] == 4, "two workers and two successors"

@@ -187,7 +187,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProce
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(together="streams that end")
 def test_no_thread_of_the_loader_outlives_the_program(ended: subprocess.CompletedProcess[str]) -> None:
     """One that is inside jax when the interpreter ends aborts the process, after all its work was done."""
     assert ended.returncode == 0, ended.stderr
@@ -196,6 +196,7 @@ def test_no_thread_of_the_loader_outlives_the_program(ended: subprocess.Complete
     assert after == "[]"
 
 
+@pytest.mark.long(together="streams that end")
 def test_a_stream_that_nobody_closed_is_collected_anywhere(ended: subprocess.CompletedProcess[str]) -> None:
     """A finaliser that waits for a thread stood still for ever when the collector ran while another thread started."""
     assert (ended.returncode, ended.stdout.splitlines()[1:]) == (0, ["collected", "[]"]), ended.stderr

@@ -82,6 +82,7 @@ def test_neighbours_stay_neighbours_and_an_epoch_has_each_once(together: int) ->
     assert np.array_equal(order(range(5, 30)), [order([number])[0] for number in range(5, 30)])
 
 
+@pytest.mark.long
 def test_the_loss_is_that_of_the_paper() -> None:
     """-log sigmoid(beta (log p/p_ref of the chosen answer - of the rejected one)), summed over pairs."""
     model = moved(recipe())

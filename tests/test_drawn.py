@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from drawn import SEED, places
 
 SERVICES = Path(__file__).with_name("services")
 CONFTEST = """
@@ -119,8 +120,6 @@ def test_what_is_asked_for_by_itself_is_not_drawn(folder: Path) -> None:
 
 
 def test_other_seeds_draw_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    from drawn import SEED, places
-
     seen: set[int] = set()
     for seed in range(60):
         monkeypatch.setenv(SEED, f"{seed:012x}")

@@ -7,7 +7,7 @@ tests. The rest is drawn at other changes; `make faults` and `make long` leave n
     @pytest.mark.long                             of all tests that are marked so, a tenth
     @pytest.mark.long(together=NAME)              all tests of this name or none: they share what is dear
 
-A test is long that takes five seconds of a processor and more, and most of whose parts shorter tests have by themselves.
+A test is long that takes five seconds of a processor and more.
 
 The seed is the commit that is tested, so that every change draws others; pytest's first lines say it, and
 ``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out. Who names files or tests (``-k`` too) gets their

@@ -1,9 +1,8 @@
 """Tests in several processes, each a fork of the one that has imported and collected them: `pytest --processes N`.
 
-Collecting this suite takes half a minute of a processor, nearly all of it imports of jax, Levanter, MLflow and Ray. A
-fork has them already. Whole files are handed out, in the order in which they were collected; whoever is done asks for
-the next. A process that dies fails the test that it was at, and another takes its place. What nobody began, for processes
-ended before, fails the session.
+Collecting this suite is nearly all imports of jax, Levanter, MLflow and Ray, which a fork has already. Whole files are
+handed out, in the order in which they were collected; whoever is done asks for the next. A process that dies fails the
+test that it was at, and another takes its place. What nobody began, for processes ended before, fails the session.
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ import pytest
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
 from chromium import chromium
 from drawn import draw, pytest_configure, pytest_report_header, tenth
-from forked import pytest_runtestloop
+from forked import pytest_collection, pytest_runtestloop
 from logs import own_logging
 from order import longest_first
 from scratch import on_disk, use_memory, use_own_cache, use_own_state
+from warm import pytest_sessionstart
 
 __all__ = [
     "bucket",
@@ -27,9 +28,11 @@ __all__ = [
     "mirror",
     "on_disk",
     "own_logging",
+    "pytest_collection",
     "pytest_configure",
     "pytest_report_header",
     "pytest_runtestloop",
+    "pytest_sessionstart",
     "s3",
     "s3_service",
     "tenth",

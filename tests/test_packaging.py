@@ -1,4 +1,4 @@
-"""`pip install .` without the Makefile: a wheel in a clean environment, as an auditor installs it."""
+"""`pip install .`, or uv's, without the Makefile: a wheel in a clean environment, as an auditor installs it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from marin.provenance.extras import extra_of, not_installed
 PROJECT = Path(__file__).resolve().parent.parent
 UV = Path(sys.executable).with_name("uv")
 MOST_MIB = 200
+UNREACHABLE = ("NewConnectionError", "Failed to establish a new connection", "error sending request", "dns error")
+"""What pip and uv say where there is no package index."""
 LOOP = """
 import marin
 with marin.start_run("mine") as run:
@@ -52,8 +54,8 @@ class Installed:
         return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+@pytest.fixture(scope="module", params=["uv", pytest.param("pip", marks=pytest.mark.long(together="pip installs"))])
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     base = tmp_path_factory.mktemp("packaging")
     source = base / "source"
     source.mkdir()
@@ -83,20 +85,25 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     ]
     subprocess.run([*build, "--python", sys.executable], check=True)
     (wheel,) = (base / "dist").glob("*.whl")
-    subprocess.run([sys.executable, "-m", "venv", str(base / "environment")], check=True)
     constraints = base / "constraints.txt"
     lines = (PROJECT / "requirements.lock").read_text("utf-8").splitlines()
     constraints.write_text("\n".join(line.rstrip(" \\") for line in lines if "==" in line and not line.startswith(" ")))
-    pip = [str(base / "environment" / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    python = str(base / "environment" / "bin" / "python")
+    if request.param == "uv":
+        subprocess.run([str(UV), "venv", "--quiet", "--python", sys.executable, str(base / "environment")], check=True)
+        install = [str(UV), "pip", "install", "--python", python, "--compile-bytecode"]
+    else:
+        subprocess.run([sys.executable, "-m", "venv", str(base / "environment")], check=True)
+        install = [python, "-m", "pip", "--disable-pip-version-check", "install"]
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
-        [*pip, "install", "--quiet", "--constraint", str(constraints), str(wheel)],
+        [*install, "--quiet", "--constraint", str(constraints), str(wheel)],
         env=plain,
         capture_output=True,
         text=True,
         check=False,
     )
-    if "NewConnectionError" in done.stderr or "Failed to establish a new connection" in done.stderr:
+    if any(said in done.stderr for said in UNREACHABLE):
         pytest.skip("the package index cannot be reached from here")
     assert done.returncode == 0, done.stderr
     folder = base / "work"
@@ -106,7 +113,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 def test_an_auditor_installs_the_ledger_and_what_judges_it_alone(installed: Installed) -> None:
     (packages,) = installed.environment.glob("lib/python3*/site-packages")
-    disk = sum(file.lstat().st_blocks * 512 for file in packages.rglob("*"))  # as `du -sm` counts, with pip itself
+    disk = sum(
+        file.lstat().st_blocks * 512 for file in packages.rglob("*")
+    )  # as `du -sm` counts, with compiled modules
     assert disk < MOST_MIB << 20
     installed.run("marin", "init", "--quiet")
     (installed.folder / "loop.py").write_text(LOOP)

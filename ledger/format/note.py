@@ -100,11 +100,17 @@ class VerifierKey:
         """Whether ``signature`` (without the key id) is this key's over ``text``."""
         if self.algorithm != ED25519:
             return verify_cosignature(self.algorithm, self.name, self.public, text, signature)
-        try:
-            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, text.encode())
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+        return _signed(self.public, text, signature)
+
+
+@lru_cache(maxsize=32)
+def _signed(public: bytes, text: str, signature: bytes) -> bool:
+    """Whether this is an Ed25519 signature: a log's checkpoint is read again and again before it grows."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, text.encode())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 class NoteSigner(Protocol):

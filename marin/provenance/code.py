@@ -33,6 +33,8 @@ NO_LOCK = digest_bytes(b"")
 NO_DIFF_VARIABLE = "MARIN_NO_DIFF"
 """Set, the difference to the commit is not kept: that there is one is recorded, and the digest of all files."""
 _GIT_SECONDS = 60
+_AT_ONCE = 1 << 20
+"""Bytes of a file that is read whole; it may have grown since, and is read to its end all the same."""
 _IGNORED_FOLDERS = frozenset({"__pycache__"})
 _IGNORED_SUFFIXES = frozenset({".pyc", ".pyo"})
 
@@ -103,10 +105,9 @@ def provenance(folder: Path) -> Provenance:
     exclude = [f":(exclude){name}" for name in GENERATED]
     commit = (_git(folder, "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
     tracked = (_git(folder, "ls-files", "-z", "--", ".", *exclude) or b"").split(b"\0")
-    paths = [os.fsdecode(path) for path in tracked if path]
-    tree = canonical_digest(
-        [[path, _file_digest(folder / path)] for path in sorted(paths) if (folder / path).is_file()]
-    )
+    paths = sorted(os.fsdecode(path) for path in tracked if path)
+    inside_it = ((path, os.path.join(folder, path)) for path in paths)
+    tree = canonical_digest([[path, _file_digest(file)] for path, file in inside_it if os.path.isfile(file)])
     against = [commit] if commit else []
     diff = _git(folder, "diff", "--binary", "--no-color", "--relative", *against, "--", ".", *exclude) or b""
     kept = b"" if os.environ.get(NO_DIFF_VARIABLE) else diff
@@ -134,9 +135,11 @@ def _files(path: Path) -> Iterator[Path]:
                 yield Path(parent) / name
 
 
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+def _file_digest(path: Path | str) -> str:
+    with open(path, "rb", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size > _AT_ONCE:
+            return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        return digest_bytes(file.readall())
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:

@@ -9,22 +9,19 @@ process of their own.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sessions import made_once, new_cache
-from warm import Warm, warmed
+from warm import Warm, environment, warm
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+__all__ = ["Project", "project", "trained", "warm"]
 
 PIPELINE = """
 import sys
@@ -35,7 +32,7 @@ from marin.recipe.params import load_params
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
 from marin.record.root import create_root, open_root
-recipe, execution = load_params(Path("params.yaml")), Execution(devices=int(sys.argv[1]))
+recipe, execution = load_params(Path("params.yaml")), Execution(devices=int(sys.argv[2]))
 apply(recipe.arithmetic, execution)
 create_root()
 for step in PIPELINE.steps:
@@ -79,16 +76,10 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         """No variable of the user that reaches Marin, and none that a test process set for jax."""
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("MARIN", "XLA", "JAX", "XDG")) and name != "NPROC"
-        }
-        return kept | {
+        return environment() | {
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "XDG_STATE_HOME": str(self.home / "state"),
             "MARIN_CACHE": str(self.home / "cache"),
-            "PYTHONPATH": str(REPOSITORY),
         }
 
     def python(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -136,20 +127,6 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Warm]]:
-    """The process that commands are forked from; it begins when the first one is asked for."""
-    with ExitStack() as until_the_end:
-
-        @cache
-        def begun() -> Warm:
-            folder = tmp_path_factory.mktemp("warm")
-            environment = Project(folder, folder, begun).environment()
-            return until_the_end.enter_context(warmed(folder, environment))
-
-        yield begun
-
-
-@pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]) -> Project:
     """A finished run, of all processes of this session; nobody may change it."""
 
@@ -158,7 +135,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]) 
         project.folder.mkdir()
         new_cache(project.home / "cache")
         (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
-        project.python(PIPELINE, "8")
+        project.forked(PIPELINE, "--devices", "8")
 
     base = made_once(tmp_path_factory, "trained", train)
     return Project(base / "project", base / "home", warm)

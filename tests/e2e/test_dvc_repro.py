@@ -147,7 +147,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         "DVC_SITE_CACHE_DIR": str(base / "site"),
     }
     subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True, env=environment)
-    with warmed(base, environment, OF_DVC) as warm:
+    with warmed(environment, OF_DVC) as warm:
         checkout = made(folder, environment, warm)
         checkout.run("git", "add", ".")
         checkout.run("git", "commit", "-q", "-m", "code")

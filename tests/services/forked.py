@@ -37,6 +37,18 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> object:
+    if session.config.getoption("processes") < 2:
+        return None
+    gc.disable()  # of what is imported nothing goes away
+    try:
+        with_room(session.perform_collect)
+    finally:
+        gc.enable()
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> object:
     count, options = session.config.getoption("processes"), session.config.option
     if count < 2 or options.collectonly or (session.testsfailed and not options.continue_on_collection_errors):

@@ -4,6 +4,8 @@ A fork has its own memory, environment, folder and exit status, as a new process
 which jax and Levanter are imported, and so are the jobs that it starts (warm_jobs.py). The contract of arithmetic is in force
 in it, as after the program's own `apply`. What is about how a process begins, other devices, or kills, needs a new
 process.
+
+A session of several processes (forked.py) has one such process for all of them, which imports while tests are collected.
 """
 
 from __future__ import annotations
@@ -11,23 +13,33 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from pathlib import Path
 
+import pytest
+
 SERVER = Path(__file__).with_name("warm_server.py")
+REPOSITORY = SERVER.parents[2]
+OF_THE_SESSION = pytest.StashKey["Warm"]()
 
 
 @dataclass(frozen=True)
 class Warm:
-    """The process, and a folder for what programs print."""
+    """Where it listens, and a folder for what programs print."""
 
-    process: subprocess.Popen[str]
+    address: Path
     folder: Path
+    _numbers: Iterator[int] = field(default_factory=count)
 
     def run(
         self, program: str, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout: float
@@ -37,7 +49,8 @@ class Warm:
         Raises:
             subprocess.TimeoutExpired: the program was killed.
         """
-        told = [self.folder / name for name in ("stdout", "stderr")]
+        name = f"{os.getpid()}-{next(self._numbers)}"
+        told = [self.folder / f"{name}-{stream}" for stream in ("stdout", "stderr")]
         asked = {
             "program": program,
             "arguments": list(arguments),
@@ -45,34 +58,77 @@ class Warm:
             "environment": dict(environment),
             "told": [str(path) for path in told],
         }
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        child = int(self.process.stdout.readline())
-        late = not select.select([self.process.stdout], [], [], timeout)[0]
-        if late:
-            os.kill(child, signal.SIGKILL)
-        status = int(self.process.stdout.readline())
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(self.address))
+            link.sendall(json.dumps(asked).encode() + b"\n")
+            child = _number(link)
+            late = not select.select([link], [], [], timeout)[0]
+            if late:
+                os.kill(child, signal.SIGKILL)
+            status = _number(link)
         if late:
             raise subprocess.TimeoutExpired([program, *arguments], timeout)
-        return subprocess.CompletedProcess(
-            [program, *arguments], status, *(path.read_text(encoding="utf-8") for path in told)
-        )
+        printed = [path.read_text(encoding="utf-8") for path in told]
+        for path in told:
+            path.unlink()
+        return subprocess.CompletedProcess([program, *arguments], status, *printed)
+
+
+def _number(link: socket.socket) -> int:
+    told = link.recv(4, socket.MSG_WAITALL)
+    if len(told) < 4:
+        raise ChildProcessError("the process that forks programs has ended")
+    return int.from_bytes(told, signed=True)
+
+
+def environment() -> dict[str, str]:
+    """No variable of the user that reaches Marin, and none that a test process set for jax."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MARIN", "XLA", "JAX", "XDG")) and name != "NPROC"
+    }
+    return kept | {"PYTHONPATH": str(REPOSITORY)}
 
 
 @contextmanager
-def warmed(folder: Path, environment: Mapping[str, str], modules: Sequence[str] = ()) -> Iterator[Warm]:
+def warmed(environment: Mapping[str, str], modules: Sequence[str] = ()) -> Iterator[Warm]:
     """The process, until the block ends. ``environment`` says where modules are found. With ``modules`` it has imported
-    these, and nothing else of all this."""
-    with subprocess.Popen(
-        [sys.executable, str(SERVER), *modules],
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    ) as process:
-        yield Warm(process, folder)
-        assert process.stdin is not None
-        process.stdin.close()
+    these, and nothing else of all this. Programs wait for it until it has."""
+    folder = Path(tempfile.mkdtemp(prefix="marin-warm-"))  # not the test's: an address has 108 bytes
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(folder / "asked"))
+            listening.listen(64)
+            process = subprocess.Popen(
+                [sys.executable, str(SERVER), str(listening.fileno()), *modules],
+                cwd=folder, env=dict(environment), stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
+            )  # fmt: skip
+        with process:
+            yield Warm(folder / "asked", folder)
+            assert process.stdin is not None
+            process.stdin.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """One for all processes, which imports while this one collects."""
+    config = session.config
+    if config.getoption("processes") > 1 and not config.option.collectonly:
+        until_the_end = ExitStack()
+        config.add_cleanup(until_the_end.close)
+        config.stash[OF_THE_SESSION] = until_the_end.enter_context(warmed(environment()))
+
+
+@pytest.fixture(scope="session")
+def warm(request: pytest.FixtureRequest) -> Iterator[Callable[[], Warm]]:
+    """The process that commands are forked from; it begins when the first one is asked for."""
+    with ExitStack() as until_the_end:
+
+        @cache
+        def begun() -> Warm:
+            of_all = request.config.stash.get(OF_THE_SESSION, None)
+            return of_all or until_the_end.enter_context(warmed(environment()))
+
+        yield begun

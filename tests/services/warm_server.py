@@ -1,5 +1,5 @@
-"""The process of tests/services/warm.py: imports, of what computes or of the modules that its arguments name; then a line for
-each program, one fork at a time."""
+"""The process of tests/services/warm.py: imports, of what computes or of the modules that its arguments name; then a fork
+for each program that somebody asks for at the socket whose number is its first argument."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import atexit
 import gc
 import json
 import os
+import selectors
 import signal
+import socket
 import sys
 import threading
 import traceback
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -19,19 +22,42 @@ from typing import Any, NoReturn
 from marin.process.interpreter import collect_less_often
 
 
-def serve() -> dict[str, Any] | None:
-    """In this process: answers until nobody asks, then None. In a fork: what is asked of it."""
-    for line in sys.stdin:
-        asked: dict[str, Any] = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            return asked
-        sys.stdout.write(f"{child}\n")
-        sys.stdout.flush()
-        _, ended = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(ended)}\n")
-        sys.stdout.flush()
-    return None
+def serve(listening: socket.socket) -> dict[str, Any] | None:
+    """In this process: answers until whoever began it has ended, then None. In a fork: what is asked of it."""
+    programs: dict[int, tuple[int, socket.socket]] = {}
+    with selectors.DefaultSelector() as ready:
+        ready.register(sys.stdin, selectors.EVENT_READ)
+        ready.register(listening, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                if key.fileobj is sys.stdin:  # says nothing, and ends
+                    return None
+                if key.fileobj is listening:
+                    link, _ = listening.accept()
+                    with link.makefile(encoding="utf-8") as client:
+                        asked: dict[str, Any] = json.loads(client.readline())
+                    child = os.fork()
+                    if child == 0:
+                        for open_here in (listening, link, *(link for _, link in programs.values())):
+                            open_here.close()
+                        for ended in programs:
+                            os.close(ended)
+                        return asked
+                    ended = os.pidfd_open(child)
+                    programs[ended] = child, link
+                    ready.register(ended, selectors.EVENT_READ)
+                    _tell(link, child)
+                else:
+                    ready.unregister(key.fd)
+                    os.close(key.fd)
+                    child, link = programs.pop(key.fd)
+                    _tell(link, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+                    link.close()
+
+
+def _tell(link: socket.socket, number: int) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has ended
+        link.sendall(number.to_bytes(4, signed=True))
 
 
 def devices(arguments: list[str], contract: dict[str, str]) -> dict[str, str]:
@@ -115,13 +141,13 @@ def what_computes() -> dict[str, str]:
     return contract
 
 
-named = sys.argv[1:]
+listening, named = socket.socket(fileno=int(sys.argv[1])), sys.argv[2:]
 for module in named:
     import_module(module)
 contract = {} if named else what_computes()
 gc.freeze()  # what is here already is nothing that a fork has to look through
 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
-asked = serve()
+asked = serve(listening)
 if asked is not None:
     become(asked, contract)
     if not named:

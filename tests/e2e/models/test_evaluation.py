@@ -161,7 +161,7 @@ def test_a_submissions_checkpoints_are_branches_of_a_repository(trained: Project
         for name, value in {"HF_ENDPOINT": hub.address, "HF_TOKEN": "wrong", "HF_HUB_DISABLE_XET": "1"}.items():
             patch.setenv(name, value)
         # Forks of a process for this hub: where it is, its library reads once, when it is imported.
-        server = beside.enter_context(warmed(tmp_path, trained.environment()))
+        server = beside.enter_context(warmed(trained.environment()))
         connected = replace(trained, warm=lambda: server)
         status, lines, why = export(*asked)
         assert (status, [line["export"] for line in lines]) == (2, ["babylm"]) and "the Hub refuses" in why, why

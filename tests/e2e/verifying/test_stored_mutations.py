@@ -36,9 +36,9 @@ CLAIMED = ("vkey",)
 """Which key a root names for itself: what counts is the key that the verifier has."""
 
 
-CODE = b'[["marin/'
-"""Lists of a step's files (marin/history/changes.py) say why it runs again: their digest is judged, no verdict reads them, and
-whoever does read one has its bytes hashed."""
+CODE = (b'[["marin/', b"diff --git ")
+"""Lists of a step's files (marin/history/changes.py) say why it runs again, and differences to a commit what this tree had that
+Git has not: their digest is judged, no verdict reads them, and whoever does read one has its bytes hashed."""
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ STEPS = 9
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+def warm() -> Iterator[Warm]:
     modules = ("marin.graph.execution.loop", "marin.graph.files", "marin.record.root")
-    with warmed(tmp_path_factory.mktemp("warm"), os.environ, modules) as warm:
+    with warmed(os.environ, modules) as warm:
         yield warm
 
 

@@ -2,7 +2,7 @@
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, documentation in step with the commands
 # make long     the long tests, of which make test draws a tenth by the commit (minutes)
-# make faults   every system call of an append failing; sixteen processes killed for a minute; whole fault tables (minutes);
+# make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);

@@ -63,6 +63,7 @@ def test_a_large_object_appears_when_it_is_complete(bucket: Bucket) -> None:
     assert bytes(obstore.get_range(store, "large", start=len(data) - 5, end=len(data))) == data[-5:]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("fault", [Fault.STATUS, Fault.HANG, Fault.CUT])
 def test_faults_reach_the_client_and_pass_with_a_retry(bucket: Bucket, fault: Fault) -> None:
     store = quick(bucket)

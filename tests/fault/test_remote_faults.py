@@ -158,6 +158,7 @@ def test_pull(
         assert len(ranges) == 1, "the part that had arrived is not fetched again"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("fault", [Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT])
 def test_a_pull_rides_out_a_fault_that_passes(
     bucket: Bucket, local: Store, tree: str, tmp_path: Path, fault: Fault
@@ -249,6 +250,7 @@ def test_pull_from_packfiles(
     assert len(list(mine.storage.list(PACKFILES))) == 1, "they are kept as they came"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("fault", [Fault.STATUS, Fault.CUT, Fault.WRONG, Fault.SHORT])
 def test_a_pull_from_packfiles_rides_out_a_fault_that_passes(
     bucket: Bucket, local: Store, many: str, tmp_path: Path, fault: Fault

@@ -295,6 +295,7 @@ def test_several_writers_of_the_same_and_a_collector(folder: Path, tmp_path: Pat
     assert list((root / "store").rglob(".tmp-*")) == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_write_to_a_storage_that_fails(folder: Path, fault: Fault) -> None:
     """The same table over the port: each write fails, fails but persists, or ends the process, before or after."""

@@ -134,6 +134,7 @@ def test_the_command_executed_again_gives_the_record(folder: Path) -> None:
     assert report.exit_code() == 0 and report.losses == dict(marin.open().run().losses)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("change", "step", "what", "tensors"),
     [

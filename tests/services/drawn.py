@@ -1,7 +1,7 @@
-"""What one change is tested with, where all would take too long: a tenth of each large table of faults and of the long
-tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
+"""What one change is tested with, where all would take too long: a tenth of each dear table of cases (faults, architectures,
+seeds) and of the long tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
 
-    @pytest.mark.table                            of the cases of a parametrized test, a tenth
+    @pytest.mark.table                            of the cases of a parametrized test, a tenth, and one at least
     @pytest.mark.table(together=NAME)             the same cases in every test of this name
     def test(tenth): for step in tenth(range(400))    of what a test goes through itself, a tenth, in order
     @pytest.mark.long                             of all tests that are marked so, a tenth
@@ -30,7 +30,7 @@ Tenth = Callable[[Iterable[int]], list[int]]
 
 
 def add_option(parser: pytest.Parser) -> None:
-    parser.addoption("--whole", action="store_true", help="all large tables of faults and all long tests, not a part")
+    parser.addoption("--whole", action="store_true", help="all cases of all tables and all long tests, not a part")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,8 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     if config.getoption("whole"):
-        return "fault tables and long tests: all of them"
-    return f"a tenth of the fault tables and of the long tests, drawn by {SEED}={os.environ[SEED]}"
+        return "tables of cases and long tests: all of them"
+    return f"a tenth of the tables of cases and of the long tests, drawn by {SEED}={os.environ[SEED]}"
 
 
 def places(count: int, name: str) -> list[int]:

@@ -56,6 +56,7 @@ def _of(body: kinds.TrainSegment) -> tuple[Any, ...]:
     return body.start, body.end, body.losses, body.batches, body.fingerprints, body.start_state, body.end_state
 
 
+@pytest.mark.long
 def test_a_stranger_finds_it_proven(unlearned: Unlearned) -> None:
     done = unlearned.project.marin(
         "-q", "verify", unlearned.forked, "--only", "ledger,data,training", "--no-record", "--json"

@@ -74,6 +74,7 @@ FAST = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("what", SLOW)
 def test_a_server_that_drips(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(https, "BUDGETS", replace(BUDGETS, stall_seconds=0.1, bytes_per_second=1 << 50))
@@ -191,6 +192,7 @@ def test_an_address_that_is_not_there_is_said_when_it_is_opened() -> None:
         HttpsStorage(address).open(BLOB)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("reply", "found"),
     [

@@ -290,6 +290,7 @@ def test_sizes_and_parts_that_a_manifest_claims_are_checked(store: Store, big: b
     assert found == ["size of a file", "root of a file's parts"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("length", [100, BIG])
 @pytest.mark.parametrize("off", [-16, 16])
 def test_a_file_that_is_not_as_long_as_its_manifest_says_is_not_read(store: Store, length: int, off: int) -> None:
@@ -441,6 +442,7 @@ def test_a_file_that_changes_while_it_is_put_is_refused(
     assert list(local.digests()) == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("size", [0, 1, PART_SIZE - 1, PART_SIZE, PART_SIZE + 1, 2 * PART_SIZE, BIG])
 def test_every_way_of_hashing_gives_the_same(

@@ -109,6 +109,7 @@ def test_what_broke_off_goes_on_where_it_broke(project: Path, served: tuple[File
     assert 0 < begun[0] < begun[1] < len(data)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [

@@ -108,6 +108,7 @@ def copied_pages(draw: random.Random) -> list[str]:
     return ["\n".join(page) for page in pages]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("seed", range(4))
 def test_no_paragraph_is_lost_and_all_evidence_names_what_is_kept(project: Path, seed: int) -> None:
     texts = copied_pages(random.Random(seed))

@@ -43,6 +43,7 @@ def test_an_exported_model_scores_with_the_same_bits(exported: Path, subject: Su
     assert Scorer(read.model, recipe).score(rows) == scorer.score(rows)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_both_layouts_come_back_tied_or_not(

@@ -86,6 +86,7 @@ def test_every_checkpoint_is_a_branch_of_its_name(hub: Hub, revisions: dict[str,
     assert pushed(revisions) == found and commits(hub) == 3, "what is there is left as it is"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 4])
 def test_a_push_that_broke_off_goes_on(
     hub: Hub, revisions: dict[str, Path], before: int, monkeypatch: pytest.MonkeyPatch

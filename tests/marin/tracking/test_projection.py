@@ -137,6 +137,7 @@ def expected(built: Path) -> dict[str, object]:
     return dump(built)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("table", "before"),
     [

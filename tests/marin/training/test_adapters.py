@@ -66,6 +66,7 @@ def test_a_recipe_without_adapters_is_what_it_was() -> None:
         check(Recipe(lora=Lora(), arithmetic=Arithmetic(gather="layer")), where="test")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
 def test_adapters_change_nothing_before_the_first_step(architecture: Literal["llama", "gpt2", "qwen3"]) -> None:
     told, state = recipe(architecture), begun(architecture)
@@ -85,6 +86,7 @@ def test_adapters_change_nothing_before_the_first_step(architecture: Literal["ll
             assert np.array_equal(value, whole[name.replace("/wrapped", "")]), name
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
 def test_the_merged_model_is_base_and_adapters(architecture: Literal["llama", "gpt2", "qwen3"], tmp_path: Path) -> None:
     """Against Levanter's own merge, and against the arithmetic of PEFT on the files that are exported."""

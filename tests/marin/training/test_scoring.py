@@ -102,6 +102,7 @@ def by_hand(model: LmHeadModel, recipe: Recipe, row: Row) -> list[float]:
     return [float(table[at, row.tokens[at + 1]]) for at in range(len(row.tokens) - 1)][-row.scored :]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
 def test_a_score_is_the_log_softmax_of_the_unpadded_sequence(architecture: Literal["llama", "gpt2", "qwen3"]) -> None:
     recipe = recipe_of(architecture)

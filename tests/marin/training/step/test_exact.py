@@ -81,6 +81,7 @@ def test_the_initial_state_and_two_steps_are_those_of_the_reference(
         assert bits(own) == bits(list(arrays_of(step.collect(state)).values())[3:])
 
 
+@pytest.mark.long
 def test_a_recipe_with_excluded_documents_compiles_each_program_once(
     recipe: Recipe, worker: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def stepped(worker: ModuleType, recipe: Recipe, case: Any) -> tuple[Any, dict[st
     return outcome, arrays_of(step.collect(state))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("fields", "over"),
     [
@@ -174,6 +175,7 @@ def test_passes_and_devices_fold_along_one_tree(levels: int, devices: int, seed:
     assert np.asarray(folded).tobytes() == np.asarray(expected).tobytes()
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("segments", [False, True])
 def test_the_splash_kernel_attends_as_plain_attention_does(segments: bool) -> None:
     """Interpreted, for there is no TPU here; gradients too."""

@@ -85,6 +85,7 @@ def test_a_large_vocabulary_is_cut_as_levanter_cuts_it_on_a_processor(rows: int,
     assert program((loss.in_known_blocks,)) == program(None)
 
 
+@pytest.mark.table
 @pytest.mark.usefixtures("_forgetting")
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_one_program_whatever_device_is_found(

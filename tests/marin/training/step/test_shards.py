@@ -91,6 +91,7 @@ def without_warmup(recipe: Recipe) -> Recipe:
     return msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, warmup_steps=0))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "fields",
     [

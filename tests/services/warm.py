@@ -61,24 +61,18 @@ class Warm:
         with socket.socket(socket.AF_UNIX) as link:
             link.connect(str(self.address))
             link.sendall(json.dumps(asked).encode() + b"\n")
-            child = _number(link)
+            server = link.makefile("rb", buffering=0)
+            child = int(server.readline())
             late = not select.select([link], [], [], timeout)[0]
             if late:
                 os.kill(child, signal.SIGKILL)
-            status = _number(link)
+            status = int(server.readline())
         if late:
             raise subprocess.TimeoutExpired([program, *arguments], timeout)
         printed = [path.read_text(encoding="utf-8") for path in told]
         for path in told:
             path.unlink()
         return subprocess.CompletedProcess([program, *arguments], status, *printed)
-
-
-def _number(link: socket.socket) -> int:
-    told = link.recv(4, socket.MSG_WAITALL)
-    if len(told) < 4:
-        raise ChildProcessError("the process that forks programs has ended")
-    return int.from_bytes(told, signed=True)
 
 
 def environment() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Jobs of a command that was forked (warm_server.py): forks too, with the imports that they would make first.
 
-Before such a command begins its threads, it leaves a process behind that does nothing but fork itself for each job:
-`python -m marin.runners.child` with the pipes, environment and folder that were asked for, in a session of its own. A
+The process that forked the command forks each job too, when the command asks it: `python -m marin.runners.child` with the pipes,
+environment and folder that were asked for, in a session of its own. A
 job for another arithmetic contract, or with other modules, is the new process that it always was. The product's code is
 the same up to `subprocess.Popen`, and from `marin.runners.child.main` on. So is the process that finds again what train
 steps saw (`python -m marin.training.tokens.inspection`), which has nothing to do but import jax.
@@ -33,29 +33,20 @@ FIXED = ("PYTHONPATH", "NPROC", "JAX_")
 """Variables that were read when modules were imported; the number of devices is read when jax counts them."""
 
 
-def offer(end: Any) -> None:
-    """From now on jobs of this process are forks. ``end`` ends one as Python would, with a status."""
-    here, there = socket.socketpair()
-    if os.fork() == 0:
-        here.close()
-        _serve(there, end)
-        os._exit(0)
-    there.close()
+def offer(address: str) -> None:
+    """From now on jobs of this process are forks of the one that listens at ``address``."""
     begun = _read_at_import(os.environ)
-    mutex = threading.Lock()
 
     def started(command: Sequence[str], **options: Any) -> Any:
         environment = options["env"]
         if command[1:3] != ["-m", "marin.runners.child"] or _read_at_import(environment) != begun:
             return subprocess.Popen(command, **options)
-        with mutex:
-            return Fork(here, int(command[3]), environment, options["stdout"])
+        return Fork(address, int(command[3]), environment, options["stdout"])
 
     def inspecting(command: Sequence[str], **options: Any) -> Any:
         if tuple(command) != samples.Inspector.COMMAND or _read_at_import(os.environ) != begun:
             return subprocess.Popen(command, **options)
-        with mutex:
-            return Inspecting(here)
+        return Inspecting(address)
 
     parts = {"Popen": started, "PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
     setattr(runner, "subprocess", SimpleNamespace(**parts))  # noqa: B010 - this process is a fork of a test's
@@ -71,20 +62,21 @@ def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
 class Fork:
     """What :mod:`marin.runners.process` needs of a process."""
 
-    def __init__(self, link: socket.socket, answer: int | None, environment: Mapping[str, str], stdout: int) -> None:
-        told, telling = os.pipe()
+    def __init__(self, address: str, answer: int | None, environment: Mapping[str, str], stdout: int) -> None:
         read, write = os.pipe()
         nothing = os.open(os.devnull, os.O_RDWR)
         out = nothing if stdout == subprocess.DEVNULL else stdout
-        asked = json.dumps({"environment": dict(environment), "cwd": os.getcwd(), "job": answer is not None}).encode()
-        passed = [read, out, sys.stderr.fileno(), nothing if answer is None else answer, telling]
-        socket.send_fds(link, [len(asked).to_bytes(8)], passed)
-        link.sendall(asked)
-        for used in (telling, read, nothing):
+        asked = {"environment": dict(environment), "cwd": os.getcwd(), "job": answer is not None}
+        self._link = socket.socket(socket.AF_UNIX)
+        self._link.connect(address)
+        passed = [read, out, sys.stderr.fileno(), nothing if answer is None else answer]
+        socket.send_fds(self._link, [b"{"], passed)
+        self._link.sendall(json.dumps(asked)[1:].encode() + b"\n")
+        for used in (read, nothing):
             os.close(used)
         self.stdin: IO[bytes] = os.fdopen(write, "wb")
         self.returncode: int | None = None
-        self._told = os.fdopen(told, encoding="ascii", buffering=1)
+        self._told = self._link.makefile("rb", buffering=0)
         self._mutex = threading.Lock()
         self.pid = int(self._told.readline())
 
@@ -93,12 +85,12 @@ class Fork:
         with self._mutex:
             if self.returncode is None:
                 self.returncode = int(self._told.readline())
-                self._told.close()
+                self._link.close()
         return self.returncode
 
     def poll(self) -> int | None:
         """The same; None while it runs."""
-        if self.returncode is None and (self._mutex.locked() or not select.select([self._told], [], [], 0)[0]):
+        if self.returncode is None and (self._mutex.locked() or not select.select([self._link], [], [], 0)[0]):
             return None
         return self.wait()
 
@@ -106,9 +98,9 @@ class Fork:
 class Inspecting(Fork):
     """What :class:`marin.reporting.lineage.samples.Inspector` needs of one."""
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, address: str) -> None:
         reading, writing = os.pipe()
-        super().__init__(link, None, os.environ, writing)
+        super().__init__(address, None, os.environ, writing)
         os.close(writing)
         self.stdout: IO[bytes] = os.fdopen(reading, "rb")
 
@@ -125,43 +117,9 @@ class Inspecting(Fork):
         self.wait()
 
 
-def _serve(link: socket.socket, end: Any) -> None:
-    """Fork for each request, until nobody is there to ask."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for jobs
-    while True:
-        head, passed, _, _ = socket.recv_fds(link, 8, 5)
-        if not head:
-            return
-        asked, left = b"", int.from_bytes(head)
-        while left > len(asked):
-            asked += link.recv(left - len(asked))
-        if os.fork() == 0:
-            link.close()
-            _watch(json.loads(asked), passed, end)
-            os._exit(0)
-        for descriptor in passed:
-            os.close(descriptor)
-
-
-def _watch(asked: Mapping[str, Any], passed: Sequence[int], end: Any) -> None:
-    """Fork the job, and tell how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    telling = passed[-1]
-    job = os.fork()
-    if job == 0:
-        end(_execute(asked, *passed))
-    for descriptor in passed[:-1]:
-        os.close(descriptor)
-    _, status = os.waitpid(job, 0)
-    with suppress(BrokenPipeError):
-        os.write(telling, f"{os.waitstatus_to_exitcode(status)}\n".encode())
-
-
-def _execute(asked: Mapping[str, Any], stdin: int, stdout: int, stderr: int, answer: int, telling: int) -> int:
-    """The job, in a process that has become its own."""
+def execute(asked: Mapping[str, Any], stdin: int, stdout: int, stderr: int, answer: int) -> int:
+    """The job, in a process that becomes its own; its exit status."""
     os.setsid()
-    os.write(telling, f"{os.getpid()}\n".encode())
-    os.close(telling)
     for number, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, number)
         os.close(descriptor)

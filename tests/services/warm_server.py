@@ -1,5 +1,5 @@
 """The process of tests/services/warm.py: imports, of what computes or of the modules that its arguments name; then a fork
-for each program that somebody asks for at the socket whose number is its first argument."""
+for each program, or job of a program (warm_jobs.py), that is asked for at the socket whose number is its first argument."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
+from types import ModuleType
 from typing import Any, NoReturn
 
 from marin.process.interpreter import collect_less_often
 
 
-def serve(listening: socket.socket) -> dict[str, Any] | None:
-    """In this process: answers until whoever began it has ended, then None. In a fork: what is asked of it."""
+def serve(listening: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """In this process: answers until whoever began it has ended, then None. In a fork: what is asked of it, and the files that
+    came with it."""
     programs: dict[int, tuple[int, socket.socket]] = {}
     with selectors.DefaultSelector() as ready:
         ready.register(sys.stdin, selectors.EVENT_READ)
@@ -34,15 +36,18 @@ def serve(listening: socket.socket) -> dict[str, Any] | None:
                     return None
                 if key.fileobj is listening:
                     link, _ = listening.accept()
-                    with link.makefile(encoding="utf-8") as client:
-                        asked: dict[str, Any] = json.loads(client.readline())
+                    line, passed, _, _ = socket.recv_fds(link, 1 << 16, 4)
+                    while not line.endswith(b"\n") and (more := link.recv(1 << 16)):
+                        line += more
                     child = os.fork()
                     if child == 0:
                         for open_here in (listening, link, *(link for _, link in programs.values())):
                             open_here.close()
                         for ended in programs:
                             os.close(ended)
-                        return asked
+                        return json.loads(line), list(passed)
+                    for descriptor in passed:
+                        os.close(descriptor)
                     ended = os.pidfd_open(child)
                     programs[ended] = child, link
                     ready.register(ended, selectors.EVENT_READ)
@@ -57,7 +62,7 @@ def serve(listening: socket.socket) -> dict[str, Any] | None:
 
 def _tell(link: socket.socket, number: int) -> None:
     with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has ended
-        link.sendall(number.to_bytes(4, signed=True))
+        link.sendall(b"%d\n" % number)
 
 
 def devices(arguments: list[str], contract: dict[str, str]) -> dict[str, str]:
@@ -113,6 +118,11 @@ def finish(status: int) -> NoReturn:
     os._exit(status)  # what Python takes apart at its end would be copied first
 
 
+def jobs() -> ModuleType:
+    """warm_jobs.py, which imports what computes."""
+    return import_module("warm_jobs")
+
+
 collect_less_often()
 
 
@@ -125,8 +135,7 @@ def what_computes() -> dict[str, str]:
     arithmetic.apply(Arithmetic(), Execution(devices=1))
     os.environ.setdefault(hugepages.VARIABLE, f"{hugepages.TUNABLE}=0")  # a fork does not begin again
     contract = {name: value for name, value in os.environ.items() if before.get(name) != value}
-    import warm_jobs  # noqa: F401
-
+    jobs()
     import marin.graph.execution.loop
     import marin.pipeline.stages
     import marin.recipe.composition
@@ -147,11 +156,13 @@ for module in named:
 contract = {} if named else what_computes()
 gc.freeze()  # what is here already is nothing that a fork has to look through
 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
-asked = serve(listening)
-if asked is not None:
+address = listening.getsockname()
+if (given := serve(listening)) is None:
+    finish(0)
+asked, passed = given
+if "program" in asked:
     become(asked, contract)
     if not named:
-        import warm_jobs
-
-        warm_jobs.offer(finish)
+        jobs().offer(address)
     finish(executed(asked["program"]))
+finish(jobs().execute(asked, *passed))

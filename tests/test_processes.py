@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
+from warm import environment, warmed
 
 SERVICES = Path(__file__).with_name("services")
 CONFTEST = "from forked import add_option as pytest_addoption, pytest_runtestloop\n"
@@ -98,3 +104,22 @@ def test_what_no_process_began_fails_the_session(tmp_path: Path) -> None:
     status, told = pytest_in(tmp_path, "--processes", "2")
     assert status == 1 and "a process that was at no test ended with 9" in told, told
     assert "4 passed" in told or ("3 passed" in told and "1 tests were never begun" in told), told  # who is there still
+
+
+def test_programs_are_forked_beside_each_other_and_end_as_they_say(tmp_path: Path) -> None:
+    """By the process of tests/services/warm.py."""
+    os.mkfifo(gate := tmp_path / "gate")
+    with warmed(environment(), ["json"]) as warm, ThreadPoolExecutor() as pool:
+
+        def run(program: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+            return warm.run(program, arguments, cwd=tmp_path, environment=environment(), timeout=timeout)
+
+        waits = pool.submit(run, "import sys; print(open(sys.argv[1]).read()); sys.exit(3)", str(gate))
+        opens = run("import sys; print('opened', file=open(sys.argv[1], 'w'))", "gate")
+        assert (opens.returncode, waits.result().returncode, waits.result().stdout.strip()) == (0, 3, "opened")
+        raises = run("raise ValueError('in its words')")
+        assert raises.returncode == 1 and "ValueError: in its words" in raises.stderr
+        assert run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)").returncode == -signal.SIGKILL
+        with pytest.raises(subprocess.TimeoutExpired):
+            run("import signal; signal.pause()", timeout=0.1)
+        assert run("print(1)").stdout == "1\n", "the next ones are forked all the same"

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: buckets and a published folder on the loopback interface, and the part of large tables and
+"""Fixtures for all tests: buckets and a published folder on the loopback interface, and the part of dear tables and
 long tests that a change is tested with; where tests write, and in which order they come (tests/services).
 
 Signals have their usual meaning here, also where the suite was started in the background, by `nohup` or a service.

@@ -1,4 +1,4 @@
-"""A change is tested with a tenth of large tables, and of the long tests: others at another change."""
+"""A change is tested with a tenth of dear tables, and of the long tests: others at another change."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -122,4 +123,6 @@ def test_programs_are_forked_beside_each_other_and_end_as_they_say(tmp_path: Pat
         assert run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)").returncode == -signal.SIGKILL
         with pytest.raises(subprocess.TimeoutExpired):
             run("import signal; signal.pause()", timeout=0.1)
+        with socket.socket(socket.AF_UNIX) as leaves:
+            leaves.connect(str(warm.address))
         assert run("print(1)").stdout == "1\n", "the next ones are forked all the same"

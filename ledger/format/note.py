@@ -40,6 +40,8 @@ MAX_NOTE_BYTES = 1_000_000
 MAX_SIGNATURES = 100
 
 _PUBLIC_SIZES = {ED25519: 32, COSIGNATURE_ED25519: 32, COSIGNATURE_MLDSA44: 1312}
+_KEPT = 4096
+"""Characters of a text whose signatures are remembered: a checkpoint has some hundred."""
 _MARK = "— "
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
@@ -100,17 +102,21 @@ class VerifierKey:
         """Whether ``signature`` (without the key id) is this key's over ``text``."""
         if self.algorithm != ED25519:
             return verify_cosignature(self.algorithm, self.name, self.public, text, signature)
-        return _signed(self.public, text, signature)
+        signed = _signed_before if len(text) <= _KEPT else _signed
+        return signed(self.public, text, signature)
 
 
-@lru_cache(maxsize=32)
 def _signed(public: bytes, text: str, signature: bytes) -> bool:
-    """Whether this is an Ed25519 signature: a log's checkpoint is read again and again before it grows."""
+    """Whether this is an Ed25519 signature over the text."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, text.encode())
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+_signed_before = lru_cache(maxsize=32)(_signed)
+"""The same: a log's checkpoint is read again and again before it grows."""
 
 
 class NoteSigner(Protocol):

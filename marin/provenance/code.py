@@ -10,9 +10,11 @@ Git is only asked to read; diff drivers and text conversions that a repository m
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ NO_DIFF_VARIABLE = "MARIN_NO_DIFF"
 """Set, the difference to the commit is not kept: that there is one is recorded, and the digest of all files."""
 _GIT_SECONDS = 60
 _AT_ONCE = 1 << 20
-"""Bytes of a file that is read whole; it may have grown since, and is read to its end all the same."""
+"""A file of at most so many bytes is read whole; one that grew meanwhile is still read to its end."""
 _IGNORED_FOLDERS = frozenset({"__pycache__"})
 _IGNORED_SUFFIXES = frozenset({".pyc", ".pyo"})
 
@@ -106,8 +108,8 @@ def provenance(folder: Path) -> Provenance:
     commit = (_git(folder, "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
     tracked = (_git(folder, "ls-files", "-z", "--", ".", *exclude) or b"").split(b"\0")
     paths = sorted(os.fsdecode(path) for path in tracked if path)
-    inside_it = ((path, os.path.join(folder, path)) for path in paths)
-    tree = canonical_digest([[path, _file_digest(file)] for path, file in inside_it if os.path.isfile(file)])
+    files = [(path, os.path.join(folder, path)) for path in paths]
+    tree = canonical_digest([[path, _file_digest(file)] for path, file in files if _is_file(file)])
     against = [commit] if commit else []
     diff = _git(folder, "diff", "--binary", "--no-color", "--relative", *against, "--", ".", *exclude) or b""
     kept = b"" if os.environ.get(NO_DIFF_VARIABLE) else diff
@@ -133,6 +135,16 @@ def _files(path: Path) -> Iterator[Path]:
         for name in sorted(names):
             if Path(name).suffix not in _IGNORED_SUFFIXES and not name.startswith("."):
                 yield Path(parent) / name
+
+
+def _is_file(path: str) -> bool:
+    """Whether it is one, or leads to one. What cannot be looked at is no answer, as in ``Path.is_file``."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
 
 
 def _file_digest(path: Path | str) -> str:

@@ -1,6 +1,7 @@
 """Tests in several processes, each a fork of the one that has imported and collected them: `pytest --processes N`.
 
-Collecting this suite is nearly all imports of jax, Levanter, MLflow and Ray, which a fork has already. Whole files are
+Collecting this suite is nearly all imports of jax, Levanter, MLflow and Ray, which a fork has already; as in the product's own
+programs, frames have room meanwhile, and nobody looks for garbage. Whole files are
 handed out, in the order in which they were collected; whoever is done asks for the next. A process that dies fails the
 test that it was at, and another takes its place. What nobody began, for processes ended before, fails the session.
 """
@@ -21,6 +22,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import IO, Any
 
@@ -36,16 +38,15 @@ def add_option(parser: pytest.Parser) -> None:
     parser.addoption("--processes", type=int, default=1, metavar="N", help="run tests in N forks of this process")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> object:
-    if session.config.getoption("processes") < 2:
-        return None
-    gc.disable()  # of what is imported nothing goes away
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    if session.config.getoption("processes") > 1:
+        gc.disable()  # of what is imported nothing goes away
+        session.perform_collect = partial(with_room, session.perform_collect)  # type: ignore[method-assign]
     try:
-        with_room(session.perform_collect)
+        return (yield)
     finally:
         gc.enable()
-    return True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,8 +2,7 @@
 
 A fork has its own memory, environment, folder and exit status, as a new process has, and is spared the six seconds in
 which jax and Levanter are imported, and so are the jobs that it starts (warm_jobs.py). The contract of arithmetic is in force
-in it, as after the program's own `apply`. What is about how a process begins, other devices, or kills, needs a new
-process.
+in it, as after the program's own `apply`. What is about how a process begins needs a new process.
 
 A session of several processes (forked.py) has one such process for all of them, which imports while tests are collected.
 """
@@ -61,18 +60,24 @@ class Warm:
         with socket.socket(socket.AF_UNIX) as link:
             link.connect(str(self.address))
             link.sendall(json.dumps(asked).encode() + b"\n")
-            server = link.makefile("rb", buffering=0)
-            child = int(server.readline())
-            late = not select.select([link], [], [], timeout)[0]
-            if late:
-                os.kill(child, signal.SIGKILL)
-            status = int(server.readline())
+            with link.makefile("rb", buffering=0) as server:
+                child = _told(server.readline())
+                late = not select.select([link], [], [], timeout)[0]
+                if late:
+                    os.kill(child, signal.SIGKILL)
+                status = _told(server.readline())
         if late:
             raise subprocess.TimeoutExpired([program, *arguments], timeout)
         printed = [path.read_text(encoding="utf-8") for path in told]
         for path in told:
             path.unlink()
         return subprocess.CompletedProcess([program, *arguments], status, *printed)
+
+
+def _told(line: bytes) -> int:
+    if not line:
+        raise ChildProcessError("the process that forks programs (tests/services/warm_server.py) has ended")
+    return int(line)
 
 
 def environment() -> dict[str, str]:
@@ -99,9 +104,10 @@ def warmed(environment: Mapping[str, str], modules: Sequence[str] = ()) -> Itera
                 cwd=folder, env=dict(environment), stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
             )  # fmt: skip
         with process:
-            yield Warm(folder / "asked", folder)
-            assert process.stdin is not None
-            process.stdin.close()
+            try:
+                yield Warm(folder / "asked", folder)
+            finally:
+                process.terminate()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -117,7 +123,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def warm(request: pytest.FixtureRequest) -> Iterator[Callable[[], Warm]]:
-    """The process that commands are forked from; it begins when the first one is asked for."""
+    """The process that commands are forked from: the session's, or one that begins when the first command is asked for."""
     with ExitStack() as until_the_end:
 
         @cache

@@ -85,14 +85,19 @@ class Fork:
         with self._mutex:
             if self.returncode is None:
                 self.returncode = int(self._told.readline())
+                self._told.close()
                 self._link.close()
         return self.returncode
 
     def poll(self) -> int | None:
         """The same; None while it runs."""
-        if self.returncode is None and (self._mutex.locked() or not select.select([self._link], [], [], 0)[0]):
+        if not self._mutex.acquire(blocking=False):  # somebody waits for it
             return None
-        return self.wait()
+        try:
+            running = self.returncode is None and not select.select([self._link], [], [], 0)[0]
+        finally:
+            self._mutex.release()
+        return None if running else self.wait()
 
 
 class Inspecting(Fork):
@@ -119,7 +124,6 @@ class Inspecting(Fork):
 
 def execute(asked: Mapping[str, Any], stdin: int, stdout: int, stderr: int, answer: int) -> int:
     """The job, in a process that becomes its own; its exit status."""
-    os.setsid()
     for number, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, number)
         os.close(descriptor)

@@ -39,19 +39,25 @@ def serve(listening: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                     line, passed, _, _ = socket.recv_fds(link, 1 << 16, 4)
                     while not line.endswith(b"\n") and (more := link.recv(1 << 16)):
                         line += more
+                    if not line.endswith(b"\n"):  # whoever asked has ended
+                        link.close()
+                        continue
                     child = os.fork()
                     if child == 0:
-                        for open_here in (listening, link, *(link for _, link in programs.values())):
+                        asked = json.loads(line)
+                        if "program" not in asked:
+                            os.setsid()  # before anybody knows it: a signal to its group finds it
+                        _tell(link, os.getpid())
+                        for open_here in (listening, link, *(other for _, other in programs.values())):
                             open_here.close()
-                        for ended in programs:
-                            os.close(ended)
-                        return json.loads(line), list(passed)
+                        for watched in programs:
+                            os.close(watched)
+                        return asked, list(passed)
                     for descriptor in passed:
                         os.close(descriptor)
-                    ended = os.pidfd_open(child)
-                    programs[ended] = child, link
-                    ready.register(ended, selectors.EVENT_READ)
-                    _tell(link, child)
+                    watched = os.pidfd_open(child)
+                    programs[watched] = child, link
+                    ready.register(watched, selectors.EVENT_READ)
                 else:
                     ready.unregister(key.fd)
                     os.close(key.fd)
@@ -155,6 +161,7 @@ for module in named:
     import_module(module)
 contract = {} if named else what_computes()
 gc.freeze()  # what is here already is nothing that a fork has to look through
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a keyboard: whoever began this ends it
 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
 address = listening.getsockname()
 if (given := serve(listening)) is None:

@@ -1,8 +1,8 @@
 """No byte that a root holds of a run can be changed so that a verifier still believes all of it.
 
 Hypothesis changes one stored file of an honest run (a bit, the end, the whole) and asks the judges of the log and of the
-artifacts, which hash everything that the other verdicts rest on. The only files that may change unnoticed are hints:
-what they say is computed again before it is used.
+artifacts, which hash everything that the other verdicts rest on. The only files that may change unnoticed are hints, of which
+what they say is computed again before it is used, and what explains a run to people and decides no verdict.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ CLAIMED = ("vkey",)
 """Which key a root names for itself: what counts is the key that the verifier has."""
 
 
-CODE = (b'[["marin/', b"diff --git ")
+EXPLAINING = (b'[["marin/', b"diff --git ")
 """Lists of a step's files (marin/history/changes.py) say why it runs again, and differences to a commit what this tree had that
-Git has not: their digest is judged, no verdict reads them, and whoever does read one has its bytes hashed."""
+Git has not: the log names their digest, no verdict reads their bytes, and whoever reads one has them hashed."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def copied(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> Copied
         for file in project.root.rglob("*")
         if file.is_file()
         and not file.relative_to(project.root).as_posix().startswith((*HINTS, *LOCAL, *CLAIMED))
-        and not file.read_bytes().startswith(CODE)
+        and not file.read_bytes().startswith(EXPLAINING)
     )
     (key,) = (project.home / "config" / "marin").rglob("*.key")
     with pytest.MonkeyPatch.context() as patch:

@@ -192,7 +192,6 @@ def test_an_address_that_is_not_there_is_said_when_it_is_opened() -> None:
         HttpsStorage(address).open(BLOB)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("reply", "found"),
     [

@@ -236,7 +236,6 @@ def test_random_rounding_has_no_bias_and_differs_from_step_to_step() -> None:
     assert abs(first.mean() - (1 + 15 / 2048)) < 0.0012
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("sizes", [(3, 8), (8, 3)], ids=["wide", "tall"])
 @pytest.mark.parametrize("bytes_", [True, False], ids=["bytes", "float64"])
 def test_long_contractions_go_by_bytes_where_a_processor_multiplies_them(

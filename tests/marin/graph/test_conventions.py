@@ -172,7 +172,6 @@ def test_what_cannot_stand_in_a_file_makes_none(tmp_path: Path, issue: str, titl
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     "line",
     [

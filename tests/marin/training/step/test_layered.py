@@ -45,7 +45,6 @@ def stepped(worker: ModuleType, recipe: Recipe, case: Any) -> tuple[Any, dict[st
     return outcome, arrays_of(step.collect(state))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("fields", "over"),
     [

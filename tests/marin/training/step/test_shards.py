@@ -91,7 +91,6 @@ def without_warmup(recipe: Recipe) -> Recipe:
     return msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, warmup_steps=0))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     "fields",
     [

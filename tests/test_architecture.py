@@ -435,6 +435,13 @@ def test_the_help_of_the_command_line_is_light() -> None:
     assert loaded & (HEAVY | {"cryptography", "msgspec", "yaml"}) == set()
 
 
+def test_a_root_that_asks_nobody_waits_for_no_client() -> None:
+    """`marin log` and `marin ls` open one: what fetches or stamps is for who does."""
+    loaded = loaded_after("import marin.record.root, marin.history.runs")
+    assert "cryptography" in loaded
+    assert loaded & (HEAVY | {"ssl", "urllib3", "email", "httpx"}) == set()
+
+
 PRINTS = {
     "marin/cli/output.py": "the room that prints",
     "marin/process/text.py": "logging",

@@ -63,6 +63,7 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
       marin trust add --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin trust add --policy witnesses.txt --ca freetsa.pem --git .
     """
+    from ledger import load_authorities, pem_bytes
     from marin.record.trust.trusted import default_trust
 
     if not (vkeys or policy or ca or git):
@@ -76,7 +77,7 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
         mine.set_policy(policy)
         _said("witnesses", policy)
     if ca is not None:
-        mine.add_authorities(ca)
+        mine.add_authorities(pem_bytes(load_authorities(ca)))
         _said("authorities", ca)
     for folder in git:
         mine.add_repository(folder)

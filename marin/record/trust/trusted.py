@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ledger import LedgerError, Refused, Unavailable, VerifierKey, WitnessPolicy, load_authorities
+from ledger import LedgerError, Refused, Unavailable, VerifierKey, WitnessPolicy
 from marin.process.files import write_whole
 
 TRUST_VARIABLE = "MARIN_TRUST"
@@ -128,14 +128,11 @@ class Trust:
         write_whole(self.policy_file, data)
         return policy
 
-    def add_authorities(self, source: Path) -> int:
-        """Trust the certificates in this PEM file too; how many it has."""
-        found = load_authorities(source)
+    def add_authorities(self, certificates: bytes) -> None:
+        """Trust these too: PEM, as :func:`ledger.pem_bytes` writes what was read as certificates."""
         before = _trusted_file(self.authorities_file) if self.authorities_file.exists() else b""
-        data = _trusted_file(source)
-        if data not in before:
-            write_whole(self.authorities_file, before + data)
-        return len(found)
+        if certificates not in before:
+            write_whole(self.authorities_file, before + certificates)
 
     def add_repository(self, folder: Path) -> None:
         """Count the anchors in this Git repository."""

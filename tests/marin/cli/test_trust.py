@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledger import Draft, Log, Signer, create_key, load_signer, open_storage
+from ledger import Draft, Log, Signer, create_key, load_authorities, load_signer, open_storage, pem_bytes
 from marin.history.runs import stream_of
 from marin.process.cache import cache_folder
 from marin.record import events
@@ -157,6 +157,22 @@ def test_trust_needs_something_to_trust(marin: Marin, own_keys: Path, tmp_path: 
     assert marin("trust", "add", "--policy", tmp_path / "policy", "--git", ".").status == 0
     shown = marin("trust", "ls", "--json").json
     assert (shown["policy"], len(shown["repositories"])) == ("quorum none\n", 1)
+
+
+def test_authorities_are_added_once_and_only_if_they_are_certificates(
+    marin: Marin, own_keys: Path, tmp_path: Path
+) -> None:
+    authority = Path(__file__).parents[2] / "fuzz" / "corpus" / "seeds" / "authority.pem"
+    (tmp_path / "noted.pem").write_bytes(b"what no one reads\n" + authority.read_bytes())
+    for _ in range(2):
+        assert marin("trust", "add", "--ca", tmp_path / "noted.pem").status == 0
+    (kept,) = own_keys.rglob("authorities.pem")
+    trusted = kept.read_bytes()
+    assert trusted == pem_bytes(load_authorities(authority)) and b"no one" not in trusted
+    (tmp_path / "text").write_text("no certificate\n")
+    assert marin("trust", "add", "--ca", tmp_path / "text").status in (1, 2)
+    assert marin("trust", "add", "--ca", tmp_path / "missing").status in (1, 2, 3)
+    assert kept.read_bytes() == trusted
 
 
 def test_a_hybrid_root_names_both_halves_and_needs_both(marin: Marin, own_keys: Path, tmp_path: Path) -> None:

@@ -10,11 +10,9 @@ Git is only asked to read; diff drivers and text conversions that a repository m
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
-import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -108,8 +106,8 @@ def provenance(folder: Path) -> Provenance:
     commit = (_git(folder, "rev-parse", "--verify", "--quiet", "HEAD") or b"").decode().strip()
     tracked = (_git(folder, "ls-files", "-z", "--", ".", *exclude) or b"").split(b"\0")
     paths = sorted(os.fsdecode(path) for path in tracked if path)
-    files = [(path, os.path.join(folder, path)) for path in paths]
-    tree = canonical_digest([[path, _file_digest(file)] for path, file in files if _is_file(file)])
+    files = ((path, folder / path) for path in paths)
+    tree = canonical_digest([[path, _file_digest(file)] for path, file in files if file.is_file()])
     against = [commit] if commit else []
     diff = _git(folder, "diff", "--binary", "--no-color", "--relative", *against, "--", ".", *exclude) or b""
     kept = b"" if os.environ.get(NO_DIFF_VARIABLE) else diff
@@ -137,18 +135,8 @@ def _files(path: Path) -> Iterator[Path]:
                 yield Path(parent) / name
 
 
-def _is_file(path: str) -> bool:
-    """Whether it is one, or leads to one. What cannot be looked at is no answer, as in ``Path.is_file``."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            return False
-        raise
-
-
-def _file_digest(path: Path | str) -> str:
-    with open(path, "rb", buffering=0) as file:
+def _file_digest(path: Path) -> str:
+    with path.open("rb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size > _AT_ONCE:
             return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
         return digest_bytes(file.readall())

@@ -40,6 +40,8 @@ def serve(listening: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                     while not line.endswith(b"\n") and (more := link.recv(1 << 16)):
                         line += more
                     if not line.endswith(b"\n"):  # whoever asked has ended
+                        for descriptor in passed:
+                            os.close(descriptor)
                         link.close()
                         continue
                     child = os.fork()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from drawn import SEED, places
+from drawn import SEED, about, places
 
 SERVICES = Path(__file__).with_name("services")
 CONFTEST = """
@@ -58,12 +60,12 @@ def test_short():
 """
 
 
-def executed(folder: Path, seed: str, *arguments: str) -> tuple[dict[str, list[int]], str]:
+def executed(folder: Path, seed: str, *arguments: str, path: str = "") -> tuple[dict[str, list[int]], str]:
     """The cases of each test that were executed, and all that pytest said."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:schemathesis", "-rP", "-v",
          "--rootdir", str(folder), "-c", str(folder / "pytest.ini"), *arguments],
-        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": "", "MARIN_DRAWN": seed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": path, "MARIN_DRAWN": seed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     cases: dict[str, list[int]] = {}
@@ -117,6 +119,52 @@ def test_what_is_asked_for_by_itself_is_not_drawn(folder: Path) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.write_text(json.dumps(dict.fromkeys([*cases, "tests/test_all.py::test_long[8]"], True)))
     assert executed(folder, "two", "--lf")[0] == {"test_table": [0, 1, 2, 3, 4], "test_long": [8]}
+
+
+def test_what_a_change_is_about_is_not_drawn(folder: Path, tmp_path: Path) -> None:
+    """The last commit, and what was edited since; of another folder, and of earlier commits, a tenth as ever."""
+    project = tmp_path / "project"
+    shutil.copytree(folder, project, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
+    (project / "tests" / "product").mkdir()
+    for name in ("product/part/code.py", "elsewhere/product.py", "tests/product/conftest.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+    shutil.move(project / "tests" / "test_all.py", project / "tests" / "product" / "test_all.py")
+
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(project), *who, *arguments], check=True, capture_output=True)
+
+    def drawn() -> int:
+        """Of 29 cases."""
+        return len(executed(project, "one", path=os.environ["PATH"])[0]["test_long"])
+
+    def edited(file: str) -> int:
+        with (project / file).open("a") as edited:
+            edited.write("# more\n")
+        return drawn()
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "all is new, and has nothing before it")
+    tenth = drawn()
+    git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
+    assert edited("tests/product/conftest.py") == tenth < 4
+    assert edited("product/part/code.py") == 29
+    git("commit", "--quiet", "--all", "-m", "the product changed")
+    assert drawn() == 29
+    git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
+    assert edited("tests/product/test_all.py") == 29
+
+
+def test_a_folder_is_about_the_one_of_its_name_or_says_another() -> None:
+    tests = Path(__file__).parent
+    assert about("tests/marin/graph/test_own_steps.py") == "marin/graph/"
+    assert about("tests/e2e/verifying/test_verify.py") == "marin/verify/"
+    long = [path for path in tests.rglob("test_*.py") if "mark.long" in path.read_text(encoding="utf-8")]
+    folders = {about(path.relative_to(tests.parent).as_posix()) for path in long if path.parent != tests}
+    assert len(folders) > 9
+    assert [name for name in sorted(folders - {"e2e/"}) if not (tests.parent / name).is_dir()] == []
 
 
 def test_other_seeds_draw_all(monkeypatch: pytest.MonkeyPatch) -> None:

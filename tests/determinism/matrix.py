@@ -52,6 +52,8 @@ PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "equinox", "optax", "marin-ha
 """What the compiled programs are made from, and by."""
 Found = Callable[[str, dict[str, Any]], None]
 """Gets a group and what the worker printed for it."""
+Ended = tuple[int, dict[str, dict[str, Any]], str]
+"""The status of a row's first process that failed, what the first one printed for each group, and messages."""
 
 sys.path.insert(0, str(PROJECT))
 
@@ -264,9 +266,14 @@ def command_of(row: Row, arguments: Sequence[str]) -> list[str]:
 
 
 def execute(
-    row: Row, groups: Sequence[str], found: Found = lambda name, result: None, cache: Path | None = None
+    row: Row,
+    groups: Sequence[str],
+    found: Found = lambda name, result: None,
+    cache: Path | None = None,
+    ended: Callable[[Row, Sequence[str], Mapping[str, str], Found], Ended] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """What the worker printed for each group of a row; ``found`` gets each as soon as it is there.
+    """What the worker printed for each group of a row; ``found`` gets each as soon as it is there. ``ended`` executes the
+    processes of the row (:func:`finish`).
 
     Raises RuntimeError with the worker's messages where it did not end well.
     """
@@ -289,7 +296,8 @@ def execute(
             status, _, messages = finish(row, ["--kept", kept, *cases], environment)
             if status != -signal.SIGKILL:
                 raise RuntimeError(f"{row.name}: exit {status} instead of a kill\n{messages}")
-        status, results, messages = finish(row, [*(["--kept", kept] if row.kills else []), *cases], environment, found)
+        worker = [*(["--kept", kept] if row.kills else []), *cases]
+        status, results, messages = (ended or finish)(row, worker, environment, found)
     if status:
         raise RuntimeError(f"{row.name}: exit {status}\n{messages}")
     return results
@@ -343,9 +351,8 @@ def compiled(folder: Path) -> dict[str, Path]:
 
 def finish(
     row: Row, worker: Sequence[str], environment: Mapping[str, str], found: Found = lambda name, result: None
-) -> tuple[int, dict[str, dict[str, Any]], str]:
-    """Run the row's processes to their end: the status of the first that failed, what the first one printed,
-    messages."""
+) -> Ended:
+    """Run the row's processes to their end."""
     port = free_port() if row.processes > 1 else 0
     results: dict[str, dict[str, Any]] = {}
 

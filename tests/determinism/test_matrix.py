@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jax
 import pytest
+from warm import Warm, warm
 
 from marin.exact import known
 from marin.exact.guarded import MINUS_ZERO
@@ -19,7 +22,10 @@ from marin.process.cache import compilation_cache
 from marin.provenance.processor import processor
 from marin.training.runtime.canary import ANSWERS
 
+__all__ = ["warm"]
+
 Results = dict[str, dict[str, Any]]
+Execute = Callable[..., Results]
 REDUCED = [
     "llama adamw float32",
     "gpt2 adamw float32",
@@ -38,21 +44,40 @@ def group(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def straight(matrix: ModuleType, group: str) -> Results:
-    """Trained on one device, in a process that has one. What was compiled is kept, as it is for a user."""
-    row = matrix.Row("1 device", case={"compiled": True}, canary=True)
-    return matrix.execute(row, [group], cache=compilation_cache())
+def execute(matrix: ModuleType, group: str, warm: Callable[[], Warm]) -> Execute:
+    """The row of this group, in a fork of the process that has imported what trains; profile exact has settings of its own,
+    and begins anew. What was compiled is kept, as it is for a user."""
+    program = f"import sys; sys.path.insert(0, {str(matrix.HERE)!r}); from worker import main; main(sys.argv[1:])"
+
+    def ended(row: Any, worker: Sequence[str], environment: Mapping[str, str], found: object) -> Any:
+        arguments = ["--devices", str(row.devices), *(["--canary"] if row.canary else []), *worker]
+        done = warm().run(program, arguments, cwd=matrix.PROJECT, environment=environment, timeout=matrix.LIMIT)
+        results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return done.returncode, {result["name"]: result for result in results}, done.stderr
+
+    def execute(row: Any) -> Results:
+        how = {} if matrix.GROUPS[group].get("profile") == "exact" else {"ended": ended}
+        results: Results = matrix.execute(row, [group], cache=compilation_cache(), **how)
+        return results
+
+    return execute
 
 
 @pytest.fixture(scope="module")
-def moved(matrix: ModuleType, group: str) -> Results:
+def straight(matrix: ModuleType, execute: Execute) -> Results:
+    """Trained on one device, in a process that has one."""
+    return execute(matrix.Row("1 device", case={"compiled": True}, canary=True))
+
+
+@pytest.fixture(scope="module")
+def moved(matrix: ModuleType, execute: Execute) -> Results:
     """The same in a process with eight devices, moved half-way, through a training checkpoint: from eight devices to
     two, or from four to one; under exact from four pairs that share each layer's matrices."""
     eight, four = {"devices": 8, "moves": [2]}, {"devices": 4, "moves": [1]}
     slices, shared = eight | {"replicas": 2}, eight | {"tensor": 2}
     own = dict(zip(REDUCED, (eight, four, shared, slices, eight, slices), strict=True))
     row = matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own)
-    return matrix.execute(row, [group], cache=compilation_cache())
+    return execute(row)
 
 
 @pytest.mark.table(together="matrix")

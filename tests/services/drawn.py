@@ -7,7 +7,8 @@ seeds) and of the long tests. The rest is drawn at other changes; `make faults` 
     @pytest.mark.long                             of all tests that are marked so, a tenth
     @pytest.mark.long(together=NAME)              all tests of this name or none: they share what is dear
 
-A test is long that takes five seconds of a processor and more.
+A test is long that takes three seconds and more. What a change is about is not drawn: long tests are executed where the
+last commit, or the tree since then, changed them, or what their folder is about (:func:`about`).
 
 The seed is the commit that is tested, so that every change draws others; pytest's first lines say it, and
 ``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out. Who names files or tests (``-k`` too) gets their
@@ -26,6 +27,16 @@ from pathlib import Path
 import pytest
 
 SEED = "MARIN_DRAWN"
+ABOUT = {
+    "tests/determinism": "marin/training",
+    "tests/e2e/clusters": "marin/runners",
+    "tests/e2e/models": "marin/evaluation",
+    "tests/e2e/pages": "marin/tracking",
+    "tests/e2e/training": "marin/pipeline",
+    "tests/e2e/verifying": "marin/verify",
+    "tests/fault": "ledger",
+}
+"""What the tests of a folder are about, where its name does not say so."""
 Tenth = Callable[[Iterable[int]], list[int]]
 
 
@@ -35,15 +46,28 @@ def add_option(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if SEED not in os.environ:  # set here once: whoever is started from here draws the same
-        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        os.environ[SEED] = found.stdout.strip() or "0"
+        os.environ[SEED] = _git(config, "rev-parse", "--short=12", "HEAD").strip() or "0"
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     if config.getoption("whole"):
         return "tables of cases and long tests: all of them"
     return f"a tenth of the tables of cases and of the long tests, drawn by {SEED}={os.environ[SEED]}"
+
+
+def _git(config: pytest.Config, *arguments: str) -> str:
+    """What git prints; nothing where there is no git, or no such commit."""
+    try:
+        command = ["git", "-C", str(config.rootpath), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
+
+
+def about(test: str) -> str:
+    """The folder that a test file is about: ``marin/graph/`` for all of ``tests/marin/graph``."""
+    folder = Path(test).parent.as_posix()
+    return ABOUT.get(folder, folder.removeprefix("tests/")) + "/"
 
 
 def places(count: int, name: str) -> list[int]:
@@ -58,6 +82,8 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
     long: dict[str, list[pytest.Item]] = defaultdict(list)
     named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("keyword")
     asked = _asked_for(config)
+    changed = _git(config, "diff", "--name-only", "HEAD^").splitlines()
+    touched: dict[str, bool] = {}
     for item in items:
         if "tenth" in getattr(item, "fixturenames", ()):
             item.add_marker("table")  # so that `make faults` finds it
@@ -66,7 +92,11 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
             tables[test].append(item)
             names[test] = marker.kwargs.get("together", test)
         if (marker := item.get_closest_marker("long")) and not named:
-            long[marker.kwargs.get("together", item.nodeid)].append(item)
+            file = item.nodeid.partition("::")[0]
+            if file not in touched:
+                touched[file] = any(name == file or name.startswith(about(file)) for name in changed)
+            if not touched[file]:
+                long[marker.kwargs.get("together", item.nodeid)].append(item)
     if config.getoption("whole"):
         return
     left = {

@@ -28,7 +28,7 @@ from typing import IO, Any
 
 import pytest
 
-from marin.process.interpreter import collect_less_often, with_room
+from marin.process.interpreter import OBJECTS, with_room
 
 VARIABLE = "MARIN_TEST_PROCESS"
 """In a fork: its number."""
@@ -97,7 +97,7 @@ class Forks:
         places = range(len(self.session.items))
         self.files.extend(list(group) for _, group in groupby(places, lambda place: self.session.items[place].path))
         self.session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-        collect_less_often()
+        gc.set_threshold(5 * OBJECTS, 20, 20)  # what jax traces is gone again before one has looked through it
         gc.collect()
         gc.freeze()  # what is here stays where it is: no fork copies it by looking through it
         try:

@@ -161,6 +161,7 @@ def test_a_folder_is_about_the_one_of_its_name_or_says_another() -> None:
     tests = Path(__file__).parent
     assert about("tests/marin/graph/test_own_steps.py") == "marin/graph/"
     assert about("tests/e2e/verifying/test_verify.py") == "marin/verify/"
+    assert about("tests/test_gpu.py") == "/"  # of no changed file
     long = [path for path in tests.rglob("test_*.py") if "mark.long" in path.read_text(encoding="utf-8")]
     folders = {about(path.relative_to(tests.parent).as_posix()) for path in long if path.parent != tests}
     assert len(folders) > 9

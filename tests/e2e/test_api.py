@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ledger import digest_bytes
 from marin.pipeline.metrics import METRICS
 from marin.process.text import visible
@@ -105,6 +107,7 @@ def test_importing_marin_imports_nothing_heavy() -> None:
         assert f"'{heavy}'" not in found.stdout
 
 
+@pytest.mark.long
 def test_a_sample_says_what_the_library_says(project: Project) -> None:
     done = project.marin("-q", "sample", "latest", "The farmer", "--tokens", "8", "--json")
     assert (done.returncode, done.stderr) == (0, "")

@@ -157,6 +157,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         yield checkout
 
 
+@pytest.mark.long
 def test_the_experiment_executed_both_stages_in_one_run(published: Checkout) -> None:
     assert published.events() == ["run.started/v1", *["step.started/v1", "step.completed/v1"] * 2]
     assert (published.folder / "artifacts" / "tokenizer.json").is_file()
@@ -209,6 +210,7 @@ def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_pro
     assert "301" in shown and "302" in shown and "303" in shown
 
 
+@pytest.mark.long
 def test_dvc_sends_no_bytes_and_marin_store_push_does(published: Checkout, tmp_path: Path) -> None:
     clone = published.clone(tmp_path / "clone")
     clone.dvc("remote", "add", "--default", "elsewhere", str(tmp_path / "elsewhere"))
@@ -287,6 +289,7 @@ def test_a_bad_parameter_stops_the_stage_and_keeps_what_was_there(published: Che
     assert clone.changes() == []
 
 
+@pytest.mark.long
 def test_a_group_of_the_configuration_can_be_chosen(published: Checkout, tmp_path: Path) -> None:
     text = tmp_path / "data" / "tinyshakespeare"
     text.mkdir(parents=True)

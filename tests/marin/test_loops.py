@@ -332,6 +332,7 @@ def said_in_lists(root: Root, capsys: pytest.CaptureFixture[str]) -> set[str]:
     return {word.split()[0] for word in words} | {str(projected.passes)}
 
 
+@pytest.mark.long
 def test_the_pages_of_a_loop_that_was_executed_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = execute(folder)
     run, by = marin.open().run().id, f"{PYTHON} train.py"

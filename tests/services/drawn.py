@@ -32,7 +32,7 @@ ABOUT = {
     "tests/e2e/clusters": "marin/runners",
     "tests/e2e/models": "marin/evaluation",
     "tests/e2e/pages": "marin/tracking",
-    "tests/e2e/training": "marin/pipeline",
+    "tests/e2e/training": "marin/training",
     "tests/e2e/verifying": "marin/verify",
     "tests/fault": "ledger",
 }
@@ -65,9 +65,9 @@ def _git(config: pytest.Config, *arguments: str) -> str:
 
 
 def about(test: str) -> str:
-    """The folder that a test file is about: ``marin/graph/`` for all of ``tests/marin/graph``."""
+    """The folder that a test file is about: ``marin/graph/`` for all of ``tests/marin/graph``, none for ``tests``."""
     folder = Path(test).parent.as_posix()
-    return ABOUT.get(folder, folder.removeprefix("tests/")) + "/"
+    return ABOUT.get(folder, folder.removeprefix("tests").removeprefix("/")) + "/"
 
 
 def places(count: int, name: str) -> list[int]:

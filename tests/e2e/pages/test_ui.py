@@ -185,6 +185,7 @@ def test_a_run_that_begins_now_appears_while_the_server_runs(served: Served):
     assert served.ask("/api/2.0/mlflow/runs/search", wanted)["runs"][0]["info"]["status"] == "RUNNING"
 
 
+@pytest.mark.long
 def test_a_taken_port_is_said_and_sigterm_ends_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MARIN_ROOT", "")
     monkeypatch.setenv("MARIN_KEY", "")

@@ -125,6 +125,7 @@ def test_marin_train_pauses_and_goes_on_with_other_devices(project: Project) -> 
     assert project.marin("verify", run, "--devices", "1", "--only", "training").returncode == 0
 
 
+@pytest.mark.long
 def test_numbers_that_end_stop_it_with_the_state_saved(project: Project) -> None:
     """Decoupled decay by 100 times the rate multiplies every weight by -99 at each step."""
     edit(

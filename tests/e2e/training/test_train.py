@@ -22,6 +22,7 @@ def train(project: Project, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_the_pipelines_results_are_hits_and_a_sweep_executes_only_what_differs(project: Project) -> None:
     (before,) = json.loads(project.marin("ls", "--json").stdout)
     (dry,) = train(project, "--dry-run")

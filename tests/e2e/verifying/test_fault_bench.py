@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from drawn import Tenth
 from sessions import new_cache
 from warm import Warm
@@ -20,6 +21,7 @@ BENCH = "import runpy; runpy.run_module('bench.faults', run_name='__main__', alt
 FAULTS = ("parameter", "event", "forged loss")
 
 
+@pytest.mark.long
 def test_one_fault_of_each(tmp_path: Path, tenth: Tenth, warm: Callable[[], Warm]) -> None:
     kinds = [*(FAULTS[place] for place in tenth(range(len(FAULTS)))), "clean run"]
     kept = {

@@ -69,6 +69,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(bytes(data))
 
 
+@pytest.mark.long
 def test_trained_on_eight_devices_verified_on_one(project: Project) -> None:
     status, report = project.verify()
     assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
@@ -99,6 +100,7 @@ def test_only_what_was_asked_for_runs(project: Project) -> None:
     assert report["event"] is None
 
 
+@pytest.mark.long
 def test_an_arm_of_an_experiment_is_judged_by_the_steps_that_it_has(project: Project) -> None:
     project.forked(ARM, "whole")
     status, report = project.verify("--only", "ledger,data,model", "--no-record")

@@ -39,6 +39,7 @@ for days in (8, 16):
 """
 
 
+@pytest.mark.long
 def test_one_segment_of_two(project: Project) -> None:
     project.forked(FORGE_LAST)
     status, report = project.verify("--only", "training", "--steps", "0:2", "--no-record")

@@ -108,6 +108,7 @@ def test_the_tree_tells_repetition_from_padding():
     assert root_of([]) == EMPTY_ROOT
 
 
+@pytest.mark.long
 def test_inclusion_proofs_of_all_sizes():
     for size in range(1, LIMIT + 1):
         for index in range(size):
@@ -121,6 +122,7 @@ def test_inclusion_proofs_of_all_sizes():
                 verify_inclusion(index, size, leaf_hash(b"other"), proof, ROOTS[size])
 
 
+@pytest.mark.long
 def test_consistency_proofs_of_all_sizes():
     for new in range(LIMIT + 1):
         for old in range(new + 1):

@@ -53,6 +53,7 @@ def test_hugging_face_folder(marin: Marin, made: str, tmp_path: Path) -> None:
     assert (tmp_path / "hf" / "config.json").read_bytes() == b"mine"
 
 
+@pytest.mark.long
 def test_dvc_pull_takes_it(marin: Marin, made: str, tmp_path: Path) -> None:
     assert marin("export", "--dvc", tmp_path / "dvc").status == 0
     project = tmp_path / "project"

@@ -90,6 +90,7 @@ def test_where_the_kernel_offers_no_limit_nothing_is_limited_and_nothing_is_left
     assert list(own.iterdir()) == []
 
 
+@pytest.mark.long
 def test_equal_documents_in_small(tmp_path: Path) -> None:
     first, second = memory.duplicates([20, 40], tmp_path)
     assert [line["documents"] for line in (first, second)] == [{"read": 20, "kept": 1}, {"read": 40, "kept": 1}]

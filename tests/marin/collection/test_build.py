@@ -126,6 +126,7 @@ def fresh(project: Path, name: str) -> Path:
     return project / name
 
 
+@pytest.mark.long
 def test_one_digest_in_any_order_and_after_any_kill(
     project: Path, known: Labelled, small_pieces: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_document_is_asked_by_id_and_by_text(built: tuple[Built, Collection], 
     assert {one.kept for one in find(collection, "", text=copied)} == {True, False}
 
 
+@pytest.mark.long
 def test_every_step_says_what_it_left_alone(project: Path, known: Labelled, monkeypatch: pytest.MonkeyPatch) -> None:
     long = "".join(f"The cat{n} of the house{n} and the dog that we have seen were well in{n}. " for n in range(12))
     texts = [
@@ -291,6 +293,7 @@ def test_samples_are_drawn_by_content_and_a_smaller_one_is_part_of_a_larger(proj
         ids({"shares": {"part-0*": 1.0}})
 
 
+@pytest.mark.long
 def test_evidence_of_a_duplicate_says_that_what_was_kept_was_sampled_away(project: Path, known: Labelled) -> None:
     known.write(project / "raw", files=3)
     settings = settings_of(

@@ -80,6 +80,7 @@ def test_no_document_is_larger_than_the_limit_and_its_neighbours_are_read(
     assert found(path) == (["first", "fourth"], [(2, "too large"), (3, "too large")])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not mounts_work(), reason="this system has no mounts in user namespaces")
 def test_a_disk_that_fills_is_said_and_the_same_command_goes_on(project: Path) -> None:
     """A file system of 3 MiB that becomes larger after the first call."""

@@ -133,6 +133,7 @@ steps = [default_tokenize("half", half, vocab_size=300).inputs["tokenizer"]]
 """
 
 
+@pytest.mark.long
 def test_a_step_of_an_experiment_that_begins_with_a_collection_is_made_again(project: Path, recipe: Recipe) -> None:
     """The run's own recipe names what the step made, by digest; the verifier's file names the collection."""
     root = root_of(project)

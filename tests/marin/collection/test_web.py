@@ -134,6 +134,7 @@ def test_what_a_page_says_of_its_use_is_kept(tmp_path: Path) -> None:
     assert {key: found.metadata[key] for key in said} == said
 
 
+@pytest.mark.long
 def test_every_kind_is_made_and_judges_the_shipped_pages_the_same_twice() -> None:
     settings = load_settings("web", PROJECT / "conf")
     assert {step["kind"] for step in settings.steps} == set(KINDS) - {"quality"}

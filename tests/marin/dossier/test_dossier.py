@@ -300,6 +300,7 @@ def leaves(value: Any) -> Iterator[Callable[[], None]]:
             yield swap
 
 
+@pytest.mark.long
 def test_every_altered_field_is_found_though_it_is_signed_again(
     root: Root, dossier: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
 ) -> None:

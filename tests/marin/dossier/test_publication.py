@@ -164,6 +164,7 @@ def test_what_runs_share_lies_there_once(root: Root, site: Path, project: Path) 
         assert links and all((page.parent / link).resolve().is_file() for link in links), (page, links)
 
 
+@pytest.mark.long
 def test_cut_off_at_every_write_readers_keep_what_they_had_and_it_goes_on(
     root: Root, site: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_every_operation_has_a_known_answer() -> None:
     assert asked == compiled.OPERATIONS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("products", ["float64", "int8", pytest.param("bfloat16", marks=pytest.mark.determinism)])
 def test_every_way_to_multiply_gives_them(products: Products) -> None:
     found = known.answers(products)
@@ -66,6 +67,7 @@ def test_every_way_to_multiply_gives_them(products: Products) -> None:
     assert known.differing(products) == []
 
 
+@pytest.mark.long
 def test_doctor_executes_them_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert diagnosis._inexact() == ()
     monkeypatch.setenv("JAX_PLATFORMS", "none such")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.marin.exact.passes import passes
 
 PROGRAM = """
@@ -39,6 +41,7 @@ with jax.enable_x64(True):
 """
 
 
+@pytest.mark.long
 def test_the_pass_that_unguarded_a_product_is_named(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -49,6 +49,7 @@ def pointers(project: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.long
 def test_killed_before_any_change_to_the_disk_and_called_again(
     tiny: ModuleType, project: Path, tmp_path: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,6 +202,7 @@ def test_what_takes_no_arguments_is_the_same_elsewhere(name: str) -> None:
     assert check_elsewhere(PROJECT / "experiments" / f"{name}.py") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "within", "found"),
     [

@@ -124,6 +124,7 @@ def test_what_a_step_starts_reads_everywhere_and_writes_its_output(
         assert json.load(stream) == "read me"
 
 
+@pytest.mark.long
 def test_a_kernel_without_landlock_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock, "version", lambda: 0)
     assert not landlock.write_only_below(["/nowhere"]), "and this process can still write"

@@ -103,6 +103,7 @@ def completed(root: Root) -> Counter[str]:
     )
 
 
+@pytest.mark.long
 def test_killed_before_and_after_every_commit_and_called_again(
     write: Write, root: Root, tally: Callable[[], list[str]], warm: Warm
 ) -> None:

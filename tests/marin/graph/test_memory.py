@@ -154,6 +154,7 @@ def test_a_claim_that_comes_too_late_settles_nothing_twice(
     assert root.store().read(outcome.results["sum"].output.artifact) == b"3"
 
 
+@pytest.mark.long
 def test_planning_reads_what_the_graph_asks_for_and_not_the_ledger(
     execute: Callable[..., Outcome], root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def only_the_tokenizer(corpus: Step) -> Step:
     return tokenizer
 
 
+@pytest.mark.long
 def test_a_corpus_of_ones_own_is_read_by_the_pipeline(root: Root) -> None:
     outcome = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered())]), root)
     assert outcome.failures == {}
@@ -76,6 +77,7 @@ def test_another_filter_is_another_run(root: Root) -> None:
     assert first.results["corpus/long/documents"].output != second.results["corpus/long/documents"].output
 
 
+@pytest.mark.long
 def test_an_adopted_corpus_is_read_by_the_pipeline(root: Root) -> None:
     made = execute_graph(Graph.of("exp", [default_corpus("small", DATASET)]), root).results["corpus/small"]
     theirs = adopt("corpus/theirs", made.output.artifact, kind="corpus", vouched_by="a colleague")

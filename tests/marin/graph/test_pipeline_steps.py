@@ -212,6 +212,7 @@ def test_a_pinned_output_stands_for_a_step_of_the_pipeline(root: Root) -> None:
     assert "pinned to something else" in wrong.failures["corpus/other"].error
 
 
+@pytest.mark.long
 def test_steps_of_the_pipeline_are_checked_by_a_run_of_their_own(root: Root) -> None:
     outcome = execute_graph(light(), root, options=Options(check=True))
     assert outcome.nondeterministic == []

@@ -106,6 +106,7 @@ def test_the_digest_does_not_depend_on_the_layout(tmp_path: Path, monkeypatch: p
     assert cache_content(tmp_path / "one").tensors["offsets"] == tensor_digest(whole[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("masked", [False, True])
 def test_documents_that_are_written_are_not_held(
     run_step: RunStep, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, masked: bool

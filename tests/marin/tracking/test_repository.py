@@ -202,6 +202,7 @@ def test_the_entry_point_names_the_class():
     assert getattr(import_module(module), name) is MarinArtifactRepository
 
 
+@pytest.mark.long
 def test_mlflows_client_finds_us_by_the_entry_point(folder: Path, tmp_path: Path):
     """In a fresh process, with an entry point as an installation leaves it and nothing of ours imported."""
     info = tmp_path / "marin_test-0.dist-info"

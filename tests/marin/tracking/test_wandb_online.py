@@ -74,6 +74,7 @@ def test_a_training_is_told_while_it_goes_on_and_after_an_interruption(server: T
     assert not list(root.local.rglob("*wandb*")), "a root travels"
 
 
+@pytest.mark.long
 def test_what_runs_share_is_one_artifact_by_its_digest(server: Told, tmp_path: Path) -> None:
     root, log = make_root(tmp_path), Log()
     made = make_artifacts(root, tmp_path / "made")

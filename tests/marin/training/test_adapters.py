@@ -117,6 +117,7 @@ def test_the_merged_model_is_base_and_adapters(architecture: Literal["llama", "g
         np.testing.assert_allclose(before[name] + product, after[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_model_from_elsewhere_is_the_base(tmp_path: Path) -> None:
     told = recipe()
     base = model_config(told.model).build(Axis("vocab", VOCABULARY), key=jax.random.PRNGKey(9))

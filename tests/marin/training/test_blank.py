@@ -126,6 +126,7 @@ def test_a_blank_without_an_exclusion_is_no_token(worker: ModuleType) -> None:
         blank.check_learned(worker.recipe_of(worker.Case(name="none")), 4, tokens, weights)
 
 
+@pytest.mark.long
 def test_profile_exact_has_a_program_for_it(worker: ModuleType) -> None:
     recipe = excluding(worker.recipe_of(worker.Case(name="exact", profile="exact", batch=2, layers=1)))
     layout = Layout(initial_state(recipe, worker.VOCABULARY), optimizer(recipe), 1)

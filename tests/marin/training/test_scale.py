@@ -36,6 +36,7 @@ def test_a_rate_rises_stays_and_falls() -> None:
     assert compose(["optimizer=wsd"]).recipe.optimizer.decay == 0.2
 
 
+@pytest.mark.long
 def test_the_square_of_the_log_of_the_sum_is_added_and_learned_from(worker: ModuleType) -> None:
     recipe = worker.recipe_of(worker.Case(name="z", hidden=16, layers=1, length=16, shards=1, batch=2))
     weighed = replace(recipe, trainer=replace(recipe.trainer, z_loss=0.5))

@@ -249,6 +249,7 @@ def test_what_cannot_be_scored_is_refused(
         ask(scorer, model)
 
 
+@pytest.mark.long
 def test_under_exact_a_score_and_a_token_are_those_of_the_reference(model: LmHeadModel) -> None:
     contract = Arithmetic(
         profile="exact", logical_shards=1, microbatch_size=8, reduction="integer", isa="any", xla_flags=()

@@ -33,6 +33,7 @@ def cache(folder: Path, lengths: list[int], seed: int = 0) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mixed", [False, True])
 def test_the_steps_are_those_whose_batches_hold_it(tmp_path: Path, mixed: bool) -> None:
     lengths = [3, 20, 1, 9, 30, 8, 16, 5]

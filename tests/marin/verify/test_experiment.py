@@ -83,6 +83,7 @@ def test_a_step_is_executed_from_the_verifiers_file_alone(
     assert not list((tmp_path).glob("experiment-*")), "nothing is left behind"
 
 
+@pytest.mark.long
 def test_a_run_that_made_a_corpus_for_others_is_judged_by_what_it_made(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

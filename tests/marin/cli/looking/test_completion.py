@@ -35,6 +35,7 @@ def offered(line: str, shell: str = "bash", *, cwd: Path | None = None) -> list[
     return [text.partition(",")[2].partition("\t")[0] for text in done.stdout.splitlines() if text]
 
 
+@pytest.mark.long
 def test_runs_are_offered_with_what_they_are(marin: Marin, run: str) -> None:
     for line in ("marin verify ", "marin show ", "marin diff 2k ", "marin sample ", "marin run "):
         assert run in offered(line), line

@@ -170,6 +170,7 @@ def test_a_file_that_is_not_written_is_not_registered(marin: Marin, root: Path) 
     assert "the registration is not written yet" in marin("experiment", "register", "exp9_rate.py").err
 
 
+@pytest.mark.long
 def test_check_asks_whether_the_ledger_has_the_registration(marin: Marin, root: Path) -> None:
     Path("experiments").mkdir()
     file = marin("experiment", "new", "https://git.example/lab/marin/issues/12", "Is it so?").out.strip()

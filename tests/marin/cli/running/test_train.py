@@ -46,6 +46,7 @@ def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> 
 SEARCH = ("-m", "model=nano", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=12")
 
 
+@pytest.mark.long
 def test_a_dry_run_of_a_search_has_its_first_trial_and_as_many_times_its_cost(marin: Marin, root: Path) -> None:
     words = (*SEARCH, "optimizer.learning_rate=tag(log,interval(1e-4,1e-2))", "trainer.batch_size=choice(8,16)")
     shown = marin("train", *words, "--dry-run", "--device", "h100", "--json")

@@ -36,6 +36,7 @@ def fetched(storage: Storage, folder: str, to: Path) -> Path:
     return to
 
 
+@pytest.mark.long
 def test_a_bucket_is_published_to_and_goes_on_where_it_was_cut_off(
     marin: Marin, root: Path, bucket: Bucket, tmp_path: Path, signing: Path
 ) -> None:

@@ -69,6 +69,7 @@ def test_it_computes_what_the_step_by_shards_does(
             np.testing.assert_allclose(found[name], value, rtol=2e-4, atol=2e-7, err_msg=name)
 
 
+@pytest.mark.long
 def test_no_more_lies_on_a_device_than_is_said(worker: ModuleType) -> None:
     """Arrays that are there when a program of the backward pass is called, its own arguments aside. A vocabulary so large that
     nothing else hides the gradient of tied weights."""

@@ -52,7 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     if config.getoption("whole"):
         return "tables of cases and long tests: all of them"
-    return f"a tenth of the tables of cases and of the long tests, drawn by {SEED}={os.environ[SEED]}"
+    part = "a tenth of the tables of cases, and of the long tests with those of what was changed"
+    return f"{part}, drawn by {SEED}={os.environ[SEED]}"
 
 
 def _git(config: pytest.Config, *arguments: str) -> str:

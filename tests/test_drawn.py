@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from drawn import SEED, about, places
+from drawn import SEED, SINCE, places, subjects
 
 SERVICES = Path(__file__).with_name("services")
 CONFTEST = """
@@ -60,12 +60,12 @@ def test_short():
 """
 
 
-def executed(folder: Path, seed: str, *arguments: str, path: str = "") -> tuple[dict[str, list[int]], str]:
+def executed(folder: Path, seed: str, *arguments: str, **variables: str) -> tuple[dict[str, list[int]], str]:
     """The cases of each test that were executed, and all that pytest said."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:schemathesis", "-rP", "-v",
          "--rootdir", str(folder), "-c", str(folder / "pytest.ini"), *arguments],
-        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": path, "MARIN_DRAWN": seed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", SEED: seed, **variables},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     cases: dict[str, list[int]] = {}
@@ -121,51 +121,65 @@ def test_what_is_asked_for_by_itself_is_not_drawn(folder: Path) -> None:
     assert executed(folder, "two", "--lf")[0] == {"test_table": [0, 1, 2, 3, 4], "test_long": [8]}
 
 
-def test_what_a_change_is_about_is_not_drawn(folder: Path, tmp_path: Path) -> None:
-    """The last commit, and what was edited since; of another folder, and of earlier commits, a tenth as ever."""
+def test_long_tests_of_what_was_changed_are_executed(folder: Path, tmp_path: Path) -> None:
+    """By the last commit, the tree since then, or all commits since one that is named; of another folder, a tenth as ever."""
     project = tmp_path / "project"
     shutil.copytree(folder, project, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
     (project / "tests" / "product").mkdir()
-    for name in ("product/part/code.py", "elsewhere/product.py", "tests/product/conftest.py"):
+    for name in ("product/part/code.py", "elsewhere/product.py", "tests/test_product.py"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).touch()
     shutil.move(project / "tests" / "test_all.py", project / "tests" / "product" / "test_all.py")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
-    def git(*arguments: str) -> None:
+    def git(*arguments: str) -> str:
         who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", "-C", str(project), *who, *arguments], check=True, capture_output=True)
+        command = ["git", "-C", str(project), *who, *arguments]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, env=environment | {"GIT_CONFIG_GLOBAL": os.devnull}
+        ).stdout.strip()
 
-    def drawn() -> int:
+    def drawn(said: str, **variables: str) -> int:
         """Of 29 cases."""
-        return len(executed(project, "one", path=os.environ["PATH"])[0]["test_long"])
+        cases, told = executed(project, "one", PATH=os.environ["PATH"], **variables)
+        assert said in told
+        return len(cases["test_long"])
 
-    def edited(file: str) -> int:
-        with (project / file).open("a") as edited:
-            edited.write("# more\n")
-        return drawn()
-
+    (project / ".gitignore").write_text("__pycache__\n.pytest_cache\n")
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "-m", "all is new, and has nothing before it")
-    tenth = drawn()
+    tenth, first = drawn("of these what changed is not known"), git("rev-parse", "HEAD")
     git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
-    assert edited("tests/product/conftest.py") == tenth < 4
-    assert edited("product/part/code.py") == 29
-    git("commit", "--quiet", "--all", "-m", "the product changed")
-    assert drawn() == 29
+    for name in ("elsewhere/product.py", "tests/test_product.py"):
+        (project / name).write_text("# more\n")
+    assert drawn("since HEAD^ (2 files)") == tenth < 4
+    (project / "product/part/code.py").rename(project / "elsewhere" / "code.py")
+    assert drawn("since HEAD^ (4 files)") == 29
+    git("add", ".")
+    git("commit", "--quiet", "-m", "the product is elsewhere")
+    assert drawn("since HEAD^ (4 files)", GIT_DIR=str(tmp_path)) == 29
     git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
-    assert edited("tests/product/test_all.py") == 29
+    assert drawn("since HEAD^ (0 files)") == tenth
+    assert drawn(f"since {first} (4 files)", **{SINCE: first}) == 29
 
 
-def test_a_folder_is_about_the_one_of_its_name_or_says_another() -> None:
+def test_a_test_file_is_about_what_its_folder_is_named_after_or_says() -> None:
     tests = Path(__file__).parent
-    assert about("tests/marin/graph/test_own_steps.py") == "marin/graph/"
-    assert about("tests/e2e/verifying/test_verify.py") == "marin/verify/"
-    assert about("tests/test_gpu.py") == "/"  # of no changed file
+    stands_on = {"requirements.lock", "tests/conftest.py", "tests/services/"}
+    assert {*subjects("tests/test_gpu.py")} - stands_on == {"tests/test_gpu.py"}
+    assert {*subjects("tests/marin/graph/test_own_steps.py")} - stands_on == {
+        "tests/marin/graph/test_own_steps.py",
+        "marin/graph/",
+        "tests/marin/graph/conftest.py",
+        "tests/marin/conftest.py",
+    }
+    assert "marin/verify/" in subjects("tests/e2e/verifying/test_verify.py")
+    assert "marin/exact/" in subjects("tests/marin/training/step/test_exact.py")
     long = [path for path in tests.rglob("test_*.py") if "mark.long" in path.read_text(encoding="utf-8")]
-    folders = {about(path.relative_to(tests.parent).as_posix()) for path in long if path.parent != tests}
-    assert len(folders) > 9
-    assert [name for name in sorted(folders - {"e2e/"}) if not (tests.parent / name).is_dir()] == []
+    about = {name for path in long for name in subjects(path.relative_to(tests.parent).as_posix())}
+    assert {"marin/graph/", "marin/runners/", "ledger/log/", "requirements.lock"} < about
+    assert [name for name in sorted(about) if name.endswith("/") and not (tests.parent / name).is_dir()] == []
 
 
 def test_other_seeds_draw_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,10 +270,10 @@ def execute(
     groups: Sequence[str],
     found: Found = lambda name, result: None,
     cache: Path | None = None,
-    ended: Callable[[Row, Sequence[str], Mapping[str, str], Found], Ended] | None = None,
+    run: Callable[[Row, Sequence[str], Mapping[str, str], Found], Ended] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """What the worker printed for each group of a row; ``found`` gets each as soon as it is there. ``ended`` executes the
-    processes of the row (:func:`finish`).
+    """What the worker printed for each group of a row; ``found`` gets each as soon as it is there. ``run`` executes
+    processes in place of :func:`finish`.
 
     Raises RuntimeError with the worker's messages where it did not end well.
     """
@@ -291,13 +291,13 @@ def execute(
     } | dict(row.environment)
     if cache is not None:
         environment["TEST_COMPILATION_CACHE"] = str(cache / row.compiles())
+    run = run or finish
     with tempfile.TemporaryDirectory(prefix="matrix-") as kept, on_a_core_of_its_own(row) as row:
         if row.kills:
-            status, _, messages = finish(row, ["--kept", kept, *cases], environment)
+            status, _, messages = run(row, ["--kept", kept, *cases], environment, lambda name, result: None)
             if status != -signal.SIGKILL:
                 raise RuntimeError(f"{row.name}: exit {status} instead of a kill\n{messages}")
-        worker = [*(["--kept", kept] if row.kills else []), *cases]
-        status, results, messages = (ended or finish)(row, worker, environment, found)
+        status, results, messages = run(row, [*(["--kept", kept] if row.kills else []), *cases], environment, found)
     if status:
         raise RuntimeError(f"{row.name}: exit {status}\n{messages}")
     return results

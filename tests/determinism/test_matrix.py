@@ -25,7 +25,6 @@ from marin.training.runtime.canary import ANSWERS
 __all__ = ["warm"]
 
 Results = dict[str, dict[str, Any]]
-Execute = Callable[..., Results]
 REDUCED = [
     "llama adamw float32",
     "gpt2 adamw float32",
@@ -38,46 +37,43 @@ REDUCED = [
 
 @pytest.fixture(scope="module", params=REDUCED)
 def group(request: pytest.FixtureRequest) -> str:
-    """A model: one of them, drawn, at a change."""
+    """A model; each change is tested with one of them."""
     name: str = request.param
     return name
 
 
 @pytest.fixture(scope="module")
-def execute(matrix: ModuleType, group: str, warm: Callable[[], Warm]) -> Execute:
-    """The row of this group, in a fork of the process that has imported what trains; profile exact has settings of its own,
-    and begins anew. What was compiled is kept, as it is for a user."""
-    program = f"import sys; sys.path.insert(0, {str(matrix.HERE)!r}); from worker import main; main(sys.argv[1:])"
-
-    def ended(row: Any, worker: Sequence[str], environment: Mapping[str, str], found: object) -> Any:
-        arguments = ["--devices", str(row.devices), *(["--canary"] if row.canary else []), *worker]
-        done = warm().run(program, arguments, cwd=matrix.PROJECT, environment=environment, timeout=matrix.LIMIT)
-        results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        return done.returncode, {result["name"]: result for result in results}, done.stderr
-
-    def execute(row: Any) -> Results:
-        how = {} if matrix.GROUPS[group].get("profile") == "exact" else {"ended": ended}
-        results: Results = matrix.execute(row, [group], cache=compilation_cache(), **how)
-        return results
-
-    return execute
+def straight(matrix: ModuleType, group: str) -> Results:
+    """Trained on one device, in a process that has one. What was compiled is kept, as it is for a user."""
+    row = matrix.Row("1 device", case={"compiled": True}, canary=True)
+    return matrix.execute(row, [group], cache=compilation_cache())
 
 
 @pytest.fixture(scope="module")
-def straight(matrix: ModuleType, execute: Execute) -> Results:
-    """Trained on one device, in a process that has one."""
-    return execute(matrix.Row("1 device", case={"compiled": True}, canary=True))
-
-
-@pytest.fixture(scope="module")
-def moved(matrix: ModuleType, execute: Execute) -> Results:
+def moved(matrix: ModuleType, group: str, warm: Callable[[], Warm]) -> Results:
     """The same in a process with eight devices, moved half-way, through a training checkpoint: from eight devices to
-    two, or from four to one; under exact from four pairs that share each layer's matrices."""
+    two, or from four to one; under exact from four pairs that share each layer's matrices.
+
+    A fork of the process that has imported what trains, which the new process of ``straight`` judges; under exact a new process
+    too, for its settings are others.
+    """
     eight, four = {"devices": 8, "moves": [2]}, {"devices": 4, "moves": [1]}
     slices, shared = eight | {"replicas": 2}, eight | {"tensor": 2}
     own = dict(zip(REDUCED, (eight, four, shared, slices, eight, slices), strict=True))
     row = matrix.Row("moved", devices=8, case={"resume_at": [2], "compiled": True}, own=own)
-    return execute(row)
+    program = f"import sys; sys.path.insert(0, {str(matrix.HERE)!r}); from worker import main; main(sys.argv[1:])"
+
+    def forked(asked: Any, worker: Sequence[str], environment: Mapping[str, str], found: object) -> Any:
+        assert asked == row, "no more of it than its devices would be in force"
+        arguments = ["--devices", str(row.devices), *worker]
+        done = warm().run(program, arguments, cwd=matrix.PROJECT, environment=environment, timeout=matrix.LIMIT)
+        results = [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else []
+        return done.returncode, {result["name"]: result for result in results}, done.stderr[-3000:]
+
+    results: Results = matrix.execute(
+        row, [group], cache=compilation_cache(), run=None if group.endswith(" exact") else forked
+    )
+    return results
 
 
 @pytest.mark.table(together="matrix")

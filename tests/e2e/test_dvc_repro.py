@@ -157,7 +157,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         yield checkout
 
 
-@pytest.mark.long
 def test_the_experiment_executed_both_stages_in_one_run(published: Checkout) -> None:
     assert published.events() == ["run.started/v1", *["step.started/v1", "step.completed/v1"] * 2]
     assert (published.folder / "artifacts" / "tokenizer.json").is_file()

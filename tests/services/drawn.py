@@ -7,8 +7,10 @@ seeds) and of the long tests. The rest is drawn at other changes; `make faults` 
     @pytest.mark.long                             of all tests that are marked so, a tenth
     @pytest.mark.long(together=NAME)              all tests of this name or none: they share what is dear
 
-A test is long that takes three seconds and more. What a change is about is not drawn: long tests are executed where the
-last commit, or the tree since then, changed them, or what their folder is about (:func:`about`).
+A test is long whose call takes three seconds and more (`pytest --durations`; what fixtures take that others share does not
+count). Long tests of what was changed are always executed: those of a file, of the folder that it is about (:func:`subjects`),
+or of what all stand on. Changed is what the last commit and the tree since then differ in from the commit before;
+``MARIN_SINCE=COMMIT`` names another one, where several commits are one change.
 
 The seed is the commit that is tested, so that every change draws others; pytest's first lines say it, and
 ``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out. Who names files or tests (``-k`` too) gets their
@@ -21,22 +23,26 @@ import os
 import random
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 SEED = "MARIN_DRAWN"
+SINCE = "MARIN_SINCE"
 ABOUT = {
-    "tests/determinism": "marin/training",
-    "tests/e2e/clusters": "marin/runners",
-    "tests/e2e/models": "marin/evaluation",
-    "tests/e2e/pages": "marin/tracking",
-    "tests/e2e/training": "marin/training",
-    "tests/e2e/verifying": "marin/verify",
-    "tests/fault": "ledger",
+    "tests/e2e": ("dvc.yaml", "params.yaml", "marin/pipeline/", "marin/execution/"),
+    "tests/e2e/clusters": ("marin/runners/",),
+    "tests/e2e/models": ("marin/evaluation/", "marin/serving/", "marin/export/"),
+    "tests/e2e/pages": ("marin/tracking/", "marin/reporting/"),
+    "tests/e2e/training": ("marin/training/", "marin/pipeline/", "marin/attribution/", "marin/unlearning/"),
+    "tests/e2e/verifying": ("marin/verify/",),
+    "tests/marin/execution": ("marin/execution/", "ledger/log/"),
+    "tests/marin/training/step": ("marin/training/step/", "marin/exact/"),
 }
-"""What the tests of a folder are about, where its name does not say so."""
+"""What the tests of a folder are about, where its name does not say so or does not say all."""
+ALL_STAND_ON = ("requirements.lock", "tests/conftest.py", "tests/services/")
 Tenth = Callable[[Iterable[int]], list[int]]
 
 
@@ -46,29 +52,50 @@ def add_option(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if SEED not in os.environ:  # set here once: whoever is started from here draws the same
-        os.environ[SEED] = _git(config, "rev-parse", "--short=12", "HEAD").strip() or "0"
+        os.environ[SEED] = (_git(config, "rev-parse", "--short=12", "HEAD") or "0").strip()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     if config.getoption("whole"):
         return "tables of cases and long tests: all of them"
-    part = "a tenth of the tables of cases, and of the long tests with those of what was changed"
-    return f"{part}, drawn by {SEED}={os.environ[SEED]}"
+    tables = f"a tenth of each table of cases, drawn by {SEED}={os.environ[SEED]}"
+    if _are_named(config):
+        return f"{tables}; all long tests of what is named"
+    since, files = changed(config)
+    count = "what changed is not known" if files is None else f"all of what changed since {since} ({len(files)} files)"
+    return f"{tables}, and of the long tests; of these {count}"
 
 
-def _git(config: pytest.Config, *arguments: str) -> str:
-    """What git prints; nothing where there is no git, or no such commit."""
+def _are_named(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.ARGS or bool(config.getoption("keyword"))
+
+
+def _git(config: pytest.Config, *arguments: str) -> str | None:
+    """What git prints, of this repository though a hook names another one; None where it fails or is not there."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         command = ["git", "-C", str(config.rootpath), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError:
-        return ""
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
-def about(test: str) -> str:
-    """The folder that a test file is about: ``marin/graph/`` for all of ``tests/marin/graph``, none for ``tests``."""
+def changed(config: pytest.Config) -> tuple[str, list[str] | None]:
+    """Since when, and the files that were changed, made, moved or removed since; None: nobody knows."""
+    since = os.environ.get(SINCE) or "HEAD^"
+    differ = _git(config, "diff", "-z", "--name-only", "--no-renames", "--relative", since, "--")
+    new = _git(config, "ls-files", "-z", "--others", "--exclude-standard")
+    return since, None if differ is None or new is None else [name for name in (differ + new).split("\0") if name]
+
+
+def subjects(test: str) -> tuple[str, ...]:
+    """Files, and folders with a slash, whose change is one of what a test file is about: ``marin/graph/`` for all of
+    ``tests/marin/graph``."""
+    *folders, _, _ = (path.as_posix() for path in Path(test).parents)  # from its own up to below tests/
     folder = Path(test).parent.as_posix()
-    return ABOUT.get(folder, folder.removeprefix("tests").removeprefix("/")) + "/"
+    same = (folder.removeprefix("tests/") + "/",) if folders else ()
+    return (test, *ABOUT.get(folder, same), *(f"{above}/conftest.py" for above in folders), *ALL_STAND_ON)
 
 
 def places(count: int, name: str) -> list[int]:
@@ -81,10 +108,7 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
     names: dict[str, str] = {}
     long: dict[str, list[pytest.Item]] = defaultdict(list)
-    named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("keyword")
-    asked = _asked_for(config)
-    changed = _git(config, "diff", "--name-only", "HEAD^").splitlines()
-    touched: dict[str, bool] = {}
+    named, asked = _are_named(config), _asked_for(config)
     for item in items:
         if "tenth" in getattr(item, "fixturenames", ()):
             item.add_marker("table")  # so that `make faults` finds it
@@ -93,11 +117,7 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
             tables[test].append(item)
             names[test] = marker.kwargs.get("together", test)
         if (marker := item.get_closest_marker("long")) and not named:
-            file = item.nodeid.partition("::")[0]
-            if file not in touched:
-                touched[file] = any(name == file or name.startswith(about(file)) for name in changed)
-            if not touched[file]:
-                long[marker.kwargs.get("together", item.nodeid)].append(item)
+            long[marker.kwargs.get("together", item.nodeid)].append(item)
     if config.getoption("whole"):
         return
     left = {
@@ -105,11 +125,23 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         for name, cases in tables.items()
         for item in {*cases}.difference(cases[place] for place in places(len(cases), names[name]))
     }
-    drawn = {list(long)[place] for place in places(len(long), "long tests")}
+    drawn = {list(long)[place] for place in places(len(long), "long tests")} | _touched(config, long)
     left |= {item for name, together in long.items() if name not in drawn for item in together}
     left = {item for item in left if item.nodeid not in asked}
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
+
+
+def _touched(config: pytest.Config, long: Mapping[str, Iterable[pytest.Item]]) -> set[str]:
+    """Names of long tests, one of which at least is about what was changed."""
+    files = changed(config)[1] or []
+
+    @cache
+    def touched(test: str) -> bool:
+        named, folders = {*subjects(test)}, tuple(one for one in subjects(test) if one.endswith("/"))
+        return any(name in named or name.startswith(folders) for name in files)
+
+    return {name for name, items in long.items() if any(touched(item.nodeid.partition("::")[0]) for item in items)}
 
 
 def _asked_for(config: pytest.Config) -> set[str]:

@@ -97,7 +97,7 @@ class Forks:
         places = range(len(self.session.items))
         self.files.extend(list(group) for _, group in groupby(places, lambda place: self.session.items[place].path))
         self.session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-        gc.set_threshold(5 * OBJECTS, 20, 20)  # what jax traces is gone again before one has looked through it
+        gc.set_threshold(5 * OBJECTS, 20, 20)  # seldom: most of what tracing makes is freed without
         gc.collect()
         gc.freeze()  # what is here stays where it is: no fork copies it by looking through it
         try:

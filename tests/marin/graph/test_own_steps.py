@@ -53,7 +53,6 @@ def only_the_tokenizer(corpus: Step) -> Step:
     return tokenizer
 
 
-@pytest.mark.long
 def test_a_corpus_of_ones_own_is_read_by_the_pipeline(root: Root) -> None:
     outcome = execute_graph(Graph.of("exp", [only_the_tokenizer(filtered())]), root)
     assert outcome.failures == {}

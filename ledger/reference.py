@@ -72,7 +72,7 @@ def _told(value: object) -> str:
 
 def _line(item: object) -> str:
     """The first paragraph, or what the storage port says of the same method."""
-    text = inspect.getdoc(item) or inspect.getdoc(getattr(ledger.Storage, getattr(item, "__name__", ""), None)) or ""
+    text = inspect.getdoc(item) or inspect.getdoc(getattr(ledger.Storage, getattr(item, "__name__", ""), item)) or ""
     return " ".join(text.partition("\n\n")[0].split())
 
 

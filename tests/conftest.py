@@ -12,7 +12,7 @@ import forked
 import hypothesis
 import pytest
 from buckets import bucket, gcs, gcs_service, mirror, s3, s3_service
-from chromium import chromium
+from chromium import chromium, skip_without
 from drawn import draw, pytest_configure, pytest_report_header, tenth
 from forked import pytest_collection, pytest_runtestloop
 from logs import own_logging
@@ -61,6 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     draw(config, items)
     longest_first(items)
+    skip_without(items)
     if not all(map(find_spec, ("lm_eval", "tenacity"))):
         for item in items:
             if item.get_closest_marker("evaluation"):

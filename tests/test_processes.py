@@ -94,6 +94,7 @@ def ends(child, tell=forked.Child._tell, **what):
 """
 
 
+@pytest.mark.long
 def test_what_no_process_began_fails_the_session(tmp_path: Path) -> None:
     """All processes end before they ask for a test; one ends between a file that it was given and the file's first test."""
     for number in range(4):

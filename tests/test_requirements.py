@@ -111,6 +111,7 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
+@pytest.mark.long
 def test_each_requirement_is_imported_or_says_why_it_is_there() -> None:
     told = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = told["optional-dependencies"]

@@ -380,6 +380,7 @@ def test_a_loop_that_saved_nothing_can_have_no_verdict_on_a_model(
     assert said_in_lists(open_root(), capsys) == {"PASS", "True"}
 
 
+@pytest.mark.long
 def test_the_pages_of_a_loop_that_is_another_say_so(folder: Path) -> None:
     root = execute(folder)
     (folder / "train.py").write_text(PROGRAM.format(change="weights += 1e-9 * (step == 1)"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -23,13 +24,27 @@ ARGUMENTS = [
 ]
 
 
+def missing() -> str:
+    """Why nobody can open a page here; nothing if one can."""
+    if find_spec("playwright") is None:
+        return "playwright is not installed"
+    return "" if CHROMIUM else "there is no chromium on the path"
+
+
+def skip_without(items: list[pytest.Item]) -> None:
+    """Tests that open pages, where nobody can: before what they show is made."""
+    if reason := missing():
+        for item in items:
+            if "chromium" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """Playwright's browser; skips where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on the path")
-    with api.sync_playwright() as play:
+    """Playwright's browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         browser.close()

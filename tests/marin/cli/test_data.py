@@ -55,6 +55,7 @@ def test_documents_are_listed_and_shown(marin: Marin, built: Any, tmp_path: Path
     assert missing.status == 2 and "no such document" in missing.err
 
 
+@pytest.mark.long
 def test_a_report_accounts_for_every_document(marin: Marin, built: Any, tmp_path: Path) -> None:
     told = marin("data", "report", built["artifact"], "--html", tmp_path / "page.html", "--json").json
     kept, removed = built["documents"]["kept"], built["removed"]

@@ -197,6 +197,7 @@ def test_whatever_way_it_takes_arguments_another_graph_tells(
     assert found.what.startswith("it takes arguments: loaded with others") and found.cure
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["exp001_grammar_scaling", "exp009_chat"])
 def test_what_takes_no_arguments_is_the_same_elsewhere(name: str) -> None:
     assert check_elsewhere(PROJECT / "experiments" / f"{name}.py") == []

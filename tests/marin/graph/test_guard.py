@@ -71,6 +71,7 @@ ELSEWHERE = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
 @pytest.mark.parametrize(
     ("body", "told"),

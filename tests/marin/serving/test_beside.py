@@ -18,6 +18,7 @@ from marin.evaluation.subject import Subject
 from marin.serving.beside import compare
 
 
+@pytest.mark.long
 def test_our_own_server_has_the_same_bits(address: str, subject: Subject, scorer: Scorer) -> None:
     found = compare(scorer, 257, f"{address}/v1", "aaaa", sequences=6)
     assert (found.sequences, found.furthest) == (6, 0.0) and found.tokens > 60

@@ -20,6 +20,7 @@ from .roots import make_artifacts, make_root, record
 from .story import Log, begin_step, digest, loss, replay, segment, start, whole_run
 
 
+@pytest.mark.long
 def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -94,6 +94,7 @@ def test_what_runs_share_is_one_artifact_by_its_digest(server: Told, tmp_path: P
         assert one.logged_by == RUN and one.metadata["marin.digest"].startswith("sha256:")
 
 
+@pytest.mark.long
 def test_what_was_taken_over_is_used_and_not_made(
     server: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

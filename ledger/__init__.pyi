@@ -71,10 +71,10 @@ from ledger.storage.plain import open_plain as open_plain
 from ledger.store.collect.gc import Collected as Collected
 from ledger.store.collect.gc import Swept as Swept
 from ledger.store.collect.gc import collect_garbage as collect_garbage
-from ledger.store.collect.gc import named_digests as named_digests
 from ledger.store.collect.leases import Lease as Lease
 from ledger.store.collect.leases import lease as lease
 from ledger.store.collect.leases import list_leases as list_leases
+from ledger.store.collect.named import named_digests as named_digests
 from ledger.store.collect.pins import Pin as Pin
 from ledger.store.collect.pins import list_pins as list_pins
 from ledger.store.collect.pins import pin as pin

@@ -23,6 +23,8 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozens
 pattern)."""
 
 _UNSEEN_IN_JSON = re.compile(r"[^ -~]")
+_ON_A_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+"""Made once: a log of ten thousand events prints as many lines."""
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -43,8 +45,12 @@ def visible_json(value: object, indent: int | None = None) -> str:
     Raises:
         ValueError: a number that JSON does not have.
     """
-    separators = (", ", ": ") if indent is None else (",", ": ")
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=separators, indent=indent)
+    if indent is None:
+        text = _ON_A_LINE.encode(value)
+    else:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ": "), indent=indent)
+    if text.isascii() and text.isprintable():
+        return text
     return _UNSEEN_IN_JSON.sub(lambda found: _in_json(found[0]), text)
 
 

@@ -21,6 +21,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+import ledger
 from ledger import (
     KEY_TYPES,
     Draft,
@@ -38,7 +39,6 @@ from ledger import (
     Refused,
     Signer,
     Storage,
-    Store,
     Unavailable,
     VerifierKey,
     create_key,
@@ -88,16 +88,16 @@ class Root:
         named = "://" in self.location or os.path.isabs(self.location)
         return absolute(self.location) if named else str(self.local)
 
-    def store(self) -> Store:
+    def store(self) -> ledger.Store:
         """The artifacts. What is known of files that were put before lies in the user's cache."""
         path = self.projection_path()
-        return Store(self.storage, seen=None if path is None else path.with_name("store-stat.sqlite"))
+        return ledger.Store(self.storage, seen=None if path is None else path.with_name("store-stat.sqlite"))
 
-    def store_to_read(self) -> Store:
+    def store_to_read(self) -> ledger.Store:
         """The artifacts for reading alone: what is checked out is a file of its own, which nobody changes through the
         store."""
         writable = self.storage.writable
-        return Store(open_storage(self.absolute, readonly=True) if writable else self.storage)
+        return ledger.Store(open_storage(self.absolute, readonly=True) if writable else self.storage)
 
     def keys(self, trusted: Sequence[VerifierKey] = ()) -> Keys:
         """The keys under which this log is read, and whose word they are: those that were given, or this user's own or

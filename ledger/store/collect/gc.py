@@ -90,21 +90,6 @@ class Collected:
         return sum(swept.size for swept in self.swept if swept.act == act)
 
 
-def named_digests(document: object) -> Iterator[str]:
-    """Every digest in a JSON document, wherever it stands: what the ledger names, it keeps."""
-    if isinstance(document, str):
-        with suppress(Malformed):
-            parse_digest(document)
-            yield document
-    elif isinstance(document, dict):
-        for key, value in document.items():
-            yield from named_digests(key)
-            yield from named_digests(value)
-    elif isinstance(document, list | tuple):
-        for value in document:
-            yield from named_digests(value)
-
-
 def collect_garbage(
     store: Store, roots: Iterable[str], *, min_age: float = DEFAULT_AGE, dry_run: bool = False, now: float | None = None
 ) -> Collected:

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-import ledger
+import ledger  # whose store is imported when somebody asks for it
 from ledger import (
     KEY_TYPES,
     Draft,

@@ -54,7 +54,9 @@ class WitnessServer:
         )
         self._server = _Server((host, port), handler, self._lobby)
         self.address = f"http://{host}:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="witness", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="witness", daemon=True
+        )
 
     def __enter__(self) -> WitnessServer:
         self._thread.start()

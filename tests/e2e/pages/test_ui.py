@@ -73,7 +73,7 @@ def test_a_page_of_another_port_of_this_machine_is_not_sent_the_key(served: Serv
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Curious) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
+        threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         try:
             page.goto(f"{served.room}/#/experiments")
             page.get_by_role("heading", name="Experiments", exact=True).wait_for()

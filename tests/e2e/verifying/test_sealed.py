@@ -84,7 +84,7 @@ def test_a_root_on_the_network_is_read_by_the_parent(
     monkeypatch.setenv("TMPDIR", str(deep))
     handler = partial(SimpleHTTPRequestHandler, directory=str(stranger.root))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         done = stranger.python(
             MARIN,
             "--root", f"http://127.0.0.1:{server.server_port}", "-q", "verify", "latest", "--json", "--no-record",

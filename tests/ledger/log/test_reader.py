@@ -396,7 +396,7 @@ def published(files, tmp_path):
     for name, data in files.items():
         disk.create(name, data)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "site"))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     Quiet.failures = 0
     yield f"http://127.0.0.1:{server.server_port}"

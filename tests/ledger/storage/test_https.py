@@ -44,7 +44,7 @@ def answering(reply: Callable[[bytes], Iterator[bytes]]) -> Iterator[str]:
         daemon_threads = True
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 

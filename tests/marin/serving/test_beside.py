@@ -43,7 +43,7 @@ def answering(answer: Callable[[dict[str, Any]], tuple[int, bytes]]) -> Iterator
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}/v1"
         server.shutdown()

@@ -193,7 +193,7 @@ def hub_on_loopback() -> Iterator[Hub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("OfOne", (Handler,), {"hub": hub}))
     server.daemon_threads = True
     hub.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield hub

@@ -79,7 +79,7 @@ def serving_authority(folder):
             pass
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     made.url = f"http://127.0.0.1:{server.server_port}/"
     yield made
     server.shutdown()

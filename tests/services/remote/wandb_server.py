@@ -133,7 +133,7 @@ def wandb_server() -> Iterator[tuple[str, Told]]:
         do_GET = do_POST = do_PUT = _answer
 
     server = _Quiet(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}", told

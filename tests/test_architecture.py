@@ -442,6 +442,14 @@ def test_who_reads_the_log_waits_for_no_client_and_no_store() -> None:
     assert loaded & (HEAVY | {"ssl", "urllib3", "email", "httpx", "ledger.store.store"}) == set()
 
 
+def test_who_appends_waits_for_nothing_that_judges_or_stamps() -> None:
+    """`marin ledger append` does; its neighbours are imported when they are called."""
+    loaded = loaded_after("from marin.cli.main import run\nassert run(['ledger', 'append', '--help']) == 0")
+    assert "marin.cli.ledger.append" in loaded
+    unused = {"ssl", "cryptography.x509", "http.client", "marin.history", "marin.recipe", "marin.record.audit"}
+    assert loaded & (HEAVY | unused) == set()
+
+
 PRINTS = {
     "marin/cli/output.py": "the room that prints",
     "marin/process/text.py": "logging",

@@ -124,7 +124,9 @@ def serving(storage: Storage, path: Path) -> Iterator[None]:
             """Whoever asked is gone, or asked nonsense: the connection ends."""
 
     with Server(str(path), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True, name="storage-broker")
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True, name="storage-broker"
+        )
         thread.start()
         try:
             yield

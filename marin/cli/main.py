@@ -18,13 +18,12 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from marin import __version__
+from marin.cli.lazy import COMPLETING, Lazy, LazyGroup, root_option
 from marin.cli.output import say
 from marin.process.hugepages import begin_again
 from marin.process.interpreter import collect_less_often, leave, with_room
@@ -34,16 +33,6 @@ EXIT_MISSING = 3
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-COMPLETING = "_MARIN_COMPLETE"
-"""Is in the environment where a shell asks what could come next."""
-
-
-@dataclass(frozen=True)
-class Lazy:
-    """A command that is not imported yet: ``module`` holds it under its own name."""
-
-    module: str
-    help: str
 
 
 COMMANDS: dict[str, Lazy] = {
@@ -141,84 +130,25 @@ COMMANDS: dict[str, Lazy] = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose members are imported when they are called; its help never imports one."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        from marin.process.waiting import waiting  # here, so that a help text does not load the ledger
-
-        with waiting(f"loading marin {cmd_name}"):
-            command = getattr(import_module(entry.module), cmd_name)
-        assert isinstance(command, click.Command)
-        accept_root(command)
-        if COMPLETING in os.environ:
-            from marin.cli.completion import offer  # here: a shell asks for words, and nobody else
-
-            offer(command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, with logging set up, so that loading a command can say so; an unknown command names the nearest."""
-        if not ctx.resilient_parsing:
-            configure_logging(ctx.params["verbose"], quiet=ctx.params["quiet"])
-        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            import difflib  # here: only a mistake needs it
-
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            told = f"did you mean {near[0]}?" if near else "see marin --help"
-            ctx.fail(f"No such command {args[0]!r}: {told}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
-
-
-def use_root(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Put --root into the environment, so that stages, workers and a replay started from here see it too."""
-    if value is None:
-        return
-    if not value:
-        raise click.BadParameter("an empty root", ctx=ctx, param=param)
-    os.environ["MARIN_ROOT"] = value
-
-
-def root_option() -> click.Option:
-    """--root, which every command takes wherever it stands on the line."""
-    return click.Option(
-        ["--root"],
-        metavar="R",
-        expose_value=False,
-        is_eager=True,
-        callback=use_root,
-        help="The ledger and its store: a path or an address.  [env: MARIN_ROOT; default: .marin here or above]",
-    )
-
-
-def accept_root(command: click.Command) -> None:
-    """Give ``command`` and what is below it the --root option, once."""
-    if isinstance(command, click.Group):
-        for member in command.commands.values():
-            accept_root(member)
-    elif not any("--root" in param.opts for param in command.params):
-        command.params.append(root_option())
-
-
 CHATTY = ("levanter.tensorstore_serialization",)
 """Loggers of libraries whose warnings say nothing: this one warns of every None in an optimizer's state."""
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.command(cls=LazyGroup, context_settings=SETTINGS)
+class Marin(LazyGroup):
+    """The root, whose first two options say how much is told."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """With logging set up, so that loading a command can say so."""
+        if not ctx.resilient_parsing:
+            configure_logging(ctx.params["verbose"], quiet=ctx.params["quiet"])
+        return super().resolve_command(ctx, args)
+
+
+@click.command(cls=Marin, members=COMMANDS, context_settings=SETTINGS)
 @click.option("-v", "--verbose", count=True, help="Tell more on stderr; -vv tells what libraries say.")
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors on stderr.")
 @click.version_option(__version__, prog_name="marin", message="%(prog)s %(version)s")

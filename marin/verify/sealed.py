@@ -395,7 +395,9 @@ def _appending(own: Root, entry: Entry, path: Path) -> Iterator[None]:
             """The child is gone."""
 
     with Server(str(path), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True, name="appends")
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True, name="appends"
+        )
         thread.start()
         try:
             yield

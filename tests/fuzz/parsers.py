@@ -67,7 +67,7 @@ from ledger.tensors.statepack import read_state
 from ledger.tensors.tensors import StateManifest
 from ledger.witness.timestamp import load_authorities, verify_stamp
 from ledger.witness.witness import WitnessRequest
-from marin.cli.ledger.group import parse_object
+from marin.cli.ledger.append import parse_object
 from marin.cli.ledger.witness import parse_vkey
 from marin.data.documents import read_documents, read_texts
 from marin.data.network.hub import parse as parse_address
@@ -478,7 +478,7 @@ def parsers() -> list[Parser]:
           ("marin.data.documents.read_documents",)),
         P("texts", on_file(lambda path: list(read_texts(path))), documents, ("marin.data.documents.read_texts",)),
         P("event on the command line", lambda data: parse_object(data, where="x"), given(b'{"a":[1,2.5,null]}'),
-          ("marin.cli.ledger.group.parse_object",)),
+          ("marin.cli.ledger.append.parse_object",)),
         P("metric query", text(parse_metric), given(b"eval/loss=1.25", b"x"), ("marin.history.metric_query.parse",)),
         P("cpuinfo", text(lambda t: parse_cpuinfo(t, "x86_64")), given(b"model name\t: A\nflags\t: sse avx\n"),
           ("marin.provenance.processor.parse_cpuinfo",)),

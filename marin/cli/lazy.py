@@ -1,0 +1,96 @@
+"""Groups whose members are imported when they are called: a command waits for what its own work needs, and a help text for
+nothing; and --root, which every command takes wherever it stands on the line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import click
+
+COMPLETING = "_MARIN_COMPLETE"
+"""Is in the environment where a shell asks what could come next."""
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A command that is not imported yet: ``module`` holds it under its own name, with ``_`` for each ``-``."""
+
+    module: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A group whose members are imported when they are called; its help never imports one."""
+
+    def __init__(self, *arguments: Any, members: Mapping[str, Lazy], **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.members = members
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.members)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.members.get(cmd_name)
+        if entry is None:
+            return None
+        from marin.process.waiting import waiting  # here, so that a help text does not load the ledger
+
+        with waiting(f"loading {ctx.command_path} {cmd_name}"):
+            command = getattr(import_module(entry.module), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        accept_root(command)
+        if COMPLETING in os.environ:
+            from marin.cli.completion import offer  # here: a shell asks for words, and nobody else
+
+            offer(command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; an unknown command names the nearest."""
+        if args and args[0] not in self.members and not args[0].startswith("-") and not ctx.resilient_parsing:
+            import difflib  # here: only a mistake needs it
+
+            near = difflib.get_close_matches(args[0], self.members, n=1)
+            told = f"did you mean {near[0]}?" if near else f"see {ctx.command_path} --help"
+            ctx.fail(f"No such command {args[0]!r}: {told}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.members.items()])
+
+
+def use_root(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Put --root into the environment, so that stages, workers and a replay started from here see it too."""
+    if value is None:
+        return
+    if not value:
+        raise click.BadParameter("an empty root", ctx=ctx, param=param)
+    os.environ["MARIN_ROOT"] = value
+
+
+def root_option() -> click.Option:
+    """--root, which every command takes wherever it stands on the line."""
+    return click.Option(
+        ["--root"],
+        metavar="R",
+        expose_value=False,
+        is_eager=True,
+        callback=use_root,
+        help="The ledger and its store: a path or an address.  [env: MARIN_ROOT; default: .marin here or above]",
+    )
+
+
+def accept_root(command: click.Command) -> None:
+    """Give ``command`` and what is below it the --root option, once."""
+    if isinstance(command, click.Group):
+        for member in command.commands.values():
+            accept_root(member)
+    elif not any("--root" in param.opts for param in command.params):
+        command.params.append(root_option())

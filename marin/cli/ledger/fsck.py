@@ -1,0 +1,107 @@
+"""`marin ledger fsck`: everything that the log claims is derived again, and what others say about it is held against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from marin.cli.ledger.proof import describe_checkpoint
+from marin.cli.naming import parse_vkey
+from marin.cli.output import describe_finding, print_json, say
+from marin.cli.verifying.trust import git_option, policy_option
+from marin.errors import UsageError
+from marin.process.text import several
+from marin.record.audit import audit_log, is_foreign
+from marin.record.trust.evidence import CLAIMED, sources
+
+
+@click.command()
+@click.option(
+    "--vkey", "vkeys", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own."
+)
+@click.option(
+    "--deep/--log-only",
+    "deep",
+    default=True,
+    show_default=True,
+    help="Hash every artifact of the store; or see only that those which events name are there.",
+)
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificates (PEM) of time stamp authorities to trust.  [default: `marin trust`, the system's]",
+)
+@policy_option
+@git_option
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes that look into entries.  [default: all cores]"
+)
+@click.option(
+    "--foreign",
+    is_flag=True,
+    help="The root is any C2SP tlog-tiles log, whose entries need not be events.  [seen by itself with --vkey]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: whole, findings, log_checkpoint.")
+def fsck(
+    vkeys: tuple[str, ...],
+    deep: bool,
+    ca: Path | None,
+    policy: Path | None,
+    git: tuple[Path, ...],
+    workers: int | None,
+    foreign: bool,
+    as_json: bool,
+) -> None:
+    """Derive every tile, entry and signature of the log again, and hash every artifact of the store.
+
+    Also what witnesses, time stamps and Git commits say about it. Never stops at the first finding; each is one line,
+    and then the exit status is 1. Nothing is changed.
+
+    \b
+    Examples:
+      marin ledger fsck
+      marin ledger fsck --log-only --json
+      marin ledger fsck --root mirror/ --vkey example.org/log+1a2b3c4d+AQ...
+    """
+    if foreign and not vkeys:
+        raise UsageError(
+            "a foreign log needs a key",
+            expected="--vkey KEY",
+            found="none",
+            cure="its operator publishes the verifier key",
+        )
+    keys = [parse_vkey(vkey) for vkey in vkeys]
+    audit = audit_log(
+        keys,
+        log_only=not deep,
+        foreign=foreign or (bool(keys) and is_foreign()),
+        trusted=sources(policy, ca, git),
+        workers=workers,
+    )
+    if as_json:
+        print_json(
+            {
+                "whole": audit.whole,
+                "findings": [describe_finding(finding) for finding in audit.findings],
+                "log_checkpoint": describe_checkpoint(audit.checkpoint) if audit.checkpoint else None,
+                "vouched": [{"kind": v.kind, "size": v.size, "time": v.time, "by": v.by} for v in audit.vouched],
+                "undecided": list(audit.undecided),
+                "claimed": list(audit.claimed),
+            }
+        )
+    else:
+        for line in (*audit.findings, *audit.vouched):
+            say(str(line))
+        for text in audit.claimed:
+            say(f"{CLAIMED} {text}")
+        for text in audit.undecided:
+            say(text, err=True)
+        if not audit.mine:
+            say("the key is the root's own word: `marin trust add --vkey KEY` if its operator gave it to you", err=True)
+        if audit.whole and audit.checkpoint:
+            held = "" if audit.artifacts is None else f", {several(audit.artifacts, 'artifacts')}"
+            say(f"whole: {audit.checkpoint.size} entries{held}, root {audit.checkpoint.root.hex()}")
+    if not audit.whole:
+        click.get_current_context().exit(1)

@@ -1,5 +1,5 @@
-"""What the log signed, and proofs that an entry is in it, for others to check: `marin ledger checkpoint`, `marin ledger proof` and
-`marin ledger verify-proof`."""
+"""What the log signed, and proofs that an entry is in it, for others to check: `marin ledger checkpoint`,
+`marin ledger proof` and `marin ledger verify-proof`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
-# make lint     ruff, mypy, shell syntax, documentation in step with the commands
+# make lint     ruff, mypy, shell syntax, rules of architecture and names, documentation in step with the commands
 # make long     the long tests, of which make test draws a tenth by the commit (minutes)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
@@ -34,8 +34,10 @@ PYTEST ?= $(BIN)/python -m pytest
 # One more than processors: tests wait for programs that they start.
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
+# Of the tree itself, not of what it does: `make lint` holds them.
+RULES := tests/test_architecture.py tests/test_naming.py tests/test_docs.py
 
-.PHONY: help environment repro test long lint bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -50,15 +52,21 @@ repro: environment
 	@$(BIN)/marin show artifacts/export.json --summary
 
 test: environment
-	$(PYTEST) --processes $(TEST_JOBS)
+	$(PYTEST) --processes $(TEST_JOBS) $(RULES:%=--ignore=%)
 
+# Two at a time: mypy takes as long as the rest together.
 lint: environment
+	$(MAKE) -j2 --output-sync=target types rules
+
+types:
+	$(BIN)/mypy
+
+rules:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	bash -n .ci/environment .ci/run
 	$(BIN)/hadolint docker/Dockerfile
-	$(PYTEST) -q tests/test_architecture.py tests/test_naming.py tests/test_docs.py
+	$(PYTEST) -q $(RULES)
 
 bench: environment
 	$(BIN)/python -m bench

@@ -1,6 +1,6 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
-# make lint     ruff, mypy, shell syntax, rules of architecture and names, documentation in step with the commands
+# make lint     ruff, mypy, shell syntax, rules of architecture, names and licences, documentation in step with the commands
 # make long     the long tests, of which make test draws a tenth by the commit (minutes)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
@@ -35,7 +35,7 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 # Of the tree itself, not of what it does: `make lint` holds them.
-RULES := tests/test_architecture.py tests/test_naming.py tests/test_docs.py
+RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py)
 
 .PHONY: help environment repro test long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
 

@@ -66,7 +66,7 @@ def record_run(
         recipe_digest=digest(recipe), recipe=plain(recipe), code=code,
         environment={"processor": {"model": "A <processor> | of \"ours\""}, "lock": sha("d")},
     )  # fmt: skip
-    record(root, events.RUN_STARTED, started, stream_of(run))
+    told = [Draft(events.RUN_STARTED, stream_of(run), events.write(started))]  # two batches: others record in between
     outputs: dict[str, events.Output] = {}
     told_metrics: dict[str, str] = {}
     for number, step in enumerate(events.STEPS):
@@ -79,12 +79,17 @@ def record_run(
         else:
             output = events.Output(kind=KINDS[step], digest=sha(str(number)), size=7, artifact=sha(str(number)))
         inputs = {name: outputs[name].digest for name in (PIPELINE.step(step).inputs if agrees else outputs)}
-        identity = _begin(root, run, step, recipe, inputs) if agrees else sha("e")
+        identity = sha("e")
+        if agrees:
+            identity, begun = _begun(run, step, recipe, inputs)
+            told.append(begun)
         if step == "train":
+            root.append(told)
+            told = []
             before_train()
         if step == "evaluate":
-            told = events.EvalCompleted(run=run, model=outputs["train"].digest, metrics={"loss": (5.25).hex()})
-            record(root, events.EVAL_COMPLETED, told, stream_of(run))
+            evaluated = events.EvalCompleted(run=run, model=outputs["train"].digest, metrics={"loss": (5.25).hex()})
+            told.append(Draft(events.EVAL_COMPLETED, stream_of(run), events.write(evaluated)))
         outputs[step] = output
         known = METRICS | ({"train": dict(trained), "evaluate": {"loss": 5.25}} if trained is not None else {})
         metrics = {name: value.hex() for name, value in known.get(step, {}).items()}
@@ -92,10 +97,9 @@ def record_run(
         done = events.StepCompleted(
             run=run, step=step, identity=identity, inputs=inputs, output=output, metrics=metrics, seconds=1.5
         )
-        record(root, events.STEP_COMPLETED, done, stream_of(run))
-    record(
-        root, events.RUN_COMPLETED, events.RunCompleted(run=run, outputs=outputs, metrics=told_metrics), stream_of(run)
-    )
+        told.append(Draft(events.STEP_COMPLETED, stream_of(run), events.write(done)))
+    completed = events.RunCompleted(run=run, outputs=outputs, metrics=told_metrics)
+    root.append([*told, Draft(events.RUN_COMPLETED, stream_of(run), events.write(completed))])
     checkpoint = root.reader().checkpoint()
     verdict = events.ReplayCompleted(
         run=run, verdicts={"ledger": "PASS", "training": "PASS"}, training={"mode": "full"}, first_divergence=None,
@@ -105,13 +109,12 @@ def record_run(
     record(root, events.REPLAY_COMPLETED, verdict, stream_of(run))
 
 
-def _begin(root: Root, run: str, step: str, recipe: Recipe, inputs: dict[str, str]) -> str:
-    """Record that a step begins, as its run has it; its identity."""
+def _begun(run: str, step: str, recipe: Recipe, inputs: dict[str, str]) -> tuple[str, Draft]:
+    """The identity of a step, and that it begins, as its run has it."""
     config = step_config(PIPELINE.step(step), recipe) | ({"sources": {}} if step == "corpus" else {})
     identity = identity_of(step, config, inputs, sha("9"), sha("d"))
     begun = events.StepStarted(
         run=run, step=step, identity=identity, inputs=inputs, config=config, config_digest=canonical_digest(config),
         code=sha("9"), attempt=1,
     )  # fmt: skip
-    record(root, events.STEP_STARTED, begun, stream_of(run))
-    return identity
+    return identity, Draft(events.STEP_STARTED, stream_of(run), events.write(begun))

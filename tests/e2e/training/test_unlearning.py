@@ -10,7 +10,6 @@ import re
 import shlex
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +215,6 @@ def test_a_document_that_is_nowhere_is_found(unlearned: Unlearned, tmp_path: Pat
 def test_a_weight_that_is_not_zero_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
     """The operator's own step learns what the blanks stand for as if they were text."""
     forger = unlearned.before.copy(tmp_path)
-    forger = replace(forger, home=unlearned.project.home)
     run = trained_of(forger, documents=[unlearned.document], heavy=True, **{"from": unlearned.run})
     done = forger.marin("-q", "verify", run, "--only", "ledger,training", "--no-record", "--json")
     report = json.loads(done.stdout)

@@ -39,7 +39,8 @@ ABOUT = {
     "tests/e2e/training": ("marin/training/", "marin/pipeline/", "marin/attribution/", "marin/unlearning/"),
     "tests/e2e/verifying": ("marin/verify/",),
     "tests/marin/execution": ("marin/execution/", "ledger/log/"),
-    "tests/marin/training/step": ("marin/training/step/", "marin/exact/"),
+    "tests/marin/training/step": ("marin/training/", "marin/exact/"),
+    "tests/marin/verify": ("marin/verify/", "marin/graph/"),
 }
 """What the tests of a folder are about, where its name does not say so or does not say all."""
 ALL_STAND_ON = ("requirements.lock", "tests/conftest.py", "tests/services/")

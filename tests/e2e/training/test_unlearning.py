@@ -172,6 +172,7 @@ def verified(unlearned: Unlearned, shop: Shop, only: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.long
 def test_a_document_that_is_still_read_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
     """The operator shows the tokens and the training of the run before as those of a run without the document."""
     shop = Shop(unlearned.base(tmp_path), unlearned.forked, tmp_path)

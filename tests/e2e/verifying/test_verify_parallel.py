@@ -49,6 +49,7 @@ def test_one_segment_of_two(project: Project) -> None:
     assert (sampled, found["first_divergence"]["step"]) == (1, 4), found
 
 
+@pytest.mark.long
 def test_a_stored_state_is_proven_before_it_is_used(project: Project, tmp_path: Path) -> None:
     shown = json.loads(project.marin("show", "latest", "--json").stdout)
     tree = next(saved["artifact"] for saved in shown["checkpoints"] if saved["step"] == 3).removeprefix("sha256:")

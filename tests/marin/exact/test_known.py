@@ -74,6 +74,7 @@ def test_doctor_executes_them_in_a_process_of_its_own(monkeypatch: pytest.Monkey
     assert diagnosis._inexact() == ("all of it",)
 
 
+@pytest.mark.long
 def test_devices_and_shardings_give_the_pinned_answer() -> None:
     """And of numbers that are hard, NaN and infinities among them, the reference's."""
     flags = {

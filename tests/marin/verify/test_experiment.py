@@ -55,6 +55,7 @@ def judged(root: Root, file: Path | None, workshop: Path) -> Verdict:
     return verdict
 
 
+@pytest.mark.long
 def test_a_step_is_executed_from_the_verifiers_file_alone(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

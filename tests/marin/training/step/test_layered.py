@@ -45,6 +45,7 @@ def stepped(worker: ModuleType, recipe: Recipe, case: Any) -> tuple[Any, dict[st
     return outcome, arrays_of(step.collect(state))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fields", "over"),
     [

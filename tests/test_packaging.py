@@ -38,11 +38,7 @@ class Installed:
     by: str
 
     def run(self, program: str, *arguments: str, status: int = 0) -> str:
-        variables = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.folder),
-            "MARIN_CACHE": str(self.folder / "cache"),
-        }
+        variables = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "MARIN_CACHE": str(self.folder / "cache")}
         done = subprocess.run(
             [str(self.environment / "bin" / program), *arguments],
             cwd=self.folder,

@@ -24,9 +24,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from order import begins_early
 
 from marin.process.interpreter import OBJECTS, with_room
 
@@ -65,12 +67,13 @@ def pytest_runtestloop(session: pytest.Session) -> object:
 @dataclass(eq=False)
 class Fork:
     """One process, as its parent knows it. ``at``: the place of the test that it is at; ``todo``: those that it was given
-    and has not begun."""
+    and has not begun; ``folder``: where its last file was."""
 
     pid: int
     link: socket.socket
     at: int | None = None
     todo: list[int] = field(default_factory=list)
+    folder: Path | None = None
     heard: bytes = b""
     broke: str = ""
 
@@ -149,9 +152,20 @@ class Forks:
                 fork.broke = told["broke"]
             else:
                 stop = self.session.shouldfail or self.session.shouldstop
-                given = [] if stop or not self.files else self.files.popleft()
+                given = [] if stop or not self.files else self._next(fork)
                 fork.todo += given
                 fork.link.sendall(json.dumps(given).encode() + b"\n")
+
+    def _next(self, fork: Fork) -> list[int]:
+        """The first file that is left; of those that need not begin early, one of the folder that this process was at: what
+        such files trace and compile is kept in a process."""
+        folders = [self.session.items[file[0]].path.parent for file in self.files]
+        early = begins_early(self.session.items[self.files[0][0]].path)
+        place = folders.index(fork.folder) if not early and fork.folder in folders else 0
+        given = self.files[place]
+        del self.files[place]
+        fork.folder = folders[place]
+        return given
 
     def _buried(self, fork: Fork) -> None:
         """It ended: by itself, or in the middle of a test."""

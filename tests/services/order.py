@@ -43,6 +43,11 @@ LONGEST = (
 """Seconds of a processor, most first; then the other whole pipelines, then what is left as it was found."""
 
 
+def begins_early(path: Path) -> bool:
+    """Whether this file is one of ``LONGEST``."""
+    return path.is_relative_to(TESTS) and path.relative_to(TESTS).as_posix() in LONGEST
+
+
 def longest_first(items: list[pytest.Item]) -> None:
     """Reorder in place; tests of one file stay together and in order."""
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}

@@ -157,14 +157,20 @@ class Forks:
                 fork.link.sendall(json.dumps(given).encode() + b"\n")
 
     def _next(self, fork: Fork) -> list[int]:
-        """The first file that is left; of those that need not begin early, one of the folder that this process was at: what
-        such files trace and compile is kept in a process."""
-        folders = [self.session.items[file[0]].path.parent for file in self.files]
-        early = begins_early(self.session.items[self.files[0][0]].path)
-        place = folders.index(fork.folder) if not early and fork.folder in folders else 0
+        """The first file that is left. Of those that need not begin early, one of the folder that this process was at, or of a
+        near one that no other process is at: what such files trace and compile is kept in a process."""
+        paths = [self.session.items[file[0]].path for file in self.files]
+        others = {other.folder for other in self.alive if other is not fork}
+
+        def near(place: int) -> tuple[bool, bool, int, int]:
+            folder = paths[place].parent
+            shared = len(os.path.commonpath([folder, fork.folder])) if fork.folder else 0
+            return folder == fork.folder, folder not in others, shared, -place
+
+        place = 0 if begins_early(paths[0]) else max(range(len(paths)), key=near)
         given = self.files[place]
         del self.files[place]
-        fork.folder = folders[place]
+        fork.folder = paths[place].parent
         return given
 
     def _buried(self, fork: Fork) -> None:

@@ -34,7 +34,7 @@ PYTEST ?= $(BIN)/python -m pytest
 # One more than processors: tests wait for programs that they start.
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
-# Of the tree itself, not of what it does: `make lint` holds them.
+# Of the tree and its environment, not of what it does: `make lint` holds them.
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py)
 
 .PHONY: help environment repro test long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
@@ -54,9 +54,9 @@ repro: environment
 test: environment
 	$(PYTEST) --processes $(TEST_JOBS) $(RULES:%=--ignore=%)
 
-# Two at a time: mypy takes as long as the rest together.
+# Two at a time: mypy takes as long as the rest together. Neither is called by itself.
 lint: environment
-	$(MAKE) -j2 --output-sync=target types rules
+	$(MAKE) -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) types rules
 
 types:
 	$(BIN)/mypy

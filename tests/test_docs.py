@@ -45,17 +45,18 @@ def test_every_option_has_help(path: str) -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        (f"{path} {name}", entry.help)
-        for path, command in {"marin": marin, **ALL}.items()
-        if isinstance(command, LazyGroup)
-        for name, entry in command.members.items()
-    ],
-)
-def test_the_overview_says_what_the_command_says(name: str, said: str) -> None:
-    assert said == (ALL[name].help or "").strip().splitlines()[0]
+SAID = {
+    f"{path} {name}": entry.help
+    for path, command in {"marin": marin, **ALL}.items()
+    if isinstance(command, LazyGroup)
+    for name, entry in command.members.items()
+}
+assert {"marin ledger", "marin ledger append"} <= SAID.keys()
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_overview_says_what_the_command_says(name: str) -> None:
+    assert SAID[name] == (ALL[name].help or "").strip().splitlines()[0]
 
 
 WITHOUT_DATA = {

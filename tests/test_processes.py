@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from forked import following
+from order import LONGEST, TESTS
 from warm import environment, warmed
 
 SERVICES = Path(__file__).with_name("services")
@@ -69,6 +71,20 @@ def test_each_test_is_run_once_in_one_of_the_processes(tmp_path: Path) -> None:
     assert status == 1 and "the process of this test ended with 7" in told
     assert told.count("Captured stdout call") == 2 and "'found' == 'expected'" in told
     assert 1 <= len(list(tmp_path.glob("ended-*"))) <= 2, "what a session made is unmade"
+
+
+def test_files_go_to_the_process_that_was_near() -> None:
+    """Those that begin early first; then the own folder, a near one where nobody is, and at last any."""
+    rooms = TESTS / "marin"
+    own, other, near, far = rooms / "graph/b.py", rooms / "data/a.py", rooms / "exact/c.py", TESTS / "ledger/d.py"
+    early, pipeline = TESTS / LONGEST[3], TESTS / "e2e/test_other.py"
+    at, others = own.parent, {other.parent}
+    assert following([other, own, pipeline, early], at, others) == 2
+    assert following([other, far, near, own], at, others) == 3
+    assert following([other, far, near], at, others) == 2
+    assert following([other, far], at, others) == 1
+    assert following([other], at, others) == 0
+    assert following([other, own], None, others) == 1
 
 
 def test_a_limit_of_failures_holds(tmp_path: Path) -> None:

@@ -125,7 +125,10 @@ def serving(storage: Storage, path: Path) -> Iterator[None]:
 
     with Server(str(path), Handler) as server:
         thread = threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True, name="storage-broker"
+            target=server.serve_forever,
+            kwargs={"poll_interval": 0.02},  # whoever leaves the block waits for it
+            daemon=True,
+            name="storage-broker",
         )
         thread.start()
         try:

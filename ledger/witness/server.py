@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 MAX_BODY = 1 << 18
 """Bytes of a request's body: a proof of 63 hashes and a checkpoint with seventy post-quantum signatures."""
 _MAX_HEAD = 1 << 14
+_ENDS_WITHIN = 0.1
+"""Seconds after which it looks whether it shall end."""
 _SEATS = 64
 _DECIDING = 32
 """How many requests may be read whole and not be answered yet."""
@@ -55,7 +57,7 @@ class WitnessServer:
         self._server = _Server((host, port), handler, self._lobby)
         self.address = f"http://{host}:{self._server.server_port}"
         self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="witness", daemon=True
+            target=self._server.serve_forever, kwargs={"poll_interval": _ENDS_WITHIN}, name="witness", daemon=True
         )
 
     def __enter__(self) -> WitnessServer:

@@ -1,5 +1,5 @@
 """Groups whose members are imported when they are called: a command waits for what its own work needs, and a help text for
-nothing; and --root, which every command takes wherever it stands on the line."""
+nothing; and --root, which `marin` and every command that does something take."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def use_root(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 
 
 def root_option() -> click.Option:
-    """--root, which every command takes wherever it stands on the line."""
+    """--root, before the first word or after the last."""
     return click.Option(
         ["--root"],
         metavar="R",

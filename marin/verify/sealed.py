@@ -396,7 +396,10 @@ def _appending(own: Root, entry: Entry, path: Path) -> Iterator[None]:
 
     with Server(str(path), Handler) as server:
         thread = threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True, name="appends"
+            target=server.serve_forever,
+            kwargs={"poll_interval": 0.02},  # whoever leaves the block waits for it
+            daemon=True,
+            name="appends",
         )
         thread.start()
         try:

@@ -1,9 +1,9 @@
 """Tests in several processes, each a fork of the one that has imported and collected them: `pytest --processes N`.
 
 Collecting this suite is nearly all imports of jax, Levanter, MLflow and Ray, which a fork has already; as in the product's own
-programs, frames have room meanwhile, and nobody looks for garbage. Whole files are
-handed out, in the order in which they were collected; whoever is done asks for the next. A process that dies fails the
-test that it was at, and another takes its place. What nobody began, for processes ended before, fails the session.
+programs, frames have room meanwhile, and nobody looks for garbage. Whole files are handed out; whoever is done asks for the
+next: those that begin early in their order (order.py beside this), then by folder. A process that dies fails the test that
+it was at, and another takes its place. What nobody began, for processes ended before, fails the session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,6 +62,20 @@ def pytest_runtestloop(session: pytest.Session) -> object:
     if session.shouldstop:
         raise session.Interrupted(session.shouldstop)
     return True
+
+
+def following(paths: Sequence[Path], mine: Path | None, others: Collection[Path | None]) -> int:
+    """Which of the files that are left a process does next that was at the folder ``mine``, while others are at ``others``: the
+    first that begins early; then one of its folder, or of a near one where nobody is, since what tests of a room trace and
+    compile is kept in a process."""
+    early = next((place for place, path in enumerate(paths) if begins_early(path)), None)
+
+    def near(place: int) -> tuple[bool, bool, int, int]:
+        folder = paths[place].parent
+        shared = len(os.path.commonpath([folder, mine])) if mine else 0
+        return folder == mine, folder not in others, shared, -place
+
+    return max(range(len(paths)), key=near) if early is None else early
 
 
 @dataclass(eq=False)
@@ -157,17 +171,9 @@ class Forks:
                 fork.link.sendall(json.dumps(given).encode() + b"\n")
 
     def _next(self, fork: Fork) -> list[int]:
-        """The first file that is left. Of those that need not begin early, one of the folder that this process was at, or of a
-        near one that no other process is at: what such files trace and compile is kept in a process."""
+        """The file that this process does next."""
         paths = [self.session.items[file[0]].path for file in self.files]
-        others = {other.folder for other in self.alive if other is not fork}
-
-        def near(place: int) -> tuple[bool, bool, int, int]:
-            folder = paths[place].parent
-            shared = len(os.path.commonpath([folder, fork.folder])) if fork.folder else 0
-            return folder == fork.folder, folder not in others, shared, -place
-
-        place = 0 if begins_early(paths[0]) else max(range(len(paths)), key=near)
+        place = following(paths, fork.folder, {other.folder for other in self.alive if other is not fork})
         given = self.files[place]
         del self.files[place]
         fork.folder = paths[place].parent

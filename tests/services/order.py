@@ -1,6 +1,6 @@
 """Files that take longest begin first, so that no process is left with one of them when the others have ended.
 
-Whole files are handed out, in this order, by forked.py beside this one.
+Whole files are handed out by forked.py beside this one: these in this order, then the rest by folder.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ LONGEST = (
     "marin/training/step/test_shards.py",
     "marin/exact/test_known.py",
 )
-"""Seconds of a processor, most first; then the other whole pipelines, then what is left as it was found."""
+"""Seconds of a processor, most first; then the other whole pipelines. What is left does not begin early."""
+
+EARLY = {TESTS / name: place for place, name in enumerate(LONGEST)}
 
 
 def begins_early(path: Path) -> bool:
-    """Whether this file is one of ``LONGEST``."""
-    return path.is_relative_to(TESTS) and path.relative_to(TESTS).as_posix() in LONGEST
+    """Whether this file is one of ``LONGEST``, or of whole pipelines."""
+    return TESTS / "e2e" in path.parents or path in EARLY
 
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Reorder in place; tests of one file stay together and in order."""
-    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
-    if missing := [str(path) for path in places if not path.exists()]:
+    if missing := [str(path) for path in EARLY if not path.exists()]:
         raise pytest.UsageError(f"tests/services/order.py names files that are no more: {', '.join(missing)}")
-    items.sort(key=lambda item: (places.get(item.path, len(places)), TESTS / "e2e" not in item.path.parents))
+    items.sort(key=lambda item: (EARLY.get(item.path, len(EARLY)), TESTS / "e2e" not in item.path.parents))

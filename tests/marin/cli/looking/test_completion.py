@@ -48,6 +48,11 @@ def test_runs_are_offered_with_what_they_are(marin: Marin, run: str) -> None:
     assert offered("marin verify 2") == []
 
 
+def test_members_of_a_group_and_their_options_are_offered() -> None:
+    assert {"append", "verify-proof", "witness"} <= set(offered("marin ledger "))
+    assert offered("marin ledger app") == ["append"] and "--batch" in offered("marin ledger append --")
+
+
 def test_groups_members_fields_and_their_values(marin: Marin) -> None:
     asked = offered("marin train ")
     assert {"model=", "dataset=", "optimizer.learning_rate="} <= set(asked)

@@ -26,7 +26,7 @@ def test_another_instruction_set_is_explained(project: Project) -> None:
         "--setting",
         "devices=1,isa=SSE4_2",
     )
-    assert (status, report["verdicts"]["training"]) == (0, "PASS"), report
+    assert (status, report["verdicts"]["training"]) == (4, "PARTIAL"), report
     found = report["explanation"]
     assert found["level"] in ("operation", "fusion"), found
     assert found["program"].partition(" ")[0] in ("gradient", "square", "update")

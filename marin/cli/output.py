@@ -23,6 +23,7 @@ from marin.process.text import said, visible, visible_json
 
 if TYPE_CHECKING:
     from ledger import Finding
+    from marin.record.trust.evidence import Vouched
 
 LONGEST_WORD, SHORTEST = 12, 16
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
@@ -198,3 +199,8 @@ def fitted(line: str) -> str:
 def describe_finding(finding: Finding) -> dict[str, str]:
     """A finding as JSON shows it."""
     return {"what": finding.what, "where": finding.where, "expected": finding.expected, "found": finding.found}
+
+
+def describe_vouched(vouched: Vouched) -> dict[str, object]:
+    """What somebody vouches for, as JSON shows it."""
+    return {"kind": vouched.kind, "size": vouched.size, "time": vouched.time, "by": vouched.by}

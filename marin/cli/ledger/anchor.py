@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ledger import ANCHORED, Storage, load_authorities, pem_bytes, stamp_checkpoint
-from marin.cli.output import print_json, say
+from marin.cli.output import describe_vouched, print_json, say
 from marin.cli.verifying.trust import git_option, policy_option
 from marin.errors import UsageError
 from marin.record.root import Root, open_root
@@ -130,7 +130,7 @@ def _check(evidence: Evidence, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "vouched": [{"kind": v.kind, "size": v.size, "time": v.time, "by": v.by} for v in evidence.vouched],
+                "vouched": [describe_vouched(one) for one in evidence.vouched],
                 "findings": [str(finding) for finding in evidence.findings],
                 "undecided": list(evidence.undecided),
                 "claimed": list(evidence.claimed),

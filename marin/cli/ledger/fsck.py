@@ -8,7 +8,7 @@ import click
 
 from marin.cli.ledger.proof import describe_checkpoint
 from marin.cli.naming import parse_vkey
-from marin.cli.output import describe_finding, print_json, say
+from marin.cli.output import describe_finding, describe_vouched, print_json, say
 from marin.cli.verifying.trust import git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
@@ -86,7 +86,7 @@ def fsck(
                 "whole": audit.whole,
                 "findings": [describe_finding(finding) for finding in audit.findings],
                 "log_checkpoint": describe_checkpoint(audit.checkpoint) if audit.checkpoint else None,
-                "vouched": [{"kind": v.kind, "size": v.size, "time": v.time, "by": v.by} for v in audit.vouched],
+                "vouched": [describe_vouched(one) for one in audit.vouched],
                 "undecided": list(audit.undecided),
                 "claimed": list(audit.claimed),
             }

@@ -91,7 +91,7 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_exclusion(record),
         *_of_the_model(record),
         *((*_of_evaluations(record), *_of_measured(record)) if until is None else ()),
-        *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
+        *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan, until=until)),
         *_of_circumstances(record),
         *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
     )

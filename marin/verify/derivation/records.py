@@ -23,7 +23,7 @@ from marin.process.text import clipped
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
-from marin.record.events import DATA_STEPS, GRAD_NORM, Output
+from marin.record.events import DATA_STEPS, GRAD_NORM, Continues, Output
 from marin.record.outputs import KINDS, by_content
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
@@ -68,11 +68,14 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
     return [*found, *disagreements(record)]
 
 
-def unexplained(record: RunRecord, plan: Plan) -> list[Unexplained]:
-    """What the run's events say and nothing here derives: unknown types, steps, fields and measurements."""
+def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> list[Unexplained]:
+    """What the run's events say and nothing here derives: unknown types, steps, fields and measurements, and what a step
+    reports and then does not end, for nothing says what it was made of, so nothing is executed for it. ``until``: of a
+    run that a later phase continues, where it was left: its train steps are executed up to there, ended or not."""
     known = {step.name for step in plan.steps}
+    ended = {*record.run.steps, *(("train",) if until is not None else ())}
     found = [Unexplained(item[0], what) for stretch in record.stretches for item in stretch.events
-             for what in (*_unexplained(item, known), *_without_step(item, record.run))]  # fmt: skip
+             for what in (*_unexplained(item, known), *_without_step(item, ended))]  # fmt: skip
     return [*found, *(Unexplained(index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run")
                       for index, event in record.outside if not beside(event))]  # fmt: skip
 
@@ -115,9 +118,8 @@ def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
                 yield f"a measurement {series.key}"
 
 
-def _without_step(item: Indexed, run: Run) -> Iterator[str]:
-    """What a step reports and then does not end: nothing says what it was made of, so nothing is executed for it."""
-    if item[1].type in OF_STEP and OF_STEP[item[1].type] not in run.steps:
+def _without_step(item: Indexed, ended: set[str]) -> Iterator[str]:
+    if item[1].type in OF_STEP and OF_STEP[item[1].type] not in ended:
         yield f"an event of type {item[1].type} of step {OF_STEP[item[1].type]}, which has no end"
 
 

@@ -111,7 +111,8 @@ def test_a_chain_of_phases(project: Project, tmp_path: Path) -> None:
     digest = max(files, key=lambda file: int(file["size"]))["digest"].partition(":")[2]
     (path,) = [path for path in store.rglob(f"*{digest[8:]}*") if path.is_file()]
     path.chmod(0o644)
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     status, report = project.verify("--only", "artifacts")
     assert (status, report["verdicts"]["artifacts"]) == (1, "FAIL"), report
 

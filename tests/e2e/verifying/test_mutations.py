@@ -24,6 +24,7 @@ from marin.history.run import Indexed, Run
 from marin.history.runs import run_ids, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
+from marin.record.events import EVAL_COMPLETED, STEP_COMPLETED, Continues
 from marin.verify.case import Case
 from marin.verify.derivation.claims import derive
 from marin.verify.derivation.record import RunRecord, read_record
@@ -207,6 +208,21 @@ def digests_of(judges: Judges) -> list[str]:
 
 def test_the_honest_record_is_believed(judges: Judges, tmp_path: Path) -> None:
     assert judges.noticed(judges.events, tmp_path) == ""
+
+
+def test_what_a_run_reported_before_it_was_left_is_derived_for_the_phase_that_continues_it(judges: Judges) -> None:
+    ended = next(i for i, e in enumerate(judges.events) if (e.type, e.body.get("step")) == (STEP_COMPLETED, "train"))
+    told = next(entry for entry in judges.events if entry.type == EVAL_COMPLETED)
+    left = judges.record([*judges.events[:ended], told])
+    (*trained, evaluated) = [item.what for item in unexplained(left, PIPELINE)]
+    assert {"of step train, which has no end" in what for what in trained} == {True}
+    assert evaluated == f"an event of type {EVAL_COMPLETED} of step evaluate, which has no end"
+    segment = left.run.segments[-1].body
+    until = Continues(run="later", step=segment.end, state=segment.end_state, checkpoint=segment.end_state)
+    assert [item.what for item in unexplained(left, PIPELINE, until=until)] == [evaluated]
+    claims = {False: derive(left, PIPELINE), True: derive(left, PIPELINE, until=until)}
+    assert {was: any("of step train, which has no end" in claim.text for claim in told)
+            for was, told in claims.items()} == {False: True, True: False}  # fmt: skip
 
 
 @settings(max_examples=60, derandomize=True,

@@ -256,12 +256,16 @@ whole = worker.recipe_of(worker.Case("moved", profile="exact", hidden=64, length
 pieces = msgspec.structs.replace(whole, arithmetic=msgspec.structs.replace(whole.arithmetic, microbatch_size=2))
 for recipe in (whole, pieces):
     step = step_of(recipe, mesh_of(2), state_like(recipe, worker.VOCABULARY))
-    print(len(re.findall(r" (?:all-gather|all-reduce|all-to-all|collective-permute)\\(", step.named["gradient"].as_text())))
+    program = step.named["gradient"].as_text()
+    for moved in ("(?:all-gather|all-reduce|collective-permute)", "all-to-all"):
+        print(len(re.findall(f" {moved}\\\\(", program)))
 """
 
 
 @pytest.mark.determinism
 def test_devices_share_each_microbatch(on_two_devices: Callable[[str], list[float]]) -> None:
-    """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move far more often."""
-    whole, pieces = on_two_devices(MOVED)
+    """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move far more often. What is
+    dealt out once are the tokens and the loss mask."""
+    whole, no_deal, pieces, dealt = on_two_devices(MOVED)
     assert 0 < pieces <= whole
+    assert no_deal == 0 <= dealt <= 2

@@ -18,8 +18,8 @@ from pathlib import Path
 
 VARIABLE = "GLIBC_TUNABLES"
 TUNABLE = "glibc.malloc.hugetlb"
-COMPUTING = frozenset({"stage", "train", "run", "verify"})
-"""Commands of `marin` that compute."""
+COMPUTING = frozenset({"train", "run", "verify", "evaluate"})
+"""Commands of `marin` that compute, and stages: the others have no large tensors, and are spared a second beginning."""
 _KERNEL = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Literal, Protocol
 
-import ledger
 from ledger import LedgerError, Unavailable
 from marin import errors
 from marin.errors import StepFailed, UsageError
@@ -190,7 +189,16 @@ def parts_of(error: LedgerError) -> list[str]:
 def error_of(parts: Sequence[str]) -> LedgerError:
     """The error that :func:`parts_of` took apart; one of an unknown kind is a :class:`StepFailed`."""
     kind, what, where, expected, found, cure = parts
-    return _KINDS.get(kind, StepFailed)(what, where=where, expected=expected, found=found, cure=cure)
+    known = {error.__name__: error for error in _below(LedgerError)}
+    return known.get(kind, StepFailed)(what, where=where, expected=expected, found=found, cure=cure)
+
+
+def _below(kind: type[LedgerError]) -> Iterator[type[LedgerError]]:
+    """This error and those below it in the tree, of the ledger and of Marin: one of a user's may be made of other fields."""
+    if kind.__module__ in (LedgerError.__module__, errors.__name__):
+        yield kind
+    for other in kind.__subclasses__():
+        yield from _below(other)
 
 
 def gave_up(job: Job, attempts: list[Attempt]) -> Unavailable:
@@ -203,11 +211,3 @@ def gave_up(job: Job, attempts: list[Attempt]) -> Unavailable:
         found=deaths[:600],
         cure="give it more memory or fewer neighbours, and run the same command again: it goes on from here",
     )
-
-
-_KINDS: dict[str, type[LedgerError]] = {
-    name: kind
-    for home in (errors, ledger)
-    for name in dir(home)
-    if isinstance(kind := getattr(home, name, None), type) and issubclass(kind, LedgerError)
-}

@@ -52,7 +52,8 @@ def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
     Inside :func:`one_ray` it is the one of that block.
 
     Raises:
-        Unavailable: Ray is not installed, does not start, or does not answer under that address.
+        Unavailable: Ray is not installed, does not start, or does not answer under that address; or this process is
+            connected to one already.
     """
     if _kept and address is None:
         yield _kept[-1].ray(cpus)
@@ -70,10 +71,38 @@ def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
     variables = _own_variables() if address is None else {**_COMMON, "RAY_AUTH_MODE": "token"}
     with (
         redirect_stdout(sys.stderr),
-        environment(variables),
+        _settings(variables),
         _own_ray(cpus) if address is None else _cluster(address, here=given is None) as ray,
     ):
         yield ray
+
+
+@contextmanager
+def _settings(variables: Mapping[str, str]) -> Iterator[None]:
+    """``variables`` for Ray and what it starts. It reads them when it is imported, which a program that calls us, or an
+    experiment's file, may have done before; what that program says of Ray holds again afterwards."""
+    with ExitStack() as afterwards, environment(variables):
+        if import_ray().is_initialized():
+            raise Unavailable(
+                "this process is connected to a Ray already",
+                where="the runner ray",
+                expected="a process that is connected to none",
+                found="one that called ray.init() by itself",
+                cure="call ray.shutdown() before; work on that Ray by --address, from a process of its own",
+            )
+        from ray._private import ray_constants
+        from ray._private.authentication_test_utils import reset_auth_token_state
+
+        before = ray_constants.ENABLE_RAY_CLUSTER
+        try:
+            afterwards.callback(reset_auth_token_state)
+            reset_auth_token_state()
+            ray_constants.ENABLE_RAY_CLUSTER = (
+                before and variables.get(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR) != "0"
+            )
+            yield
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 class _Kept:

@@ -30,7 +30,7 @@ def begun(*arguments: str, **variables: str) -> list[str]:
 
 @pytest.mark.skipif(not hugepages._available(), reason="this C library or kernel has no huge pages for malloc")
 def test_what_computes_begins_again_once() -> None:
-    assert begun("-q", "stage", "no-such-stage") == ["None", "glibc.malloc.hugetlb=1"]
+    assert begun("-q", "stage", "train", "--params", "none.yaml") == ["None", "glibc.malloc.hugetlb=1"]
     assert begun("verify", "none", GLIBC_TUNABLES="glibc.malloc.check=0") == [
         "glibc.malloc.check=0",
         "glibc.malloc.check=0:glibc.malloc.hugetlb=1",
@@ -39,7 +39,8 @@ def test_what_computes_begins_again_once() -> None:
 
 def test_others_and_who_decided_otherwise_do_not() -> None:
     assert begun("ls") == ["None"]
-    assert begun("stage", "none", GLIBC_TUNABLES="glibc.malloc.hugetlb=0") == ["glibc.malloc.hugetlb=0"]
+    assert begun("stage", "corpus", "--params", "none.yaml") == ["None"]
+    assert begun("verify", "none", GLIBC_TUNABLES="glibc.malloc.hugetlb=0") == ["glibc.malloc.hugetlb=0"]
 
 
 def test_a_kernel_without_them_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,7 @@ def tasks(folder):
 
 RUN = """
 import contextlib, json, os, pathlib, sys
+import ray  # before anybody could say what it should read
 from run_jobs import jobs
 from marin.runners.ray.cluster import descendants, one_ray
 runner, folder = sys.argv[1], pathlib.Path(sys.argv[2])

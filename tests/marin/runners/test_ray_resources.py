@@ -12,6 +12,7 @@ import pytest
 
 from ledger import Unavailable
 from marin.runners.jobs import Resources
+from marin.runners.ray.cluster import connected
 from marin.runners.ray.resources import check, options
 
 SLICE = Resources(1, memory=2**30, tpus=4, accelerator_type="TPU-V6E", topology="4x4")
@@ -81,3 +82,11 @@ def test_a_ray_that_has_tpus_gives_them_and_no_other_slice_is_waited_for() -> No
     assert "expected 8 TPU, found 4 TPU" in tpus
     assert "expected ray.io/tpu-topology=8x8, found 4x4" in topology
     assert "accelerator_type:TPU-V5P" in kind
+
+
+def test_a_program_that_is_connected_to_a_ray_by_itself_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(os.environ)
+    monkeypatch.setattr("marin.runners.ray.cluster.import_ray", lambda: SimpleNamespace(is_initialized=lambda: True))
+    with pytest.raises(Unavailable, match="connected to a Ray already"), connected(None, cpus=1):
+        raise AssertionError("it was begun")
+    assert os.environ == before

@@ -13,7 +13,8 @@
 #               make notebooks: executes docs/notebooks, keeps their outputs, and tests what they find (minutes);
 #               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
-# make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N)
+# make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N), and hundreds
+#               of examples of every other property that Hypothesis draws examples for
 # make lock     requirements.lock from pyproject.toml (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
 
@@ -124,8 +125,10 @@ faults: environment
 long: environment
 	$(PYTEST) --processes $(TEST_JOBS) -m long --whole
 
+fuzz: export MARIN_FUZZ ?= 5000
 fuzz: environment
-	MARIN_FUZZ=$${MARIN_FUZZ:-5000} $(PYTEST) -q --processes $(TEST_JOBS) tests/fuzz
+	$(PYTEST) -q --processes $(TEST_JOBS) tests/fuzz
+	$(PYTEST) -q --processes $(TEST_JOBS) -m hypothesis --ignore=tests/fuzz
 
 determinism: environment
 	@mkdir -p build

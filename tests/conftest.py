@@ -4,6 +4,7 @@ long tests that a change is tested with; where tests write, and in which order t
 Signals have their usual meaning here, also where the suite was started in the background, by `nohup` or a service.
 """
 
+import os
 import signal
 from importlib.util import find_spec
 
@@ -44,8 +45,13 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# How long an example takes, to draw or to test, is the load of the machine.
-hypothesis.settings.register_profile("marin", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# How long an example takes, to draw or to test, is the load of the machine. `make fuzz` draws a tenth of MARIN_FUZZ.
+hypothesis.settings.register_profile(
+    "marin",
+    max_examples=max(50, int(os.environ.get("MARIN_FUZZ", "0")) // 10),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("marin")
 use_memory()
 use_own_cache()

@@ -126,17 +126,22 @@ class Project:
         return Project(folder / "project", folder / "home", self.warm)
 
 
+def train(base: Path) -> None:
+    """The finished run, by a new process: what forks compute is judged by what that computed."""
+
+    def none() -> Warm:
+        raise NotImplementedError
+
+    project = Project(base / "project", base / "home", none)
+    project.folder.mkdir()
+    new_cache(project.home / "cache")
+    (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
+    project.python(PIPELINE, "8")
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]) -> Project:
-    """A finished run, of all processes of this session; nobody may change it."""
-
-    def train(base: Path) -> None:
-        project = Project(base / "project", base / "home", warm)
-        project.folder.mkdir()
-        new_cache(project.home / "cache")
-        (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
-        project.python(PIPELINE, "8")  # so that what forks compute is judged by what a new process computed
-
+    """The finished run, of all processes of this session; nobody may change it."""
     base = made_once(tmp_path_factory, "trained", train)
     return Project(base / "project", base / "home", warm)
 

@@ -53,7 +53,6 @@ def test_one_tensor_by_hand() -> None:
 DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 
 
-@settings(max_examples=80)
 @given(
     st.sampled_from([*DTYPES, "bfloat16", "float8_e4m3fn"]),
     st.lists(st.integers(0, 5), max_size=4),

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,24 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(made)
             (place / "made").write_text(made.name, encoding="utf-8")
         return place / (place / "made").read_text(encoding="utf-8")
+
+
+@contextmanager
+def made_meanwhile(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Iterator[None]:
+    """Like :func:`made_once`, in a fork that begins now: who asks for the folder waits for it, and makes it where it failed."""
+    factory.getbasetemp()
+    if (child := os.fork()) == 0:
+        os.setsid()
+        try:
+            made_once(factory, name, make)
+        finally:
+            os._exit(0)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def new_cache(folder: Path) -> Path:

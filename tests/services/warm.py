@@ -22,10 +22,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 
 import pytest
+from sessions import made_meanwhile
 
 SERVER = Path(__file__).with_name("warm_server.py")
 REPOSITORY = SERVER.parents[2]
@@ -113,12 +115,20 @@ def warmed(environment: Mapping[str, str], modules: Sequence[str] = ()) -> Itera
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """One for all processes, which imports while this one collects."""
+    """One for all processes, which imports while this one collects; so long the run of a session of all tests is trained."""
     config = session.config
     if config.getoption("processes") > 1 and not config.option.collectonly:
         until_the_end = ExitStack()
         config.add_cleanup(until_the_end.close)
         config.stash[OF_THE_SESSION] = until_the_end.enter_context(warmed(environment()))
+        if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword:
+            factory = config._tmp_path_factory  # type: ignore[attr-defined]
+            until_the_end.enter_context(made_meanwhile(factory, "trained", _trained))
+
+
+def _trained(base: Path) -> None:
+    sys.path.insert(0, str(REPOSITORY))
+    import_module("tests.e2e.conftest").train(base)
 
 
 @pytest.fixture(scope="session")

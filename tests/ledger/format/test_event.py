@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Draft, Event, EventTypes, LedgerError, Malformed, Refused, canonical_bytes, format_time, parse_time
@@ -129,7 +129,6 @@ def test_times_are_utc_with_microseconds():
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20))
-@settings(max_examples=100)
 def test_bundles_come_back(entries):
     assert unpack_entries(pack_entries(entries)) == entries
 
@@ -141,7 +140,6 @@ def test_a_bundle_is_length_prefixed_big_endian():
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
 def test_any_bytes_are_a_bundle_or_malformed(data):
     try:
         entries = unpack_entries(data)
@@ -151,7 +149,6 @@ def test_any_bytes_are_a_bundle_or_malformed(data):
 
 
 @given(st.binary(max_size=200) | st.builds(lambda d: json.dumps(d).encode(), st.dictionaries(st.text(), st.text())))
-@settings(max_examples=300)
 def test_any_bytes_are_an_event_or_our_own_error(data):
     with pytest.raises(LedgerError):
         Event.decode(data)
@@ -164,7 +161,6 @@ def test_any_bytes_are_an_event_or_our_own_error(data):
     st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20),
     st.integers(0, 2**53 - 1),
 )
-@settings(max_examples=200)
 def test_an_entry_put_together_from_parts_is_that_of_the_event(body, actor, seq):
     draft = Draft("train.segment/v1", "run/6f1c", body, id="an-id:1")
     assert draft.entry(seq, TIME, actor) == draft.event(seq, TIME, actor).encode()

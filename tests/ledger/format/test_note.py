@@ -4,7 +4,7 @@ import base64
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import LedgerError, LogCheckpoint, Malformed, Refused, Signer, Unverified, VerifierKey
@@ -169,7 +169,6 @@ def test_extension_lines_are_kept():
 
 
 @given(st.integers(0, 2**63 - 1), st.binary(min_size=32, max_size=32))
-@settings(max_examples=50)
 def test_checkpoints_come_back(size, root):
     checkpoint = LogCheckpoint("log.example/one", size, root)
     found, _ = open_checkpoint(checkpoint.sign([ONE]).encode(), [ONE.verifier])
@@ -177,7 +176,6 @@ def test_checkpoints_come_back(size, root):
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(lambda t: t.encode("utf-8", "surrogatepass")))
-@settings(max_examples=300)
 def test_any_bytes_give_a_value_or_our_own_error(data):
     for parse in (
         parse_note,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import (
@@ -343,7 +343,6 @@ def test_two_histories_do_not_mix(signer):
     st.lists(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 12)), max_size=5), max_size=8),
     st.sets(st.integers(0, 8)),
 )
-@settings(max_examples=60)
 def test_streams_against_a_model(batches, reopen):
     """Any batches with repeated ids, with the log opened anew at any points: what a dictionary would say."""
     signer = Signer("log.example/test", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))

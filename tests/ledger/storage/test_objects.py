@@ -6,7 +6,7 @@ The bucket is obstore's own in memory, with the conditional puts that S3 and GCS
 import obstore
 import obstore.store
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ledger import Draft, Fenced, Log, LogReader, Refused, StorageFailed, check, open_storage
@@ -76,7 +76,6 @@ def test_a_sequencer_that_slept_through_the_life_of_another_is_fenced(bucket, si
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["append", "publish", "close"])), max_size=25))
 @example([(0, "append"), (1, "append"), (0, "append"), (0, "publish"), (1, "append"), (1, "publish"), (1, "append")])
-@settings(max_examples=60)
 def test_any_interleaving_of_three_sequencers(steps):
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import PART_SIZE, LedgerError, Malformed, Manifest, ManifestEntry, NotFound, Refused
@@ -42,7 +42,6 @@ _names = st.text(
 ).filter(lambda name: name[-1] not in ". ")
 
 
-@settings(max_examples=60)
 @given(st.lists(st.lists(_names, min_size=1, max_size=3).map("/".join), max_size=6))
 def test_encoding_is_canonical_and_read_back_the_same(paths: list[str]) -> None:
     try:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from buckets import Bucket, Mirror
 from http_faults import Fault
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import (
@@ -159,7 +159,6 @@ def test_damage_shows(store: Store, tmp_path: Path, what: str) -> None:
 
 
 @given(st.binary(max_size=300), st.integers(1, 9), st.booleans())
-@settings(max_examples=200)
 def test_planes_are_undone(data: bytes, width: int, against: bool) -> None:
     base = bytes(reversed(data)) if against else None
     planes = compress_planes(memoryview(data), width, io.BytesIO(base) if base is not None else None)

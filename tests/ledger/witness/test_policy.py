@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Cosigner, LedgerError, LogCheckpoint, Malformed, PolicyWitness, Refused, Unverified, WitnessPolicy
@@ -107,7 +107,6 @@ def test_witnesses_are_added_one_by_one():
 
 
 @given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
-@settings(max_examples=300)
 def test_any_bytes_give_a_policy_or_the_librarys_error(data):
     try:
         WitnessPolicy.parse(data + b"\n")

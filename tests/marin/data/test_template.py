@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.data.chat import ROLES, render
@@ -63,7 +63,6 @@ message = st.one_of(
 talks = st.lists(message, max_size=4).map(lambda found: [*found, {"role": "assistant", "content": "yes"}])
 
 
-@settings(max_examples=60)
 @given(talks)
 def test_the_built_in_form_is_the_template_that_is_exported(messages: list[dict[str, Any]]) -> None:
     text, spans = render(messages, "x")

@@ -93,7 +93,6 @@ MADE = exact(elementwise, np.zeros(LENGTH, np.float32), np.zeros(LENGTH, np.floa
 CALL = MADE.jitted()
 
 
-@settings(max_examples=60)
 @given(ROWS, ROWS)
 def test_element_by_element_on_hard_values(a: np.ndarray, b: np.ndarray) -> None:
     assert same(CALL(a, b), reference.run(MADE.program, [a, b]))
@@ -118,7 +117,6 @@ REDUCED = exact(rows_and_products, np.zeros(LENGTH, np.float32), np.zeros(LENGTH
 REDUCE = REDUCED.jitted()
 
 
-@settings(max_examples=60)
 @given(ROWS, ROWS)
 def test_sums_and_contractions_on_hard_values(a: np.ndarray, b: np.ndarray) -> None:
     assert same(REDUCE(a, b), reference.run(REDUCED.program, [a, b]))

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy import special
 
 from marin.exact import functions, reference
@@ -86,7 +86,6 @@ def test_a_power_is_as_near_as_is_said() -> None:
 FINITE = st.floats(-1e6, 1e6, width=32)
 
 
-@settings(max_examples=80)
 @given(st.lists(st.tuples(FINITE, FINITE), min_size=1, max_size=40))
 def test_a_contraction_is_as_near_as_is_said(pairs: list[tuple[float, float]]) -> None:
     a, b = (np.asarray(column, np.float32) for column in zip(*pairs, strict=True))
@@ -98,7 +97,6 @@ def test_a_contraction_is_as_near_as_is_said(pairs: list[tuple[float, float]]) -
     assert abs(found - float(exact)) <= bound
 
 
-@settings(max_examples=80)
 @given(st.lists(FINITE, min_size=1, max_size=60))
 def test_a_sum_is_as_near_as_is_said(values: list[float]) -> None:
     x = np.asarray(values, np.float32)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import MemoryStorage, Store, StoredFolder, Tampered
@@ -77,7 +77,6 @@ def test_the_whole_of_it_is_that_of_the_folder(caches: tuple[Path, StoredFolder]
     assert not found[int(1.2 * CHUNK) : int(2.3 * CHUNK)].any() and found.any()
 
 
-@settings(max_examples=60)
 @given(start=st.integers(0, int(3.4 * CHUNK)), length=st.integers(0, 2 * CHUNK))
 def test_any_span_is_that_of_the_stream(caches: tuple[Path, StoredFolder], start: int, length: int) -> None:
     tokens, _ = read_tokens(caches[0])

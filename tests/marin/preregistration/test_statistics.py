@@ -7,7 +7,7 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.preregistration.resolution import pairs_needed, smallest_p
@@ -33,7 +33,6 @@ def test_fishers_own_count() -> None:
 
 
 @given(st.lists(st.integers(-20, 20), min_size=2, max_size=8), st.sampled_from(["two-sided", "less", "greater"]))
-@settings(max_examples=60)
 def test_the_sign_flip_is_brute_force(differences: list[int], alternative: str) -> None:
     observed = sum(differences)
     sums = [

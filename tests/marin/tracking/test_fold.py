@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.history.projection.fold import Fold
@@ -343,7 +343,6 @@ def test_what_is_not_ours_or_does_not_fit_changes_nothing():
 
 
 @given(st.lists(st.sampled_from(range(27)), max_size=60))
-@settings(max_examples=60)
 def test_events_in_any_order_and_repeated_fold_without_error_and_the_same_way_twice(order: list[int]):
     log = Log()
     whole_run(log, "abcd2345", steps=60)
@@ -368,7 +367,6 @@ KEYS_AND_VALUES = st.dictionaries(
 
 
 @given(KEYS_AND_VALUES)
-@settings(max_examples=50)
 def test_keys_are_freed_of_what_mlflow_refuses(value: dict[str, Any]):
     for key, item in flatten(value).items():
         assert all(letter.isascii() and (letter.isalnum() or letter in "_-./: ") for letter in key)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.recipe.schema import Optimizer
@@ -69,7 +69,6 @@ optimizers = st.builds(
 )
 
 
-@settings(max_examples=150)
 @given(optimizers, st.integers(0, 2**32 - 1), st.integers(1, 40), st.floats(1e-12, 1e6))
 def test_an_honest_segment_is_possible(optimizer: Optimizer, seed: int, steps: int, scale: float) -> None:
     before = honest(optimizer, seed, 5, scale)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.training.step import fingerprint
@@ -27,7 +27,6 @@ def by_hand(words: list[int]) -> list[int]:
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=40))
-@settings(max_examples=60)
 def test_it_is_what_its_definition_says(words: list[int]) -> None:
     assert fingerprint.of(np.array(words, np.uint32)).tolist() == by_hand(words)
 
@@ -49,7 +48,6 @@ def test_every_single_bit_is_seen() -> None:
 
 
 @given(st.permutations(range(12)))
-@settings(max_examples=60)
 def test_permutations_are_seen(order: list[int]) -> None:
     words = WORDS[:12]
     same = order == sorted(order)

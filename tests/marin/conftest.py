@@ -35,20 +35,25 @@ def tiny(tiny_module: ModuleType) -> Iterator[ModuleType]:
     tiny_module.before_upper.clear()
 
 
+def live_in(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Configuration, state and cache folders below ``folder``, so that no test touches the user's: the first of them.
+    Compiled programs alone are shared."""
+    patch.setenv("MARIN_CACHE", str(new_cache(folder / "cache")))
+    config = folder / "config"
+    patch.setenv("XDG_CONFIG_HOME", str(config))
+    patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    for name in ("MARIN_ROOT", "MARIN_KEY", "MARIN_KEY_PASSPHRASE", "MARIN_FORCE", "MARIN_PINS", "MARIN_TRUST"):
+        patch.delenv(name, raising=False)
+    for name in (RUN_VARIABLE, STEP_VARIABLE):  # steps in threads of one process leave each other's behind
+        patch.setenv(name, "")
+        patch.delenv(name)
+    return config
+
+
 @pytest.fixture
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Configuration, state and cache folders of the test's own, so that no test touches the user's. Compiled programs
-    alone are shared."""
-    monkeypatch.setenv("MARIN_CACHE", str(new_cache(tmp_path / "cache")))
-    config = tmp_path / "config"
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("MARIN_ROOT", "MARIN_KEY", "MARIN_KEY_PASSPHRASE", "MARIN_FORCE", "MARIN_PINS", "MARIN_TRUST"):
-        monkeypatch.delenv(name, raising=False)
-    for name in (RUN_VARIABLE, STEP_VARIABLE):  # steps in threads of one process leave each other's behind
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    return config
+    """Configuration, state and cache folders of the test's own."""
+    return live_in(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from marin.record.root import Root, create_root, open_root
 from marin.verify.alone.judgement import Judgement
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.unlearning import fork_pairs
+from tests.marin.conftest import live_in
 
 ONE = "sha256:" + "1" * 64
 WITHOUT = msgspec.structs.replace(Recipe(), exclude=("a-document",))
@@ -107,15 +109,31 @@ def forked(root: Root, project: Path, base: str, run: str, documents: Sequence[s
     trained(root, project, run, exclude, lambda: fork(root, base, run, request))
 
 
+@pytest.fixture(scope="module")
+def unlearned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project, with its keys, in which documents y and x were unlearned one after the other; z was never read. Nobody may
+    change it."""
+    folder = tmp_path_factory.mktemp("unlearned")
+    with pytest.MonkeyPatch.context() as patch:
+        live_in(folder, patch)
+        project = folder / "project"
+        project.mkdir()
+        patch.chdir(project)
+        root = create_root(origin="marin.test/tiny")
+        trained(root, project, BASE, ["z"])
+        forked(root, project, BASE, ONCE, ["y"], ["y", "z"])
+        forked(root, project, ONCE, TWICE, ["x"], ["x", "y", "z"])
+    return folder
+
+
 @pytest.fixture
-def root(project: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
-    """Documents y and x, unlearned one after the other; z was never read."""
+def root(unlearned: Path, own_keys: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
+    """A copy of that project, to be changed."""
+    for mine, theirs in ((project, unlearned / "project"), (own_keys, unlearned / "config")):
+        shutil.rmtree(mine)
+        shutil.copytree(theirs, mine)
     monkeypatch.chdir(project)
-    root = open_root()
-    trained(root, project, BASE, ["z"])
-    forked(root, project, BASE, ONCE, ["y"], ["y", "z"])
-    forked(root, project, ONCE, TWICE, ["x"], ["x", "y", "z"])
-    return root
+    return open_root()
 
 
 @pytest.fixture

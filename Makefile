@@ -1,7 +1,7 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, rules of architecture, names and licences, documentation in step with the commands
-# make long     the long tests, of which make test draws a tenth by the commit (minutes)
+# make long     the long tests, of which make test draws a twentieth by the commit (minutes)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests

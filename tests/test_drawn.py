@@ -1,4 +1,4 @@
-"""A change is tested with a tenth of dear tables, and of the long tests: others at another change."""
+"""A change is tested with a tenth of dear tables, and a twentieth of the long tests: others at another change."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_part_is_drawn_by_the_seed_and_nothing_else_is_left_out(folder: Path) 
     assert "MARIN_DRAWN=one" in told and "test_short" in cases
     assert [len(cases[name]) for name in ("test_table", "test_one", "test_other")] == [2, 2, 2]
     assert cases["test_one"] == cases["test_other"]
-    assert len(cases.get("test_long", [])) + ("test_uses" in cases) == 3
+    assert len(cases.get("test_long", [])) + ("test_uses" in cases) == 2
     assert ("test_makes" in cases) == ("test_uses" in cases)
     (through,) = re.findall(r"through (\[.*\])", told)
     assert through.count(",") == 3
@@ -122,7 +122,7 @@ def test_what_is_asked_for_by_itself_is_not_drawn(folder: Path) -> None:
 
 
 def test_long_tests_of_what_was_changed_are_executed(folder: Path, tmp_path: Path) -> None:
-    """By the last commit, the tree since then, or all commits since one that is named; of another folder, a tenth as ever."""
+    """By the last commit, the tree since then, or all commits since one that is named; of another folder, a part as ever."""
     project = tmp_path / "project"
     shutil.copytree(folder, project, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
     (project / "tests" / "product").mkdir()
@@ -149,18 +149,18 @@ def test_long_tests_of_what_was_changed_are_executed(folder: Path, tmp_path: Pat
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "-m", "all is new, and has nothing before it")
-    tenth, first = drawn("of these what changed is not known"), git("rev-parse", "HEAD")
+    part, first = drawn("of these what changed is not known"), git("rev-parse", "HEAD")
     git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
     for name in ("elsewhere/product.py", "tests/test_product.py"):
         (project / name).write_text("# more\n")
-    assert drawn("since HEAD^ (2 files)") == tenth < 4
+    assert drawn("since HEAD^ (2 files)") == part < 3
     (project / "product/part/code.py").rename(project / "elsewhere" / "code.py")
     assert drawn("since HEAD^ (4 files)") == 29
     git("add", ".")
     git("commit", "--quiet", "-m", "the product is elsewhere")
     assert drawn("since HEAD^ (4 files)", GIT_DIR=str(tmp_path)) == 29
     git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
-    assert drawn("since HEAD^ (0 files)") == tenth
+    assert drawn("since HEAD^ (0 files)") == part
     assert drawn(f"since {first} (4 files)", **{SINCE: first}) == 29
 
 

@@ -1,10 +1,10 @@
 """What one change is tested with, where all would take too long: a tenth of each dear table of cases (faults, architectures,
-seeds) and of the long tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
+seeds) and a twentieth of the long tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
 
     @pytest.mark.table                            of the cases of a parametrized test, a tenth, and one at least
     @pytest.mark.table(together=NAME)             the same cases in every test of this name
     def test(tenth): for step in tenth(range(400))    of what a test goes through itself, a tenth, in order
-    @pytest.mark.long                             of all tests that are marked so, a tenth
+    @pytest.mark.long                             of all tests that are marked so, a twentieth
     @pytest.mark.long(together=NAME)              all tests of this name or none: they share what is dear
 
 A test is long whose call takes three seconds and more (`pytest --durations`; what fixtures take that others share does not
@@ -71,7 +71,7 @@ def pytest_report_header(config: pytest.Config) -> str:
         return f"{tables}; all long tests of what is named"
     since, files = changed(config)
     count = "what changed is not known" if files is None else f"all of what changed since {since} ({len(files)} files)"
-    return f"{tables}, and of the long tests; of these {count}"
+    return f"{tables}, and a twentieth of the long tests; of these {count}"
 
 
 def _are_named(config: pytest.Config) -> bool:
@@ -106,9 +106,9 @@ def subjects(test: str) -> tuple[str, ...]:
     return (test, *ABOUT.get(folder, same), *(f"{above}/conftest.py" for above in folders), *ALL_STAND_ON)
 
 
-def places(count: int, name: str) -> list[int]:
-    """Places of a tenth of ``count`` things, at least one."""
-    return sorted(random.Random(f"{os.environ[SEED]} {name}").sample(range(count), -(-count // 10)))
+def places(count: int, name: str, share: int = 10) -> list[int]:
+    """Places of one in ``share`` of ``count`` things, at least one."""
+    return sorted(random.Random(f"{os.environ[SEED]} {name}").sample(range(count), -(-count // share)))
 
 
 def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -133,7 +133,7 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         for name, cases in tables.items()
         for item in {*cases}.difference(cases[place] for place in places(len(cases), names[name]))
     }
-    drawn = {list(long)[place] for place in places(len(long), "long tests")} | _touched(config, long)
+    drawn = {list(long)[place] for place in places(len(long), "long tests", share=20)} | _touched(config, long)
     left |= {item for name, together in long.items() if name not in drawn for item in together}
     left = {item for item in left if item.nodeid not in asked}
     config.hook.pytest_deselected(items=list(left))

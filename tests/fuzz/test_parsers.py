@@ -22,7 +22,7 @@ from ledger.errors import LedgerError
 
 from .parsers import PROJECT, Parser, parsers
 
-EXAMPLES = int(os.environ.get("MARIN_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("MARIN_FUZZ", "25"))
 MEMORY = 64 << 20
 LARGEST = 1 << 20
 PIECES = [b"0", b"-1", b"00", b"65536", b"4294967296", b"18446744073709551616", b"9" * 400, b"1e999", b"1" + b"0" * 5000,

@@ -7,14 +7,14 @@
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
-#               make survival: training on Ray while parts of it are killed (minutes);
+#               make survival: training on Ray while parts of it are killed (half an hour);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make site: the documentation as a site in build/site, its links and spelling (minutes);
 #               make notebooks: executes docs/notebooks, keeps their outputs, and tests what they find (minutes);
 #               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N), and hundreds
-#               of examples of every other property that Hypothesis draws examples for
+#               of examples of every other property whose examples are not dear
 # make lock     requirements.lock from pyproject.toml (needs uv); make docs: docs/commands.md from the help texts
 # make clean    caches and build leftovers; never .venv, never the ledger
 

@@ -24,7 +24,7 @@ import time
 from base64 import b32encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -591,9 +591,10 @@ class _Stage:
             write_whole(metrics_path(self.project, result.step), encode_json(dict(result.metrics)))
         for name, table in result.tables.items():
             write_whole(table_path(self.project, name), store.read(table))
-        pointer = pointer_of(result.output).encode()
-        write_whole(pointer_path(self.project, result.step), pointer)
-        write_whole(receipt_path(self.project, result.step), pointer)
+        pointer = pointer_of(result.output)
+        write_whole(pointer_path(self.project, result.step), pointer.encode())
+        receipt = encode_json({**asdict(pointer), "identity": result.identity})
+        write_whole(receipt_path(self.project, result.step), receipt)
 
 
 def _warn_of_other_code(project: Path) -> None:

@@ -57,10 +57,11 @@ def pointer_path(project: Path, step: str) -> Path:
 
 
 def receipt_path(project: Path, step: str) -> Path:
-    """Where the receipt of ``step`` lies: the pointer's bytes again, outside Git.
+    """Where the receipt of ``step`` lies: its pointer, and the identity of the step that was made, outside Git.
 
     A fresh clone has every pointer and no receipt, and so DVC executes each stage there instead of believing that
-    the committed results were made on this machine.
+    the committed results were made on this machine. After a pull it executes those that another code or input made,
+    also where their bits are the same.
     """
     return project / RECEIPTS / f"{step}.json"
 

@@ -19,7 +19,8 @@ from pathlib import Path
 VARIABLE = "GLIBC_TUNABLES"
 TUNABLE = "glibc.malloc.hugetlb"
 COMPUTING = frozenset({"train", "run", "verify", "evaluate"})
-"""Commands of `marin` that compute, and stages: the others have no large tensors, and are spared a second beginning."""
+"""Words of a command line that computes: commands of `marin`, and stages. The other stages would gain less than a second
+beginning takes."""
 _KERNEL = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 

@@ -194,7 +194,7 @@ def error_of(parts: Sequence[str]) -> LedgerError:
 
 
 def _below(kind: type[LedgerError]) -> Iterator[type[LedgerError]]:
-    """This error and those below it in the tree, of the ledger and of Marin: one of a user's may be made of other fields."""
+    """This error and those below it that the ledger or Marin defines: one of a user's may take other fields."""
     if kind.__module__ in (LedgerError.__module__, errors.__name__):
         yield kind
     for other in kind.__subclasses__():

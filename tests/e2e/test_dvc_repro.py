@@ -187,6 +187,21 @@ def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout,
 
 
 @pytest.mark.long
+def test_equal_results_of_other_code_that_were_pulled_are_made_here_too(published: Checkout, tmp_path: Path) -> None:
+    """The pointers are the same; the receipts, whose digests dvc.lock has, say by which code."""
+    mine, theirs = published.clone(tmp_path / "mine"), published.clone(tmp_path / "theirs")
+    mine.dvc("repro", "tokenizer")
+    with (theirs.folder / "marin" / "pipeline" / "tokenizer.py").open("a") as code:
+        code.write("# another comment\n")
+    theirs.dvc("repro", "tokenizer")
+    theirs.run("git", "commit", "-q", "-a", "-m", "other code")
+    assert theirs.run("git", "diff", "--name-only", "HEAD^").split() == ["dvc.lock", "marin/pipeline/tokenizer.py"]
+    mine.run("git", "pull", "-q", str(theirs.folder), "main")
+    assert mine.dvc("repro", "tokenizer").count("executed in") == 1
+    assert mine.changes() == []
+
+
+@pytest.mark.long
 def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_project(
     published: Checkout, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """Any bytes give a value or an error of our own tree, in memory and time that their size bounds.
 
 Inputs are valid ones, changed by Hypothesis: bytes flipped, cut out, doubled, numbers made huge, other inputs spliced
-in, nested deeper. `make fuzz` tries thousands of each instead of a hundred (`MARIN_FUZZ`), and other ones at each run.
+in, nested deeper. `make fuzz` tries thousands of each instead of twenty-five (`MARIN_FUZZ`), and other ones at each run.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_the_stages_are_the_steps_in_order() -> None:
 
 
 def test_the_first_stage_always_looks() -> None:
-    """At texts that are no deps. A step that is executed for a change that changed no bit ends the run by itself."""
+    """At texts that are no deps. No other has to: whichever step is made last ends the run, and receipts say what was made."""
     assert [name for name, stage in DVC["stages"].items() if stage.get("always_changed")] == [STEPS[0]]
 
 

@@ -106,9 +106,9 @@ def subjects(test: str) -> tuple[str, ...]:
     return (test, *ABOUT.get(folder, same), *(f"{above}/conftest.py" for above in folders), *ALL_STAND_ON)
 
 
-def places(count: int, name: str, share: int = 10) -> list[int]:
-    """Places of one in ``share`` of ``count`` things, at least one."""
-    return sorted(random.Random(f"{os.environ[SEED]} {name}").sample(range(count), -(-count // share)))
+def places(count: int, name: str, one_in: int = 10) -> list[int]:
+    """Places of ``one_in`` so many of ``count`` things, at least one."""
+    return sorted(random.Random(f"{os.environ[SEED]} {name}").sample(range(count), -(-count // one_in)))
 
 
 def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -133,7 +133,7 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         for name, cases in tables.items()
         for item in {*cases}.difference(cases[place] for place in places(len(cases), names[name]))
     }
-    drawn = {list(long)[place] for place in places(len(long), "long tests", share=20)} | _touched(config, long)
+    drawn = {list(long)[place] for place in places(len(long), "long tests", one_in=20)} | _touched(config, long)
     left |= {item for name, together in long.items() if name not in drawn for item in together}
     left = {item for item in left if item.nodeid not in asked}
     config.hook.pytest_deselected(items=list(left))

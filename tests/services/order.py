@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 LONGEST = (
-    "e2e/verifying/test_verify.py",  # makes the trained run, which the next ones do not need
+    "e2e/verifying/test_verify.py",  # waits for the trained run, which the next ones do not need
     "e2e/test_dvc_repro.py",
     "determinism/test_matrix.py",
     "marin/runners/test_jobs.py",

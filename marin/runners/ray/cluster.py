@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -79,30 +78,32 @@ def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
 
 @contextmanager
 def _settings(variables: Mapping[str, str]) -> Iterator[None]:
-    """``variables`` for Ray and what it starts. It reads them when it is imported, which a program that calls us, or an
-    experiment's file, may have done before; what that program says of Ray holds again afterwards."""
-    with ExitStack() as afterwards, environment(variables):
-        if import_ray().is_initialized():
-            raise Unavailable(
-                "this process is connected to a Ray already",
-                where="the runner ray",
-                expected="a process that is connected to none",
-                found="one that called ray.init() by itself",
-                cure="call ray.shutdown() before; work on that Ray by --address, from a process of its own",
-            )
-        from ray._private import ray_constants
-        from ray._private.authentication_test_utils import reset_auth_token_state
+    """``variables`` in force for Ray and what it starts, also where ``ray`` was imported before: some it reads when it is
+    imported. Afterwards it is set as it was."""
+    with environment(variables):  # read now where it was not
+        ray = import_ray()
+    if ray.is_initialized():
+        raise Unavailable(
+            "this process is connected to a Ray already",
+            where="the runner ray",
+            expected="a process that is connected to none",
+            found="one that called ray.init() by itself",
+            cure="call ray.shutdown() first, or run the command in a process of its own with --address",
+        )
+    from ray._private import ray_constants
+    from ray._private.authentication_test_utils import reset_auth_token_state
 
-        before = ray_constants.ENABLE_RAY_CLUSTER
-        try:
-            afterwards.callback(reset_auth_token_state)
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    try:
+        with environment(variables):
             reset_auth_token_state()
             ray_constants.ENABLE_RAY_CLUSTER = (
                 before and variables.get(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR) != "0"
             )
             yield
-        finally:
-            ray_constants.ENABLE_RAY_CLUSTER = before
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        reset_auth_token_state()  # after the variables are as they were
 
 
 class _Kept:
@@ -246,12 +247,6 @@ def logs_of(ray: Any) -> Path | None:
 _COMMON = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
-@cache
-def _token() -> str:
-    """One for the life of this process: Ray reads it once, also where it is started a second time."""
-    return secrets.token_hex(32)
-
-
 def _own_variables() -> Mapping[str, str]:
     """What Ray reads when it is imported and started: a token of our own, no reports to anybody, workers that are as
     welcome to the processor as this process is (Ray would make them nice by 15), and no address but the loopback one
@@ -260,7 +255,7 @@ def _own_variables() -> Mapping[str, str]:
     return {
         **_COMMON,
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": _token(),
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_worker_niceness": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_gcs_server_port_wait_time_s": "120",

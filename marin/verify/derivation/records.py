@@ -69,9 +69,9 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
 
 
 def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> list[Unexplained]:
-    """What the run's events say and nothing here derives: unknown types, steps, fields and measurements, and what a step
-    reports and then does not end, for nothing says what it was made of, so nothing is executed for it. ``until``: of a
-    run that a later phase continues, where it was left: its train steps are executed up to there, ended or not."""
+    """What the run's events say and nothing here derives: unknown types, steps, fields and measurements, and reports of a
+    step that has no end: nothing says what it was made of, so nothing is executed for it. ``until``: where a later phase
+    went on from this run; its train steps are executed up to there, ended or not."""
     known = {step.name for step in plan.steps}
     ended = {*record.run.steps, *(("train",) if until is not None else ())}
     found = [Unexplained(item[0], what) for stretch in record.stretches for item in stretch.events
@@ -119,6 +119,7 @@ def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
 
 
 def _without_step(item: Indexed, ended: set[str]) -> Iterator[str]:
+    """A report of a step that is not among ``ended``."""
     if item[1].type in OF_STEP and OF_STEP[item[1].type] not in ended:
         yield f"an event of type {item[1].type} of step {OF_STEP[item[1].type]}, which has no end"
 

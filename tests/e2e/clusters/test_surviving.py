@@ -51,7 +51,7 @@ pytestmark = pytest.mark.survival
 
 SEED = int(os.environ.get("SURVIVAL_SEED", "1"))
 ROUNDS = int(os.environ.get("SURVIVAL_ROUNDS", "2"))
-STEPS, SEGMENT = 144, 9
+STEPS, SEGMENT = 144, 9  # so long that a kill or a signal finds it at work
 SEGMENTS = STEPS // SEGMENT
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 REAP_SECONDS = 120.0

@@ -47,7 +47,7 @@ def test_the_pipelines_results_are_hits_and_a_sweep_executes_only_what_differs(p
 
 @pytest.mark.long
 def test_training_whose_inputs_another_root_made_makes_them_first(trained: Project, tmp_path: Path) -> None:
-    """As after `git pull`: dvc.lock has every line and this root no result, so DVC executes the last stage alone."""
+    """A root without any result, of which a stage in the middle is asked first."""
     fresh = trained.copy(tmp_path)
     shutil.rmtree(fresh.root)
     shutil.rmtree(fresh.folder / "artifacts")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
 from marin.record.events import EVAL_COMPLETED, STEP_COMPLETED, Continues
 from marin.verify.case import Case
-from marin.verify.derivation.claims import derive
+from marin.verify.derivation.claims import Claim, derive
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import CLAIMED, contradictions, unexplained
 from marin.verify.judges.artifacts import judge_artifacts
@@ -215,14 +215,16 @@ def test_what_a_run_reported_before_it_was_left_is_derived_for_the_phase_that_co
     told = next(entry for entry in judges.events if entry.type == EVAL_COMPLETED)
     left = judges.record([*judges.events[:ended], told])
     (*trained, evaluated) = [item.what for item in unexplained(left, PIPELINE)]
-    assert {"of step train, which has no end" in what for what in trained} == {True}
+    assert trained and all("of step train, which has no end" in what for what in trained)
     assert evaluated == f"an event of type {EVAL_COMPLETED} of step evaluate, which has no end"
     segment = left.run.segments[-1].body
     until = Continues(run="later", step=segment.end, state=segment.end_state, checkpoint=segment.end_state)
     assert [item.what for item in unexplained(left, PIPELINE, until=until)] == [evaluated]
-    claims = {False: derive(left, PIPELINE), True: derive(left, PIPELINE, until=until)}
-    assert {was: any("of step train, which has no end" in claim.text for claim in told)
-            for was, told in claims.items()} == {False: True, True: False}  # fmt: skip
+
+    def left_open(claims: Iterable[Claim]) -> bool:
+        return any("of step train, which has no end" in claim.text for claim in claims)
+
+    assert left_open(derive(left, PIPELINE)) and not left_open(derive(left, PIPELINE, until=until))
 
 
 @settings(max_examples=60, derandomize=True,

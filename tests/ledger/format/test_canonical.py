@@ -42,14 +42,10 @@ def test_every_value_encodes_as_the_reference_does_and_comes_back(value):
     assert again == value
 
 
-@given(st.dictionaries(st.text(max_size=3), st.integers(0, 9), max_size=8))
+# By code points the last two sort otherwise.
+@given(st.dictionaries(st.text("az\ufb01\U0001f600", max_size=3), st.integers(0, 9), max_size=8))
 def test_keys_sort_by_utf16(value):
-    try:
-        encoded = canonical_bytes(value)
-    except Refused:
-        assert any(0xD800 <= ord(c) < 0xE000 for key in value for c in key)
-        return
-    keys = list(json.loads(encoded))
+    keys = list(json.loads(canonical_bytes(value)))
     assert keys == sorted(keys, key=lambda key: key.encode("utf-16-be"))
 
 
@@ -151,7 +147,7 @@ def test_bytes_that_are_not_canonical_are_malformed(data):
         parse_canonical(data)
 
 
-@given(st.binary(max_size=64))
+@given(st.binary(max_size=64) | st.text('0123456789.e+-"[]{},:', max_size=12).map(str.encode))
 def test_any_bytes_parse_exactly_or_are_malformed(data):
     try:
         value = parse_canonical(data)

@@ -139,7 +139,7 @@ def test_a_bundle_is_length_prefixed_big_endian():
         pack_entries([bytes(MAX_ENTRY_BYTES + 1)])
 
 
-@given(st.binary(max_size=200))
+@given(st.binary(max_size=200) | st.lists(st.binary(max_size=9)).map(pack_entries))
 def test_any_bytes_are_a_bundle_or_malformed(data):
     try:
         entries = unpack_entries(data)

@@ -90,7 +90,7 @@ def test_workers_make_what_one_process_makes_while_they_are_killed(
 
 
 class Command:
-    """`marin ARGUMENT...` in a process of its own: Ray does not start in every process of a test session. ``work``: the folder
+    """`marin ARGUMENT...` in a process of its own, below which all workers are its own. ``work``: the folder
     in which its workers leave results; ``interrupted``: tasks that a kill left unfinished there."""
 
     def __init__(self, work: Path) -> None:

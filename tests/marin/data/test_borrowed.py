@@ -42,6 +42,7 @@ def written(peer: ByteLevelBPETokenizer, folder: Path, pair: tuple[str, str]) ->
     return folder
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("pair", PAIRS)
 def test_gpt2s_two_files_are_one_tokenizer(peer: ByteLevelBPETokenizer, pair: tuple[str, str], tmp_path: Path) -> None:
     target = tmp_path / "target"

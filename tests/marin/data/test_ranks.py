@@ -66,6 +66,7 @@ def lines(ranks: list[bytes]) -> bytes:
     return b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(ranks))
 
 
+@pytest.mark.hypothesis
 def test_ranks_join_as_tiktoken_joins_them(ranks: list[bytes]) -> None:
     read = of_lines(lines(ranks), Path("tokenizer.model"))
     assert read == ranks

@@ -30,6 +30,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, tiny_module: ModuleType) 
 def root(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: ModuleType) -> Root:
     """A copy of these runs, to be changed."""
     monkeypatch.setenv("MARIN_KEY", str(tmp_path / "key"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # where nothing says that the log lives elsewhere
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # of its own: the session's says where this log lives
     shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
     return open_root(str(tmp_path / ".marin"))

@@ -265,7 +265,7 @@ for recipe in (whole, pieces):
 @pytest.mark.determinism
 def test_devices_share_each_microbatch(on_two_devices: Callable[[str], list[float]]) -> None:
     """Not rows of matrices: GSPMD would do that with a batch that is cut before it is split, and move far more often. What is
-    dealt out once are the tokens and the loss mask."""
-    whole, no_deal, pieces, dealt = on_two_devices(MOVED)
+    exchanged all to all, once, are the tokens and the loss mask."""
+    whole, whole_all_to_all, pieces, pieces_all_to_all = on_two_devices(MOVED)
     assert 0 < pieces <= whole
-    assert no_deal == 0 <= dealt <= 2
+    assert whole_all_to_all == 0 and pieces_all_to_all <= 2

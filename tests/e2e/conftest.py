@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +127,9 @@ class Project:
         return Project(folder / "project", folder / "home", self.warm)
 
 
-def train(base: Path) -> None:
+def train(warm: Callable[[], Warm], base: Path) -> None:
     """The finished run, by a new process: what forks compute is judged by what that computed."""
-
-    def none() -> Warm:
-        raise NotImplementedError
-
-    project = Project(base / "project", base / "home", none)
+    project = Project(base / "project", base / "home", warm)
     project.folder.mkdir()
     new_cache(project.home / "cache")
     (project.folder / "params.yaml").write_text(json.dumps(PARAMS), encoding="utf-8")
@@ -142,7 +139,7 @@ def train(base: Path) -> None:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]) -> Project:
     """The finished run, of all processes of this session; nobody may change it."""
-    base = made_once(tmp_path_factory, "trained", train)
+    base = made_once(tmp_path_factory, "trained", partial(train, warm))
     return Project(base / "project", base / "home", warm)
 
 

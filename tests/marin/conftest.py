@@ -35,9 +35,9 @@ def tiny(tiny_module: ModuleType) -> Iterator[ModuleType]:
     tiny_module.before_upper.clear()
 
 
-def live_in(folder: Path, patch: pytest.MonkeyPatch) -> Path:
-    """Configuration, state and cache folders below ``folder``, so that no test touches the user's: the first of them.
-    Compiled programs alone are shared."""
+def own_folders(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Configuration, state and cache folders below ``folder``, so that no test touches the user's. Returns that of the
+    configuration. Compiled programs alone are shared."""
     patch.setenv("MARIN_CACHE", str(new_cache(folder / "cache")))
     config = folder / "config"
     patch.setenv("XDG_CONFIG_HOME", str(config))
@@ -53,7 +53,7 @@ def live_in(folder: Path, patch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Configuration, state and cache folders of the test's own."""
-    return live_in(tmp_path, monkeypatch)
+    return own_folders(tmp_path, monkeypatch)
 
 
 @pytest.fixture

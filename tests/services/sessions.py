@@ -39,14 +39,17 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 @contextmanager
 def made_meanwhile(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Iterator[None]:
-    """Like :func:`made_once`, in a fork that begins now: who asks for the folder waits for it, and makes it where it failed."""
-    factory.getbasetemp()
+    """Begin :func:`made_once` in a fork, now. Whoever asks for the folder waits for it, and makes it where the fork failed. The
+    fork ends with the block, done or not."""
+    factory.getbasetemp()  # before the fork: each process would make its own
     if (child := os.fork()) == 0:
-        os.setsid()
         try:
+            os.setpgid(0, 0)
             made_once(factory, name, make)
         finally:
             os._exit(0)
+    with suppress(PermissionError, ProcessLookupError):  # it did so itself, or has ended
+        os.setpgid(child, child)
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -115,20 +115,21 @@ def warmed(environment: Mapping[str, str], modules: Sequence[str] = ()) -> Itera
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """One for all processes, which imports while this one collects; so long the run of a session of all tests is trained."""
+    """One for all processes, which imports while this one collects; meanwhile, in a session of all tests, the run that many
+    need is trained."""
     config = session.config
     if config.getoption("processes") > 1 and not config.option.collectonly:
         until_the_end = ExitStack()
         config.add_cleanup(until_the_end.close)
-        config.stash[OF_THE_SESSION] = until_the_end.enter_context(warmed(environment()))
+        warm = config.stash[OF_THE_SESSION] = until_the_end.enter_context(warmed(environment()))
         if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword:
             factory = config._tmp_path_factory  # type: ignore[attr-defined]
-            until_the_end.enter_context(made_meanwhile(factory, "trained", _trained))
+            until_the_end.enter_context(made_meanwhile(factory, "trained", partial(_train, lambda: warm)))
 
 
-def _trained(base: Path) -> None:
+def _train(warm: Callable[[], Warm], base: Path) -> None:
     sys.path.insert(0, str(REPOSITORY))
-    import_module("tests.e2e.conftest").train(base)
+    import_module("tests.e2e.conftest").train(warm, base)
 
 
 @pytest.fixture(scope="session")

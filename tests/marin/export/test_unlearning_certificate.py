@@ -32,7 +32,7 @@ from marin.record.root import Root, create_root, open_root
 from marin.verify.alone.judgement import Judgement
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.unlearning import fork_pairs
-from tests.marin.conftest import live_in
+from tests.marin.conftest import own_folders
 
 ONE = "sha256:" + "1" * 64
 WITHOUT = msgspec.structs.replace(Recipe(), exclude=("a-document",))
@@ -115,7 +115,7 @@ def unlearned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     change it."""
     folder = tmp_path_factory.mktemp("unlearned")
     with pytest.MonkeyPatch.context() as patch:
-        live_in(folder, patch)
+        own_folders(folder, patch)
         project = folder / "project"
         project.mkdir()
         patch.chdir(project)
@@ -128,7 +128,7 @@ def unlearned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(unlearned: Path, own_keys: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
-    """A copy of that project, to be changed."""
+    """A copy of that project, to be changed, in place of the empty one."""
     for mine, theirs in ((project, unlearned / "project"), (own_keys, unlearned / "config")):
         shutil.rmtree(mine)
         shutil.copytree(theirs, mine)

@@ -45,22 +45,22 @@ def cached(run: str, view: StepView) -> Draft:
 
 def rest(
     run: str, results: RunResults, settled: Mapping[str, StepView], *, take_over: bool = True
-) -> tuple[list[Draft], bool]:
+) -> tuple[list[Draft], list[str]]:
     """What follows once ``settled`` is recorded: steps that have their output already, and the end of the run when all
-    of them do. The second value says whether the run is complete then.
+    of them do. The second value names the steps that lack it: of a run that is complete then, none.
 
     Args:
         take_over: False for a forced stage: whoever forces one wants to see the others executed too.
     """
     if results.run is not None and results.run.completed is not None:
-        return [], True
+        return [], []
     known = results.rest(settled)
     if not take_over:
         known = {name: view for name, view in known.items() if results.is_held(view) or name in settled}
     drafts = [cached(run, view) for name, view in known.items() if not results.is_held(view) and name not in settled]
-    if len(known) < len(results.plan.steps):
-        return drafts, False
-    return [*drafts, _ending(run, known)], True
+    if lacking := [step.name for step in results.plan.steps if step.name not in known]:
+        return drafts, lacking
+    return [*drafts, _ending(run, known)], []
 
 
 def append_fenced(
@@ -95,8 +95,8 @@ def complete_open_runs(root: Root, plans: Sequence[RunResults], *, take_over: bo
             view = now.run
             assert view is not None, "it was found in the log"
             if joins:
-                found, done = rest(view.run, now, {})
-                return found if done else []
+                found, lacking = rest(view.run, now, {})
+                return [] if lacking else found
             return [_ending(view.run, view.steps)] if view.completed is None and _is_whole(view) else []
 
         if append_fenced(root, run.run, results.over(root.history(), run), drafts):

@@ -343,11 +343,9 @@ class _Stage:
         run = situation.run_id
         held = situation.results.is_held(hit)
         own = [] if held else [cached(run, hit)]
-        _, completed = self._append(
-            situation, [*self._begin(situation), *own], {**situation.inputs, self.step.name: hit}
-        )
-        self._write_files(hit)
-        return StageOutcome(run, "present" if held else "cached", hit, completed)
+        _, lacking = self._append(situation, [*self._begin(situation), *own], {**situation.inputs, self.step.name: hit})
+        self._write_files(hit, lacking)
+        return StageOutcome(run, "present" if held else "cached", hit, completed=not lacking)
 
     # Executing
 
@@ -501,12 +499,12 @@ class _Stage:
         )
         # The index is not known before the append, and nothing that is recorded with it depends on it.
         result = step_view(Fact(index=-1, time="", body=body))
-        receipts, completed = self._append(
+        receipts, lacking = self._append(
             situation, [draft(run, events.STEP_COMPLETED, body)], {**situation.inputs, name: result}
         )
         result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
-        self._write_files(result)
-        return StageOutcome(run, "executed", result, completed)
+        self._write_files(result, lacking)
+        return StageOutcome(run, "executed", result, completed=not lacking)
 
     def _record_failure(self, situation: _Situation, failure: LedgerError) -> None:
         """Record why the attempt ended, as far as the ledger still takes it."""
@@ -571,21 +569,24 @@ class _Stage:
 
     def _append(
         self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, StepView]
-    ) -> tuple[Sequence[Receipt], bool]:
-        """Record ``own`` and what follows from it; whether the run has all its outputs then."""
-        completed = False
+    ) -> tuple[Sequence[Receipt], list[str]]:
+        """Record ``own`` and what follows from it; the steps of the run that lack their output then."""
+        lacking: list[str] = []
 
         def drafts(results: RunResults) -> list[Draft]:
-            nonlocal completed
-            following, completed = rest(situation.run_id, results, settled, take_over=not self.force)
+            nonlocal lacking
+            following, lacking = rest(situation.run_id, results, settled, take_over=not self.force)
             return [*own, *following]
 
-        return append_fenced(self.root, situation.run_id, situation.results, drafts), completed
+        return append_fenced(self.root, situation.run_id, situation.results, drafts), lacking
 
-    def _write_files(self, result: StepView) -> None:
-        """Metrics, tables, pointer, and the receipt last: DVC takes the stage as done when all are there."""
+    def _write_files(self, result: StepView, lacking: Sequence[str] = ()) -> None:
+        """Metrics, tables, pointer, and the receipt last: DVC takes the stage as done when all are there. Receipts of steps
+        that are ``lacking`` here (damaged, or made in another root) go, so that DVC has them made."""
         if self.project is None:
             return
+        for name in lacking:
+            receipt_path(self.project, name).unlink(missing_ok=True)
         store = self.root.store()
         if result.metrics:
             write_whole(metrics_path(self.project, result.step), encode_json(dict(result.metrics)))

@@ -244,6 +244,17 @@ class TrainSegment(Body, frozen=True):
     end_state: Digest
     trace: Digest
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a train step, and one record of each kind for each."""
+        length = self.end - self.start
+        return length > 0 and {len(self.losses), len(self.batches), len(self.fingerprints)} == {length}
+
+    @property
+    def counts(self) -> str:
+        """How many records of each kind there are, in words."""
+        return f"{len(self.losses)} losses, {len(self.batches)} batches, {len(self.fingerprints)} fingerprints"
+
 
 LOOP = "loop"
 """The plan, and the one step, of a run whose loop is its user's own: its ``recipe`` is what the user says of it."""

@@ -199,6 +199,12 @@ def test_equal_results_of_other_code_that_were_pulled_are_made_here_too(publishe
     mine.run("git", "pull", "-q", str(theirs.folder), "main")
     assert mine.dvc("repro", "tokenizer").count("executed in") == 1
     assert mine.changes() == []
+    for path in (mine.folder / ".marin").iterdir():  # another root, beside the receipts of this one
+        if path.name != "receipts":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    mine.run("marin", "init", "--quiet")
+    assert mine.dvc("repro", "tokenizer").count("executed in") == 2
+    assert mine.changes() == []
 
 
 @pytest.mark.long

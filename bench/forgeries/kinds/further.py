@@ -25,6 +25,19 @@ def segment_before(shop: Shop) -> None:
     shop.again(segment, before=True, **_low(segment))
 
 
+@kind(13, "a segment recorded before with invented losses and no batches", says="of each")
+def segment_before_without_batches(shop: Shop) -> None:
+    segment = shop.all(kinds.TRAIN_SEGMENT)[1]
+    shop.again(segment, before=True, **_low(segment), batches=[])
+
+
+@kind(13, "a segment recorded before in another cut, that ends in another state", claimed="none of those that stand")
+def segment_before_in_another_cut(shop: Shop) -> None:
+    segment = shop.all(kinds.TRAIN_SEGMENT)[0]
+    cut = {name: segment.body[name][:1] for name in ("losses", "batches", "fingerprints")}
+    shop.again(segment, before=True, **cut, end=segment.body["start"] + 1, end_state=OTHER)
+
+
 @kind(13, "a segment recorded after the training's end", says="train step")
 def segment_after(shop: Shop) -> None:
     segment = shop.all(kinds.TRAIN_SEGMENT)[-1]

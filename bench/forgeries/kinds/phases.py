@@ -8,6 +8,7 @@ from typing import Any
 from bench.forgeries.registry import Forge, kind
 from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import OTHER, Entry, Shop
+from marin.history.runs import stream_of
 from marin.record import events as kinds
 from marin.verify.segments.sampling import Scope
 
@@ -64,6 +65,38 @@ kind(4, "a phase from a stored checkpoint that is not there", of="phase", says="
 )
 kind(4, "a phase from a checkpoint that is not there, by two workers", of="phase", says="checkpoint",
      asked=Asked(workers=2))(_relinked(checkpoint=OTHER))  # fmt: skip
+
+
+def _left(shop: Shop, *dropped: str) -> None:
+    """As if the run before the phase had been left in its training; nothing has its output, nor those of these steps."""
+    run = shop.base.run
+    shop.remove(*[e for e in shop.events if e.stream == stream_of(shop.base.second)])
+    shop.remove(*shop.all(kinds.STEP_COMPLETED, "train", run=run))
+    for step in dropped:
+        shop.remove(*shop.all(kinds.STEP_STARTED, step, run=run), *shop.all(kinds.STEP_COMPLETED, step, run=run))
+    if dropped:
+        reports = (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED, kinds.RUN_COMPLETED)
+        shop.remove(*[e for report in reports for e in shop.all(report, run=run)])
+
+
+@kind(0, "an honest phase of a run that was left in its training", of="phase", honest=True)
+def honest_left(shop: Shop) -> None:
+    _left(shop, "evaluate", "export")
+
+
+@kind(4, "a run that was left in its training, whose evaluation and export are of another model", of="phase",
+      says="rests on the end of step train")  # fmt: skip
+def left_and_evaluated(shop: Shop) -> None:
+    run = shop.base.run
+    _left(shop)
+    shop.remove(*shop.all(kinds.RUN_COMPLETED, run=run))
+    for step in ("evaluate", "export"):
+        shop.one(kinds.STEP_STARTED, step, run=run).body["inputs"]["train"] = OTHER
+    for report in (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED):
+        shop.one(report, run=run).body["model"] = OTHER
+    shop.follow()
+    for report in (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED):
+        shop.one(report, run=run).body["model"] = OTHER
 
 
 @kind(4, "a phase that continues itself", of="phase")

@@ -80,9 +80,7 @@ def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
 def _settings(variables: Mapping[str, str]) -> Iterator[None]:
     """``variables`` in force for Ray and what it starts, also where ``ray`` was imported before: some it reads when it is
     imported. Afterwards it is set as it was."""
-    with environment(variables):  # read now where it was not
-        ray = import_ray()
-    if ray.is_initialized():
+    if import_ray().is_initialized():
         raise Unavailable(
             "this process is connected to a Ray already",
             where="the runner ray",

@@ -71,11 +71,12 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
 def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> list[Unexplained]:
     """What the run's events say and nothing here derives: unknown types, steps, fields and measurements, and reports of a
     step that has no end: nothing says what it was made of, so nothing is executed for it. ``until``: where a later phase
-    went on from this run; its train steps are executed up to there, ended or not."""
+    went on from this run. Its train steps are executed up to there, ended or not; but then nothing is that rests on an end.
+    """
     known = {step.name for step in plan.steps}
-    ended = {*record.run.steps, *(("train",) if until is not None else ())}
+    left = until is not None and "train" not in record.run.steps
     found = [Unexplained(item[0], what) for stretch in record.stretches for item in stretch.events
-             for what in (*_unexplained(item, known), *_without_step(item, ended))]  # fmt: skip
+             for what in (*_unexplained(item, known), *_without_end(item, record.run, left=left))]  # fmt: skip
     return [*found, *(Unexplained(index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run")
                       for index, event in record.outside if not beside(event))]  # fmt: skip
 
@@ -118,10 +119,17 @@ def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
                 yield f"a measurement {series.key}"
 
 
-def _without_step(item: Indexed, ended: set[str]) -> Iterator[str]:
-    """A report of a step that is not among ``ended``."""
-    if item[1].type in OF_STEP and OF_STEP[item[1].type] not in ended:
-        yield f"an event of type {item[1].type} of step {OF_STEP[item[1].type]}, which has no end"
+def _without_end(item: Indexed, run: Run, *, left: bool) -> Iterator[str]:
+    """A report of a step without an end. ``left``: of a training that a later phase goes on with, what rests on its end."""
+    kind, body = item[1].type, item[1].body
+    step = OF_STEP.get(kind)
+    if step is not None and step not in run.steps and not (left and step == "train"):
+        yield f"an event of type {kind} of step {step}, which has no end"
+    elif left and (kind in _REST_ON_TRAIN or "train" in (body.get("inputs") or ())):
+        yield f"an event of type {kind}, which rests on the end of step train, which has none"
+
+
+_REST_ON_TRAIN = (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED, kinds.RUN_COMPLETED)
 
 
 class _Looked:

@@ -86,6 +86,10 @@ def _aside(run: Run, index: int, kind: str, body: Any) -> str:
         stored = body["output"]["artifact"]
         if index != view.index and stored != view.output.artifact:
             return f"the output of step {body['step']} as {stored}, which another took the place of"
+    if kind == kinds.TRAIN_SEGMENT and (body["start"], body["end"]) not in {
+        (f.body.start, f.body.end) for f in run.segments
+    }:
+        return f"a segment of train steps {body['start']} to {body['end'] - 1}, which is none of those that stand"
     if kind == kinds.TRAIN_STARTED and body["first_step"] not in _states(run):
         return f"training from a state before train step {body['first_step']}, with which no segment begins or ends"
     return ""
@@ -120,6 +124,10 @@ def _of_training(record: RunRecord) -> Iterator[Contradiction]:
     states = _states(run)
     for index, event in _standing(record, kinds.TRAIN_SEGMENT):
         body = kinds.read(kinds.TrainSegment, event.body, where=f"event {index}")
+        if not body.is_whole:
+            yield Contradiction(
+                index, "losses, batches, fingerprints", f"{body.end - body.start} of each", body.counts, "train"
+            )
         for step, row in zip(range(body.start, body.end), _rows(body), strict=False):
             if known.get(step, row) != row or (step not in known and "train" in run.steps):
                 expected = "another record of it" if step in known else "no such train step"

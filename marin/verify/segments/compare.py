@@ -111,14 +111,12 @@ def chain(
                 segment.start_state,
                 "a segment starts from another state than the one before it ended in",
             )
-        length = segment.end - segment.start
-        if length < 1 or {len(segment.losses), len(segment.batches), len(segment.fingerprints)} != {length}:
-            found = f"{len(segment.losses)} losses, {len(segment.batches)} batches, {len(segment.fingerprints)} fingerprints"
+        if not segment.is_whole:
             return Divergence(
                 segment.start,
                 (),
-                f"{length} records of each kind",
-                found,
+                f"{segment.end - segment.start} records of each kind",
+                segment.counts,
                 "a segment does not hold one record per train step",
             )
         at, state = segment.end, segment.end_state

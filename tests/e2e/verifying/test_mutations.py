@@ -24,7 +24,7 @@ from marin.history.run import Indexed, Run
 from marin.history.runs import run_ids, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
-from marin.record.events import EVAL_COMPLETED, STEP_COMPLETED, Continues
+from marin.record.events import EVAL_COMPLETED, STEP_COMPLETED, STEP_STARTED, Continues
 from marin.verify.case import Case
 from marin.verify.derivation.claims import Claim, derive
 from marin.verify.derivation.record import RunRecord, read_record
@@ -217,9 +217,13 @@ def test_what_a_run_reported_before_it_was_left_is_derived_for_the_phase_that_co
     (*trained, evaluated) = [item.what for item in unexplained(left, PIPELINE)]
     assert trained and all("of step train, which has no end" in what for what in trained)
     assert evaluated == f"an event of type {EVAL_COMPLETED} of step evaluate, which has no end"
+    begun = next(e for e in judges.events if (e.type, e.body.get("step")) == (STEP_STARTED, "evaluate"))
     segment = left.run.segments[-1].body
     until = Continues(run="later", step=segment.end, state=segment.end_state, checkpoint=segment.end_state)
     assert [item.what for item in unexplained(left, PIPELINE, until=until)] == [evaluated]
+    more = judges.record([*judges.events[:ended], begun, told])
+    rests, _ = [item.what for item in unexplained(more, PIPELINE, until=until)]
+    assert rests == f"an event of type {STEP_STARTED}, which rests on the end of step train, which has none"
 
     def left_open(claims: Iterable[Claim]) -> bool:
         return any("of step train, which has no end" in claim.text for claim in claims)

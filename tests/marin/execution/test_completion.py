@@ -118,7 +118,7 @@ def test_a_run_that_an_older_version_left_open_is_completed_by_the_next_command(
     tiny: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as old:
-        old.setattr(executor, "rest", lambda *_, **__: ([], False))
+        old.setattr(executor, "rest", lambda *_, **__: ([], ["later"]))
         old.setattr(executor, "complete_open_runs", lambda *_, **__: [])
         for name in ("words", "upper", "count"):
             tiny.run(name, project)

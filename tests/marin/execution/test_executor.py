@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from ledger import LedgerError, Malformed, Refused, StorageFailed, Tampered, Unavailable, create_key, parse_digest
 from marin.errors import Interrupted, MissingEvidence, StepFailed
+from marin.execution.plan import Plan
 from marin.execution.pointer import read_pointer
 from marin.execution.step import StepResult, Task
 from marin.execution.workspace import explained
@@ -86,6 +88,24 @@ def test_pointers_metrics_tables_and_receipts_are_exact(tiny: ModuleType, projec
     assert files["artifacts/metrics/words.json"] == b'{\n  "third": 0.3333333333333333,\n  "words": 20.0\n}\n'
     assert files["artifacts/plots/lengths.csv"] == b"n,length\n0,8\n"
     assert "artifacts/metrics/count.json" not in files
+
+
+def test_receipts_of_what_is_not_here_go_so_that_dvc_has_it_made(
+    tiny: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code of a step changed, and the result of the one after it is gone."""
+    pipeline(tiny, project)
+    gone = views(project)[0].output("count").artifact
+    (path,) = [
+        path for path in (project / ".marin" / "store").rglob("*") if gone.endswith(path.name) and path.is_file()
+    ]
+    path.unlink()
+    changed = (replace(step, code=("marin/errors.py",)) if step.name == "upper" else step for step in tiny.PLAN.steps)
+    monkeypatch.setattr(tiny, "PLAN", Plan("tiny", tuple(changed)))
+    tiny.run("upper", project)
+    assert sorted(path.name for path in (project / ".marin" / "receipts").iterdir()) == ["upper.json", "words.json"]
+    tiny.run("count", project)
+    assert views(project)[-1].status == "completed"
 
 
 def test_a_second_time_nothing_runs_and_nothing_is_recorded(tiny: ModuleType, project: Path) -> None:

@@ -175,6 +175,9 @@ with one_ray() if runner == "ray" else contextlib.nullcontext():
     if runner == "ray":
         from run_tasks import tasks
         report["tasks"] = tasks(folder / "tasks")
+if runner == "ray":
+    from ray._private import ray_constants
+    report["tasks"]["beyond this machine"] = ray_constants.ENABLE_RAY_CLUSTER
 report |= {"left": sorted(descendants()), "driver": os.getpid(), "token": os.environ.get("RAY_AUTH_TOKEN") != token}
 sys.stdout.write(json.dumps(report))
 """

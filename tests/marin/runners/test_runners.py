@@ -55,6 +55,7 @@ def test_ray_gives_results_in_order_and_survives_a_death(tasks_report: dict[str,
         "127.0.0.1, as IPv4 or mapped into IPv6"
     )
     assert tasks_report["token"] is False, "the driver's environment is as it was"
+    assert tasks_report["beyond this machine"] is True, "and what its own Ray would do"
 
 
 @pytest.mark.long(together="jobs on Ray")

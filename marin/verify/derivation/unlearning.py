@@ -36,6 +36,8 @@ def fork_pairs(run: Run, recipe: Recipe, index: int, fork: Fork | None) -> Itera
         yield "request", "a fork that can be read", f"event {index}"
         return
     yield "exclude", sorted(recipe.exclude or ()), sorted(fork.recipe.exclude or ())
+    if not fork.recipe.exclude:
+        yield "exclude", "the documents for which training was forked", "none"
     recipe, body, before, request = fork.recipe, fork.fact.body, fork.before, fork.request
     if before is None:
         yield "from_run", "a run of this log that ended", body.from_run

@@ -304,6 +304,15 @@ def test_an_unlearning_that_was_interrupted_and_asked_again_with_another_reason(
     assert records_agree(root, ONCE)
 
 
+def test_a_fork_for_no_document_agrees_with_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All else of it agrees: the request and the fork are for nothing, and nothing was read first at any step."""
+    monkeypatch.chdir(project)
+    root = open_root()
+    trained(root, project, BASE, [])
+    trained(root, project, ONCE, [], lambda: fork(root, BASE, ONCE, asked(root, BASE, [], [])))
+    assert not records_agree(root, ONCE)
+
+
 def records_agree(root: Root, run: str) -> bool:
     """Whether `marin verify` finds no contradiction between forks and what they refer to."""
     record = read_record(root.history(), run)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Shop
+from ledger import canonical_bytes
 from marin.record import events as kinds
 
 EVIL = b"import os\nos.system('touch /tmp/owned')\n"
@@ -308,8 +309,9 @@ _kind("words in the cache's ledger", "tokens", _json("train/shard_ledger.json", 
       says="", claimed="but what their writers left")  # fmt: skip
 _kind("a data file that no tensor of the state has", "train", _put("checkpoint/d/" + "e" * 32), number=14,
       says="", claimed="but what their writers left")  # fmt: skip
-_kind("words in the checkpoint's own list", "train", _json("checkpoint/metadata.json", mmlu=0.91), number=14,
-      says="", claimed="but what their writers left")  # fmt: skip
+_kind("words in the checkpoint's own list", "train",
+      _edit("checkpoint/slices.json", lambda data: canonical_bytes(json.loads(data) | {"mmlu": 0.91})), number=14,
+      says="can not be read")  # fmt: skip
 
 # Sizes, kinds, tables, names
 

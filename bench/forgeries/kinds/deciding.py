@@ -338,7 +338,7 @@ def since_last(shop: Shop) -> None:
     shop.add(kinds.REPLAY_COMPLETED, body | {"log_checkpoint": {"size": 10**6}, "details": {}, "environment": {}})
 
 
-@kind(3, "the operator's verdict event", claimed="verified 1 times")
+@kind(3, "the operator's verdict event", claimed="verified once")
 def own_verdict(shop: Shop) -> None:
     verdicts = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")
     body = {"run": shop.run, "verdicts": verdicts, "training": {"mode": "full"}, "first_divergence": None}

@@ -10,6 +10,7 @@ from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import OTHER, Entry, Shop
 from marin.history.runs import stream_of
 from marin.record import events as kinds
+from marin.verify.derivation.record import OF_STEP
 from marin.verify.segments.sampling import Scope
 
 
@@ -68,15 +69,12 @@ kind(4, "a phase from a checkpoint that is not there, by two workers", of="phase
 
 
 def _left(shop: Shop, *dropped: str) -> None:
-    """As if the run before the phase had been left in its training; nothing has its output, nor those of these steps."""
+    """As if the run before the phase had been left in its training, without a word of the steps ``dropped``."""
     run = shop.base.run
     shop.remove(*[e for e in shop.events if e.stream == stream_of(shop.base.second)])
-    shop.remove(*shop.all(kinds.STEP_COMPLETED, "train", run=run))
-    for step in dropped:
-        shop.remove(*shop.all(kinds.STEP_STARTED, step, run=run), *shop.all(kinds.STEP_COMPLETED, step, run=run))
-    if dropped:
-        reports = (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED, kinds.RUN_COMPLETED)
-        shop.remove(*[e for report in reports for e in shop.all(report, run=run)])
+    shop.remove(*shop.all(kinds.STEP_COMPLETED, "train", run=run), *shop.all(kinds.RUN_COMPLETED, run=run))
+    mine = [e for e in shop.events if e.stream == stream_of(run)]
+    shop.remove(*[e for e in mine if OF_STEP.get(e.type, e.body.get("step")) in dropped])
 
 
 @kind(0, "an honest phase of a run that was left in its training", of="phase", honest=True)
@@ -89,11 +87,8 @@ def honest_left(shop: Shop) -> None:
 def left_and_evaluated(shop: Shop) -> None:
     run = shop.base.run
     _left(shop)
-    shop.remove(*shop.all(kinds.RUN_COMPLETED, run=run))
     for step in ("evaluate", "export"):
         shop.one(kinds.STEP_STARTED, step, run=run).body["inputs"]["train"] = OTHER
-    for report in (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED):
-        shop.one(report, run=run).body["model"] = OTHER
     shop.follow()
     for report in (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED):
         shop.one(report, run=run).body["model"] = OTHER

@@ -119,6 +119,10 @@ def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
                 yield f"a measurement {series.key}"
 
 
+_REST_ON_TRAIN = (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED, kinds.RUN_COMPLETED)
+"""Reports that no end of the training was looked at for, beside those of steps that have it among their inputs."""
+
+
 def _without_end(item: Indexed, run: Run, *, left: bool) -> Iterator[str]:
     """A report of a step without an end. ``left``: of a training that a later phase goes on with, what rests on its end."""
     kind, body = item[1].type, item[1].body
@@ -127,9 +131,6 @@ def _without_end(item: Indexed, run: Run, *, left: bool) -> Iterator[str]:
         yield f"an event of type {kind} of step {step}, which has no end"
     elif left and (kind in _REST_ON_TRAIN or "train" in (body.get("inputs") or ())):
         yield f"an event of type {kind}, which rests on the end of step train, which has none"
-
-
-_REST_ON_TRAIN = (kinds.EVAL_COMPLETED, kinds.MODEL_EXPORTED, kinds.RUN_COMPLETED)
 
 
 class _Looked:

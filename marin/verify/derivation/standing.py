@@ -61,6 +61,7 @@ def unjudged(record: RunRecord) -> list[Unjudged]:
         if beside(event):
             aside.setdefault(_BESIDE[event.type](event), []).append(index)
     found = [Unjudged(at[0], what if len(at) == 1 else f"{what}, {len(at)} times") for what, at in aside.items()]
+    standing = _Standing(record.run)
     for stretch in record.stretches:
         gone = superseded(record.run, stretch)
         for index, event in stretch.events:
@@ -69,30 +70,37 @@ def unjudged(record: RunRecord) -> list[Unjudged]:
                     f"{event.type} of step {step_of((index, event))} with other inputs, which another took the place of"
                 )
                 found.append(Unjudged(index, what))
-            elif what := _aside(record.run, index, event.type, event.body):
+            elif what := standing.aside(index, event.type, event.body):
                 found.append(Unjudged(index, what))
     return found
 
 
-def _aside(run: Run, index: int, kind: str, body: Any) -> str:
-    """What an event says of a state that no segment begins or ends with, or of bytes that were stored again later."""
-    if kind == kinds.CHECKPOINT_SAVED:
-        step = body["step"]
-        if step not in _states(run):
-            return f"a state before train step {step}, with which no segment begins or ends"
-        if index not in {fact.index for fact in run.checkpoints}:
-            return f"a training checkpoint of step {step}, {body['artifact']}, which another took the place of"
-    if kind == kinds.STEP_COMPLETED and (view := run.steps.get(body["step"])) is not None:
-        stored = body["output"]["artifact"]
-        if index != view.index and stored != view.output.artifact:
-            return f"the output of step {body['step']} as {stored}, which another took the place of"
-    if kind == kinds.TRAIN_SEGMENT and (body["start"], body["end"]) not in {
-        (f.body.start, f.body.end) for f in run.segments
-    }:
-        return f"a segment of train steps {body['start']} to {body['end'] - 1}, which is none of those that stand"
-    if kind == kinds.TRAIN_STARTED and body["first_step"] not in _states(run):
-        return f"training from a state before train step {body['first_step']}, with which no segment begins or ends"
-    return ""
+class _Standing:
+    """What of a run stands, looked up once for all its events."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.states = run, _states(run)
+        self.segments = {(fact.body.start, fact.body.end) for fact in run.segments}
+        self.checkpoints = {fact.index for fact in run.checkpoints}
+
+    def aside(self, index: int, kind: str, body: Any) -> str:
+        """What an event says of a state or a cut that no segment has, or of bytes that were stored again later."""
+        if kind == kinds.CHECKPOINT_SAVED:
+            step = body["step"]
+            if step not in self.states:
+                return f"a state before train step {step}, with which no segment begins or ends"
+            if index not in self.checkpoints:
+                return f"a training checkpoint of step {step}, {body['artifact']}, which another took the place of"
+        if kind == kinds.STEP_COMPLETED and (view := self.run.steps.get(body["step"])) is not None:
+            stored = body["output"]["artifact"]
+            if index != view.index and stored != view.output.artifact:
+                return f"the output of step {body['step']} as {stored}, which another took the place of"
+        if kind == kinds.TRAIN_SEGMENT and (body["start"], body["end"]) not in self.segments:
+            return f"a segment of train steps {body['start']} to {body['end'] - 1}, which is none of those that stand"
+        if kind == kinds.TRAIN_STARTED and body["first_step"] not in self.states:
+            step = body["first_step"]
+            return f"training from a state before train step {step}, with which no segment begins or ends"
+        return ""
 
 
 def _states(run: Run) -> dict[int, str]:

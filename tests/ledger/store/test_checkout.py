@@ -245,17 +245,17 @@ HOSTILE = [
 def test_a_hostile_manifest_is_refused_and_writes_nothing(store: Store, tmp_path: Path, path: str) -> None:
     digest = store.put_bytes(b"payload").digest
     line = f'{{"digest":"{digest}","executable":false,"path":"{path}","size":7}}'
-    _plant(store, f'{{"entries":[{line}],"kind":"tree","version":1}}'.encode(), tmp_path)
+    _refused_where_it_lies(store, f'{{"entries":[{line}],"kind":"tree","version":1}}'.encode(), tmp_path)
 
 
 def test_a_manifest_whose_paths_meet_is_refused(store: Store, tmp_path: Path) -> None:
     digest = store.put_bytes(b"payload").digest
     line = '{"digest":"%s","executable":false,"path":"%s","size":7}'
     lines = ",".join(line % (digest, path) for path in ("A", "a"))
-    _plant(store, f'{{"entries":[{lines}],"kind":"tree","version":1}}'.encode(), tmp_path)
+    _refused_where_it_lies(store, f'{{"entries":[{lines}],"kind":"tree","version":1}}'.encode(), tmp_path)
 
 
-def _plant(store: Store, data: bytes, tmp_path: Path) -> None:
+def _refused_where_it_lies(store: Store, data: bytes, tmp_path: Path) -> None:
     """Put bytes where a manifest lies, as a hostile remote would, and see that nothing comes of it."""
     from ledger.format.digest import digest_bytes
 

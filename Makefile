@@ -1,7 +1,7 @@
 # make repro    environment, signing key, then the main job: raw text to a model, every step in the ledger
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, rules of architecture, names and licences, documentation in step with the commands
-# make long     the long tests, of which make test draws a twentieth by the commit (minutes)
+# make long     the long tests, of which make test draws a minute by the commit; make touched: those of what changed (minutes)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
@@ -38,7 +38,7 @@ UV ?= uv
 # Of the tree and its environment, not of what it does: `make lint` holds them.
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py)
 
-.PHONY: help environment repro test long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test touched long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -121,6 +121,9 @@ evaluation: environment
 
 faults: environment
 	$(PYTEST) -m "faults or table" --whole
+
+touched: environment # pytest's 5: nothing long is about what changed
+	$(PYTEST) --processes $(TEST_JOBS) -m long --touched || [ $$? -eq 5 ]
 
 long: environment
 	$(PYTEST) --processes $(TEST_JOBS) -m long --whole

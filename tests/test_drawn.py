@@ -1,4 +1,4 @@
-"""A change is tested with a tenth of dear tables, and a twentieth of the long tests: others at another change."""
+"""A change is tested with a tenth of dear tables, and a minute of the long tests: others at another change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from drawn import SEED, SINCE, places, subjects
+from drawn import BUDGET, SEED, SINCE, places, subjects
 
 SERVICES = Path(__file__).with_name("services")
 CONFTEST = """
@@ -58,6 +58,14 @@ def test_what_it_goes_through(tenth):
 def test_short():
     pass
 """
+DEAR = """
+import pytest
+
+@pytest.mark.long(seconds=%d)
+@pytest.mark.parametrize("case", range(8))
+def test_dear(case):
+    pass
+"""
 
 
 def executed(folder: Path, seed: str, *arguments: str, **variables: str) -> tuple[dict[str, list[int]], str]:
@@ -90,12 +98,22 @@ def test_a_part_is_drawn_by_the_seed_and_nothing_else_is_left_out(folder: Path) 
     assert "MARIN_DRAWN=one" in told and "test_short" in cases
     assert [len(cases[name]) for name in ("test_table", "test_one", "test_other")] == [2, 2, 2]
     assert cases["test_one"] == cases["test_other"]
-    assert len(cases.get("test_long", [])) + ("test_uses" in cases) == 2
+    assert len(cases["test_long"]) + ("test_uses" in cases) == BUDGET / 5
     assert ("test_makes" in cases) == ("test_uses" in cases)
     (through,) = re.findall(r"through (\[.*\])", told)
     assert through.count(",") == 3
     assert executed(folder, "one")[0] == cases
     assert executed(folder, "two")[0] != cases
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(BUDGET / 4, 4), (BUDGET * 2 / 3, 1), (BUDGET * 2, 1)])
+def test_there_is_time_for_so_many_and_for_one_at_least(
+    folder: Path, tmp_path: Path, seconds: float, count: int
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tests" / "test_all.py").write_text(DEAR % seconds)
+    drawn = [executed(tmp_path, seed)[0]["test_dear"] for seed in ("one", "two", "three")]
+    assert [len(cases) for cases in drawn] == [count] * 3 and drawn != [drawn[0]] * 3
 
 
 def test_the_whole_and_what_is_named(folder: Path) -> None:
@@ -121,15 +139,15 @@ def test_what_is_asked_for_by_itself_is_not_drawn(folder: Path) -> None:
     assert executed(folder, "two", "--lf")[0] == {"test_table": [0, 1, 2, 3, 4], "test_long": [8]}
 
 
-def test_long_tests_of_what_was_changed_are_executed(folder: Path, tmp_path: Path) -> None:
-    """By the last commit, the tree since then, or all commits since one that is named; of another folder, a part as ever."""
+def test_long_tests_of_what_was_changed_come_first(folder: Path, tmp_path: Path) -> None:
+    """By the last commit, the tree since then, or all commits since one that is named; then, as there is time, others."""
     project = tmp_path / "project"
     shutil.copytree(folder, project, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
-    (project / "tests" / "product").mkdir()
     for name in ("product/part/code.py", "elsewhere/product.py", "tests/test_product.py"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).touch()
-    shutil.move(project / "tests" / "test_all.py", project / "tests" / "product" / "test_all.py")
+    (project / "tests" / "product").mkdir()
+    (project / "tests" / "product" / "test_dear.py").write_text(DEAR % (BUDGET / 6))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*arguments: str) -> str:
@@ -139,29 +157,33 @@ def test_long_tests_of_what_was_changed_are_executed(folder: Path, tmp_path: Pat
             command, check=True, capture_output=True, text=True, env=environment | {"GIT_CONFIG_GLOBAL": os.devnull}
         ).stdout.strip()
 
-    def drawn(said: str, **variables: str) -> int:
-        """Of 29 cases."""
-        cases, told = executed(project, "one", PATH=os.environ["PATH"], **variables)
+    def drawn(said: str, *arguments: str, **variables: str) -> tuple[int, int]:
+        """Of 8 about the product, which take 6 times what there is time for together; of 29 others."""
+        cases, told = executed(project, "one", *arguments, PATH=os.environ["PATH"], **variables)
         assert said in told
-        return len(cases["test_long"])
+        return len(cases.get("test_dear", [])), len(cases.get("test_long", []))
 
     (project / ".gitignore").write_text("__pycache__\n.pytest_cache\n")
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "-m", "all is new, and has nothing before it")
-    part, first = drawn("of these what changed is not known"), git("rev-parse", "HEAD")
+    part, first = drawn("what changed is not known"), git("rev-parse", "HEAD")
+    assert part[0] < 6
     git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
     for name in ("elsewhere/product.py", "tests/test_product.py"):
         (project / name).write_text("# more\n")
-    assert drawn("since HEAD^ (2 files)") == part < 3
+    assert drawn("since HEAD^ (2 files)") == part
     (project / "product/part/code.py").rename(project / "elsewhere" / "code.py")
-    assert drawn("since HEAD^ (4 files)") == 29
+    assert drawn("since HEAD^ (4 files)") == (6, 0)
     git("add", ".")
     git("commit", "--quiet", "-m", "the product is elsewhere")
-    assert drawn("since HEAD^ (4 files)", GIT_DIR=str(tmp_path)) == 29
+    assert drawn("since HEAD^ (4 files)", GIT_DIR=str(tmp_path)) == (6, 0)
+    assert drawn("all of what changed since HEAD^ (4 files)", "--touched") == (8, 0)
     git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
     assert drawn("since HEAD^ (0 files)") == part
-    assert drawn(f"since {first} (4 files)", **{SINCE: first}) == 29
+    assert drawn(f"since {first} (4 files)", **{SINCE: first}) == (6, 0)
+    (project / "tests" / "product" / "test_dear.py").write_text(DEAR % (BUDGET / 10))
+    assert drawn("since HEAD^ (1 files)") == (8, 2), "what is left of the time is for others"
 
 
 def test_a_test_file_is_about_what_its_folder_is_named_after_or_says() -> None:
@@ -186,7 +208,7 @@ def test_other_seeds_draw_all(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[int] = set()
     for seed in range(60):
         monkeypatch.setenv(SEED, f"{seed:012x}")
-        found = places(50, "long tests")
+        found = places(50, "a table")
         assert len(found) == 5 and found == sorted(set(found))
         seen.update(found)
     assert seen == set(range(50))

@@ -52,7 +52,7 @@ def test_a_wrong_rounding_is_found(
     assert found.needed and not found.holds and found.differing > PAIRS // 8
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_sums_of_products_are_exact_and_a_rounded_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "INT8_LONGEST", 8192)
     assert [one.name for one in answered(probes.accumulations()).values() if not one.holds] == []
@@ -130,7 +130,7 @@ def test_what_travels_is_what_the_lock_says() -> None:
     assert chosen.count("--hash=sha256:") >= 2
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_a_training_imports_what_travels_and_no_more() -> None:
     travels = pack.needed(frozenset({"grpcio"}))
     assert {"marin-levanter", "equinox", "cryptography", "hydra-core"} <= travels

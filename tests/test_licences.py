@@ -150,7 +150,7 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_what_is_left_out_is_not_needed() -> None:
     """The commands of the main job load without it: dvc's, and the training with all that it takes from Levanter."""
     code = (PROJECT / "marin").rglob("*.py")

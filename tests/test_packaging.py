@@ -51,7 +51,9 @@ class Installed:
         return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module", params=["uv", pytest.param("pip", marks=pytest.mark.long(together="pip installs"))])
+@pytest.fixture(
+    scope="module", params=["uv", pytest.param("pip", marks=pytest.mark.long(together="pip installs", seconds=25))]
+)
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     base = tmp_path_factory.mktemp("packaging")
     source = base / "source"

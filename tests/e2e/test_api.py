@@ -51,6 +51,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.long
 def test_the_examples_of_the_page_do_what_it_says(project: Project) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "api.md").read_text("utf-8"), re.DOTALL)
     assert len(blocks) == 6

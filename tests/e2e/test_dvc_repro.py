@@ -207,7 +207,7 @@ def test_equal_results_of_other_code_that_were_pulled_are_made_here_too(publishe
     assert mine.changes() == []
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=40)
 def test_experiments_in_folders_of_their_own_are_recorded_in_the_root_of_the_project(
     published: Checkout, tmp_path: Path
 ) -> None:
@@ -241,6 +241,7 @@ def test_dvc_sends_no_bytes_and_marin_store_push_does(published: Checkout, tmp_p
     assert [path for path in (tmp_path / "bytes").rglob("*") if path.is_file()]
 
 
+@pytest.mark.long(seconds=10)
 def test_a_text_that_was_edited_is_never_ignored(published: Checkout, tmp_path: Path) -> None:
     clone = published.clone(tmp_path / "clone")
     text = clone.folder / "data" / "mine.txt"
@@ -256,7 +257,7 @@ def test_a_text_that_was_edited_is_never_ignored(published: Checkout, tmp_path: 
     assert pointer.read_text() != before
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_sources_of_a_collection_that_changed_are_seen(published: Checkout, tmp_path: Path) -> None:
     clone = published.clone(tmp_path / "clone")
     pointer, lock = clone.folder / "artifacts" / "corpus.json", clone.folder / "dvc.lock"

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Draft, Log, LogReader, PosixStorage, Signer, Unavailable, check
@@ -57,6 +58,7 @@ def events_in(root):
     return LogReader(PosixStorage(root, readonly=True), [SIGNER.verifier]).checkpoint().size
 
 
+@pytest.mark.long
 def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path):
     # In a process of its own: forking is only safe where nothing else of the test run has started threads.
     run = subprocess.run(

@@ -115,6 +115,7 @@ def injected(begun, folder, call, number, fault):
 
 
 @needs_strace
+@pytest.mark.long
 def test_a_sample_of_system_calls_that_fail_or_kill(begun, tmp_path):
     plan = every_fault(begun, tmp_path / "plain")
     hit = sum(injected(begun, tmp_path / "run", *item) for item in random.Random(3).sample(plan, SAMPLE))

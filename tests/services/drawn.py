@@ -1,16 +1,17 @@
 """What one change is tested with, where all would take too long: a tenth of each dear table of cases (faults, architectures,
-seeds) and a twentieth of the long tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
+seeds) and a minute of the long tests. The rest is drawn at other changes; `make faults` and `make long` leave nothing out.
 
     @pytest.mark.table                            of the cases of a parametrized test, a tenth, and one at least
     @pytest.mark.table(together=NAME)             the same cases in every test of this name
     def test(tenth): for step in tenth(range(400))    of what a test goes through itself, a tenth, in order
-    @pytest.mark.long                             of all tests that are marked so, a twentieth
-    @pytest.mark.long(together=NAME)              all tests of this name or none: they share what is dear
+    @pytest.mark.long                             of all tests that are marked so, as many as `BUDGET` has room for
+    @pytest.mark.long(seconds=40)                 it takes so long, where that is not about five seconds
+    @pytest.mark.long(together=NAME)              all tests of this name or none: they share what is dear, and the seconds
 
 A test is long whose call takes three seconds and more (`pytest --durations`; what fixtures take that others share does not
-count). Long tests of what was changed are always executed: those of a file, of the folder that it is about (:func:`subjects`),
-or of what all stand on. Changed is what the last commit and the tree since then differ in from the commit before;
-``MARIN_SINCE=COMMIT`` names another one, where several commits are one change.
+count). Long tests of what was changed come first: those of a file, of the folder that it is about (:func:`subjects`), or of
+what all stand on; `make touched` executes them all. Changed is what the last commit and the tree since then differ in from
+the commit before; ``MARIN_SINCE=COMMIT`` names another one, where several commits are one change.
 
 The seed is the commit that is tested, so that every change draws others; pytest's first lines say it, and
 ``MARIN_DRAWN=SEED`` draws the same again. ``--whole`` leaves nothing out. Who names files or tests (``-k`` too) gets their
@@ -23,7 +24,7 @@ import os
 import random
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -51,11 +52,14 @@ ABOUT = {
 }
 """What the tests of a folder are about, where its name does not say so or does not say all."""
 ALL_STAND_ON = ("requirements.lock", "tests/conftest.py", "tests/services/")
+BUDGET = 60.0
+"""Seconds of one process for the long tests of a change; one of them at least is executed, whatever it takes."""
 Tenth = Callable[[Iterable[int]], list[int]]
 
 
 def add_option(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="all cases of all tables and all long tests, not a part")
+    parser.addoption("--touched", action="store_true", help="all long tests of what was changed, and no other ones")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,8 +74,10 @@ def pytest_report_header(config: pytest.Config) -> str:
     if _are_named(config):
         return f"{tables}; all long tests of what is named"
     since, files = changed(config)
-    count = "what changed is not known" if files is None else f"all of what changed since {since} ({len(files)} files)"
-    return f"{tables}, and a twentieth of the long tests; of these {count}"
+    about = "what changed is not known" if files is None else f"of what changed since {since} ({len(files)} files)"
+    if config.getoption("touched"):
+        return f"{tables}; long tests: all {about}"
+    return f"{tables}; long tests: {BUDGET:.0f} seconds, first {about} (make touched: all of those)"
 
 
 def _are_named(config: pytest.Config) -> bool:
@@ -106,9 +112,9 @@ def subjects(test: str) -> tuple[str, ...]:
     return (test, *ABOUT.get(folder, same), *(f"{above}/conftest.py" for above in folders), *ALL_STAND_ON)
 
 
-def places(count: int, name: str, one_in: int = 10) -> list[int]:
-    """Places of ``one_in`` so many of ``count`` things, at least one."""
-    return sorted(random.Random(f"{os.environ[SEED]} {name}").sample(range(count), -(-count // one_in)))
+def places(count: int, name: str) -> list[int]:
+    """Places of a tenth of ``count`` things, at least one."""
+    return sorted(random.Random(f"{os.environ[SEED]} {name}").sample(range(count), -(-count // 10)))
 
 
 def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -133,11 +139,24 @@ def draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         for name, cases in tables.items()
         for item in {*cases}.difference(cases[place] for place in places(len(cases), names[name]))
     }
-    drawn = {list(long)[place] for place in places(len(long), "long tests", one_in=20)} | _touched(config, long)
+    touched = _touched(config, long)
+    drawn = touched if config.getoption("touched") else affordable(long, first=touched)
     left |= {item for name, together in long.items() if name not in drawn for item in together}
     left = {item for item in left if item.nodeid not in asked}
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
+
+
+def affordable(long: Mapping[str, Iterable[pytest.Item]], first: Collection[str]) -> set[str]:
+    """Names of long tests for which there is time, drawn by the seed: of ``first`` before others."""
+    order = random.Random(f"{os.environ[SEED]} long tests").sample(list(long), len(long))
+    drawn, left = set[str](), BUDGET
+    for name in sorted(order, key=lambda name: name not in first):
+        left -= max(item.get_closest_marker("long").kwargs.get("seconds", 5.0) for item in long[name])  # type: ignore[union-attr]
+        if drawn and left < 0:
+            break
+        drawn.add(name)
+    return drawn
 
 
 def _touched(config: pytest.Config, long: Mapping[str, Iterable[pytest.Item]]) -> set[str]:

@@ -20,7 +20,7 @@ from raytraining import WORKER, bodies, listening, longer, nothing_left, process
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
-pytestmark = pytest.mark.long(together="training on Ray")
+pytestmark = pytest.mark.long(together="training on Ray", seconds=145)
 
 
 def test_a_worker_is_killed_and_the_bits_are_those_of_one_process(trained: Project, project: Project) -> None:

@@ -52,7 +52,7 @@ def said(project: Project, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_the_same_prompt_state_and_seed_say_the_same(trained: Project) -> None:
     asked = ("--prompt", "The dog", "--max-tokens", "6", "--temperature", "0.9")
     first, again, other = (said(trained, *asked, "--seed", seed) for seed in ("5", "5", "6"))
@@ -147,7 +147,7 @@ def test_babylms_tasks_are_recorded_once_and_their_submission_is_made_of_them(pr
     assert (done.returncode, "supplement_filtered" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=20)
 def test_a_submissions_checkpoints_are_branches_of_a_repository(trained: Project, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("export", "latest", "--babylm", str(out), "--hub", "owner/model", "--json")

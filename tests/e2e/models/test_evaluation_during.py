@@ -13,7 +13,7 @@ from wandb_records import read_offline_run
 
 from tests.e2e.conftest import PARAMS, Project
 
-pytestmark = pytest.mark.long(together="evaluation during")
+pytestmark = pytest.mark.long(together="evaluation during", seconds=55)
 
 SETS = {
     "held": {"kind": "corpus", "documents": 4},

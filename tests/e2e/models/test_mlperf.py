@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from marin.record.events import TRAIN_SEGMENT, TRAIN_STARTED
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def recorded(project: Project, kind: str) -> list[dict[str, Any]]:
     return [json.loads(line)["body"] for line in said.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_gradient_accumulation_has_the_bits_of_the_whole_batch(project: Project) -> None:
     """A batch of eight: on eight devices at once, and on one device a sequence at a time, summed up before the update."""
     again = project.marin("stage", "train", "--force")

@@ -34,7 +34,7 @@ def served(project: Project, what: str, **environment: str) -> tuple[bytes, str]
         return answer.content, server.stdout.read()
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=40)
 def test_an_answer_of_a_run_and_of_its_folder_on_a_hub(trained: Project, tmp_path: Path) -> None:
     content, said = served(trained, "latest")
     answer = json.loads(content)

@@ -14,7 +14,7 @@ from tests.e2e.pages.page import blocks, played
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=35)
 @pytest.mark.e2e
 def test_a_newcomer_comes_from_a_folder_of_warcs_to_a_verified_model(project: Any, tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to(REPOSITORY / "data")

@@ -39,7 +39,7 @@ def measured(unlearned: Unlearned, tmp_path_factory: pytest.TempPathFactory) -> 
     return project, attributed(project, unlearned.run, *asked), base / "dataset"
 
 
-@pytest.mark.long(together="attribution")
+@pytest.mark.long(together="attribution", seconds=45)
 def test_it_is_the_training_without_the_document(unlearned: Unlearned, measured: tuple[Project, Any, Path]) -> None:
     """The state is that of the run that unlearned it, which is that of a training from the start without it."""
     _, told, _ = measured

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.e2e.conftest import Project
 
-pytestmark = pytest.mark.long(together="from a folder")
+pytestmark = pytest.mark.long(together="from a folder", seconds=100)
 
 BEGIN, END = 6, 7
 

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
-pytestmark = pytest.mark.long(together="own steps")
+pytestmark = pytest.mark.long(together="own steps", seconds=35)
 
 EXPERIMENT = """
 import json

@@ -25,7 +25,7 @@ for step in PIPELINE.steps:
 """
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_a_run_with_packed_checkpoints_passes(project: Any) -> None:
     params = project.folder / "params.yaml"
     changed = json.loads(params.read_text("utf-8")) | {"optimizer": {"learning_rate": 0.002}}

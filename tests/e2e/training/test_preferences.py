@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import Project
 from tests.e2e.training.test_from_folder import exported, shown
 
-pytestmark = pytest.mark.long(together="preferences")
+pytestmark = pytest.mark.long(together="preferences", seconds=135)
 
 BEGUN = (
     "--config-json",

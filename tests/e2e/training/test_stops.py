@@ -61,7 +61,7 @@ def straight(trained: Project, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(train(project)["digest"])
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=30)
 def test_asked_to_stop_it_loses_nothing_and_goes_on_elsewhere(project: Project, straight: str) -> None:
     edit(project, trainer={"num_steps": 24, "steps_per_segment": 4})
     status, messages = stopped(project, signal.SIGTERM, "--devices", "8")

@@ -45,7 +45,7 @@ def test_the_pipelines_results_are_hits_and_a_sweep_executes_only_what_differs(p
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_training_whose_inputs_another_root_made_makes_them_first(trained: Project, tmp_path: Path) -> None:
     """A root without any result, of which a stage in the middle is asked first."""
     fresh = trained.copy(tmp_path)

@@ -32,6 +32,7 @@ from marin.verify.verification import Options, Verification
 from tests.e2e.conftest import Project
 from tests.e2e.training.unlearned import LATE, READ, RECIPE, Unlearned, trained_of
 
+pytestmark = pytest.mark.long(together="unlearning", seconds=50)
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "unlearning.md"
 
 
@@ -55,7 +56,6 @@ def _of(body: kinds.TrainSegment) -> tuple[Any, ...]:
     return body.start, body.end, body.losses, body.batches, body.fingerprints, body.start_state, body.end_state
 
 
-@pytest.mark.long
 def test_a_stranger_finds_it_proven(unlearned: Unlearned) -> None:
     done = unlearned.project.marin(
         "-q", "verify", unlearned.forked, "--only", "ledger,data,training", "--no-record", "--json"
@@ -172,7 +172,6 @@ def verified(unlearned: Unlearned, shop: Shop, only: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.long
 def test_a_document_that_is_still_read_is_found(unlearned: Unlearned, tmp_path: Path) -> None:
     """The operator shows the tokens and the training of the run before as those of a run without the document."""
     shop = Shop(unlearned.base(tmp_path), unlearned.forked, tmp_path)

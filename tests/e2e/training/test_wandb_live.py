@@ -30,7 +30,7 @@ def events(project: Project, run: str, kind: str) -> list[dict[str, Any]]:
     return [item["body"] for item in found if item["type"] == kind]
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=20)
 def test_wandb_follows_a_training_and_changes_nothing(project: Project) -> None:
     (plain,) = json.loads(project.marin("ls", "--json").stdout)
     views = project.home / "cache" / "views"

@@ -21,7 +21,7 @@ BENCH = "import runpy; runpy.run_module('bench.faults', run_name='__main__', alt
 FAULTS = ("parameter", "event", "forged loss")
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_one_fault_of_each(tmp_path: Path, tenth: Tenth, warm: Callable[[], Warm]) -> None:
     kinds = [*(FAULTS[place] for place in tenth(range(len(FAULTS)))), "clean run"]
     kept = {

@@ -40,7 +40,7 @@ with Log.open(root.storage, signer) as log:
 """
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=45)
 def test_a_broken_verification_goes_on_from_ones_own_events(project: Project) -> None:
     project.forked(OWN)
     project.forked(HIDE_KEY)  # what was published has no key with it
@@ -72,6 +72,7 @@ def test_a_broken_verification_goes_on_from_ones_own_events(project: Project) ->
     assert (again, nothing["verdicts"]["training"]) == (3, "NOT_RUN"), "nothing was recorded since"
 
 
+@pytest.mark.long
 def test_a_forged_state_is_flagged_without_replay(project: Project) -> None:
     status, report = project.verify("--only", "artifacts", "--screen", "--no-record")
     assert (status, report["screening"]["findings"], report["screening"]["segments"]) == (0, [], 2), report

@@ -39,7 +39,7 @@ def stranger(project: Project) -> Project:
     return strange(project)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=50)
 @pytest.mark.table
 @pytest.mark.parametrize(
     ("forged", "processes_each"), [(True, 1), (False, 1), (True, 2)], ids=["forged", "honest", "forged together"]
@@ -74,6 +74,7 @@ def test_workers_judge_data_and_training_and_verdicts_reach_ones_own_log(
     assert not list((stranger.home / "cache" / "foreign").glob("*.key"))
 
 
+@pytest.mark.long
 @confined
 def test_a_root_on_the_network_is_read_by_the_parent(
     stranger: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -110,7 +111,7 @@ def test_a_root_that_leads_elsewhere_is_refused(stranger: Project, tmp_path: Pat
     assert (status, report["verdicts"]["artifacts"]) == (0, "PASS"), report
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_limits_end_it_with_a_sentence(stranger: Project) -> None:
     done = stranger.marin("-q", "verify", "latest", "--no-record", "--only", "training", "--hours", "0.001")
     assert done.returncode == 3 and "--hours gives it more" in done.stderr, done.stderr

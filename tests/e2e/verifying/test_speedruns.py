@@ -32,7 +32,7 @@ experiment = Registration(
 pytestmark = pytest.mark.e2e
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=30)
 def test_a_run_is_verified_admitted_listed_and_shown(project: Project) -> None:
     def marin(*words: str) -> str:
         done = project.marin("-q", *words)

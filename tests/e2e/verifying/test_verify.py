@@ -69,7 +69,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=25)
 def test_trained_on_eight_devices_verified_on_one(project: Project) -> None:
     status, report = project.verify()
     assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
@@ -244,6 +244,7 @@ def test_wrong_usage_is_two(project: Project) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_the_page_stands_alone(project: Project) -> None:
     project.verify("--only", "ledger,artifacts", "--no-record", "--html", "report.html")
     text = (project.folder / "report.html").read_text(encoding="utf-8")

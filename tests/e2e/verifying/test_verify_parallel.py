@@ -39,7 +39,7 @@ for days in (8, 16):
 """
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_one_segment_of_two(project: Project) -> None:
     project.forked(FORGE_LAST)
     status, report = project.verify("--only", "training", "--steps", "0:2", "--no-record")
@@ -49,7 +49,7 @@ def test_one_segment_of_two(project: Project) -> None:
     assert (sampled, found["first_divergence"]["step"]) == (1, 4), found
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_a_stored_state_is_proven_before_it_is_used(project: Project, tmp_path: Path) -> None:
     shown = json.loads(project.marin("show", "latest", "--json").stdout)
     tree = next(saved["artifact"] for saved in shown["checkpoints"] if saved["step"] == 3).removeprefix("sha256:")
@@ -77,6 +77,7 @@ def test_a_stored_state_is_proven_before_it_is_used(project: Project, tmp_path: 
     assert (status, report["verdicts"]["training"], report["first_divergence"]) == (3, "UNAVAILABLE", None), report
 
 
+@pytest.mark.long
 def test_a_sample_says_what_it_is_worth(project: Project) -> None:
     status, report = project.verify("--only", "training", "--sample", "1", "--no-record")
     assert (status, report["verdicts"]["training"]) == (4, "PARTIAL"), report
@@ -91,7 +92,7 @@ def test_a_sample_says_what_it_is_worth(project: Project) -> None:
     assert report["log_checkpoint"]["root"] in " ".join(report["details"]["training"])
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=40)
 def test_what_a_policy_let_go_is_reached_from_the_state_before_it(project: Project) -> None:
     params = json.loads((project.folder / "params.yaml").read_text())
     params["trainer"]["steps_per_segment"] = 1

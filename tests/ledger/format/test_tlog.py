@@ -177,6 +177,7 @@ def holds(verify, proof):
     return True
 
 
+@pytest.mark.long
 def test_one_flipped_bit_in_every_hash_of_every_proof():
     chosen = random.Random(4)
     for proof, verify in all_proofs():

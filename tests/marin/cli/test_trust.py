@@ -33,6 +33,7 @@ def ledger_verdict(marin: Marin, *arguments: object) -> tuple[str, str]:
     return report["verdicts"]["ledger"], " ".join(report["details"]["ledger"])
 
 
+@pytest.mark.long
 def test_the_key_that_a_root_brings_is_its_own_word(marin: Marin, foreign: Path) -> None:
     vkey = (foreign / "vkey").read_text().strip()
     outcome, lines = ledger_verdict(marin)
@@ -117,6 +118,7 @@ def test_a_corrupt_pin_is_told_and_no_defect(marin: Marin, foreign: Path) -> Non
         assert "restore the file" in outcome.err
 
 
+@pytest.mark.long
 def test_a_copy_that_went_on_does_not_accuse_the_original(
     marin: Marin, foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,7 @@ def fresh(project: Path, name: str) -> Path:
     return project / name
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_one_digest_in_any_order_and_after_any_kill(
     project: Path, known: Labelled, small_pieces: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

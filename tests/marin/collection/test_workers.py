@@ -157,7 +157,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "place") if bucket is None else bucket.url
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=50)
 def test_what_killed_workers_make_is_what_one_process_makes_also_in_a_bucket(
     project: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ CHAIN: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=6)
 @given(
     st.lists(st.sampled_from(sorted(CHAIN)), min_size=2, max_size=3),

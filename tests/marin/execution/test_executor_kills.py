@@ -49,7 +49,7 @@ def pointers(project: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_killed_before_any_change_to_the_disk_and_called_again(
     tiny: ModuleType, project: Path, tmp_path: Path, tenth: Tenth, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 @pytest.mark.table
 @pytest.mark.parametrize("shape", SHAPES)
 def test_execution_adds_nothing_for_a_step_that_is_done(

@@ -217,7 +217,9 @@ def report_of(runner: str, factory: pytest.TempPathFactory) -> tuple[dict[str, A
     return found, folder
 
 
-@pytest.fixture(scope="session", params=["local", pytest.param("ray", marks=pytest.mark.long(together="jobs on Ray"))])
+@pytest.fixture(
+    scope="session", params=["local", pytest.param("ray", marks=pytest.mark.long(together="jobs on Ray", seconds=60))]
+)
 def jobs_report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What became of each kind of job."""
     found, _ = report_of(request.param, tmp_path_factory)

@@ -24,6 +24,7 @@ def test_our_own_server_has_the_same_bits(address: str, subject: Subject, scorer
     assert (found.sequences, found.furthest) == (6, 0.0) and found.tokens > 60
 
 
+@pytest.mark.long
 def test_other_weights_are_found(address: str, subject: Subject, scorer: Scorer) -> None:
     other = scorer.holding(jax.tree.map(lambda x: x * 1.05, subject.model))
     found = compare(other, 257, f"{address}/v1", "aaaa", sequences=6)

@@ -185,7 +185,7 @@ def test_a_graph_of_many_runs_shares_what_is_the_same_and_keeps_the_way_from_dat
     assert all(place[source] < place[target] for source, target in graph.edges)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_a_graph_of_two_thousand_nodes_is_a_sheet_and_every_node_is_on_it_once():
     log = Log()
     for number in range(340):

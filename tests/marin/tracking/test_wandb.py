@@ -74,6 +74,7 @@ def segments(first: int, last: int) -> list[tuple[str, Any]]:
     return [(events.CHECKPOINT_SAVED, saved), (events.TRAIN_SEGMENT, part), (events.METRICS_RECORDED, measured)]
 
 
+@pytest.mark.long
 def test_a_training_that_was_killed_between_ledger_and_wandb_goes_on_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -124,6 +124,7 @@ def test_what_was_taken_over_is_used_and_not_made(
     assert {one.kind for one in server.committed() if one.logged_by == RUN} >= {"state", "export"}
 
 
+@pytest.mark.long
 def test_an_offline_run_is_sent_by_wandb_sync(server: Told, tmp_path: Path) -> None:
     root, log = make_root(tmp_path), Log()
     whole_run(log, RUN, steps=30, artifacts=make_artifacts(root, tmp_path / "made"))

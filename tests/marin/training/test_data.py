@@ -187,7 +187,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProce
     )
 
 
-@pytest.mark.long(together="streams that end")
+@pytest.mark.long(together="streams that end", seconds=13)
 def test_no_thread_of_the_loader_outlives_the_program(ended: subprocess.CompletedProcess[str]) -> None:
     """One that is inside jax when the interpreter ends aborts the process, after all its work was done."""
     assert ended.returncode == 0, ended.stderr

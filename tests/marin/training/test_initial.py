@@ -25,7 +25,7 @@ from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
 
 
-@pytest.mark.long(together="slices of an initial state")
+@pytest.mark.long(together="slices of an initial state", seconds=22)
 @pytest.mark.parametrize("run", [initial.RUN, 37], ids=["at-once", "by-runs"])
 @pytest.mark.parametrize("fields", [{}, {"architecture": "gpt2", "optimizer": "lion"}], ids=["llama", "gpt2"])
 def test_slices_are_those_of_the_whole(

@@ -302,7 +302,7 @@ def on_devices() -> None:
         assert compiled is not None and foreign_products(compiled) == []
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=25)
 def test_the_number_of_devices_changes_no_bit() -> None:
     program = "import sys; sys.path.insert(0, sys.argv[1]); import test_scoring; test_scoring.on_devices()"
     run = subprocess.run(

@@ -24,7 +24,7 @@ from marin.verify.jax.exactly import ExactStepwise
 from marin.verify.jax.opened import Opened, Question
 from marin.verify.segments.explain import _search
 
-pytestmark = pytest.mark.long(together="taken apart")
+pytestmark = pytest.mark.long(together="taken apart", seconds=45)
 
 AT = 1
 """The first train step with a learning rate."""

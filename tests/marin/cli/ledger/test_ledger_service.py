@@ -217,6 +217,7 @@ def lines_of(server: Server, *, until: str) -> str:
     raise AssertionError(said)
 
 
+@pytest.mark.long
 def test_a_service_has_its_checkpoints_cosigned_by_itself(marin: Marin, root: Path, start: Start) -> None:
     vkey = (root / "vkey").read_text().strip()
     witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w", "--name", "w.test/1")

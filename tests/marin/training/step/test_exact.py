@@ -41,7 +41,7 @@ def bits(values: Any) -> list[bytes]:
     return [np.asarray(value).tobytes() for value in values]
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=20)
 @pytest.mark.parametrize(
     "changes",
     [{}, {"factor_bits": 8, "factor_rounding": "stochastic"}, {"z_loss": 1e-2}],
@@ -81,7 +81,7 @@ def test_the_initial_state_and_two_steps_are_those_of_the_reference(
         assert bits(own) == bits(list(arrays_of(step.collect(state)).values())[3:])
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_a_recipe_with_excluded_documents_compiles_each_program_once(
     recipe: Recipe, worker: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

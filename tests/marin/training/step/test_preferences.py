@@ -82,7 +82,7 @@ def test_neighbours_stay_neighbours_and_an_epoch_has_each_once(together: int) ->
     assert np.array_equal(order(range(5, 30)), [order([number])[0] for number in range(5, 30)])
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=25)
 def test_the_loss_is_that_of_the_paper() -> None:
     """-log sigmoid(beta (log p/p_ref of the chosen answer - of the rejected one)), summed over pairs."""
     model = moved(recipe())
@@ -96,6 +96,7 @@ def test_the_loss_is_that_of_the_paper() -> None:
         np.testing.assert_allclose(loss, np.log1p(np.exp(-margin)).sum(), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_before_the_first_step_nothing_is_preferred() -> None:
     grads, loss, weight = sums(recipe(), initial_state(recipe(), VOCABULARY).model)
     np.testing.assert_allclose(loss / weight, np.log(2), rtol=1e-6)

@@ -46,6 +46,7 @@ ABOUT = {
         "marin/unlearning/",
     ),
     "tests/e2e/verifying": ("marin/verify/",),
+    "tests/fault": ("ledger/log/", "ledger/service/", "ledger/storage/", "ledger/store/"),
     "tests/marin/execution": ("marin/execution/", "ledger/log/"),
     "tests/marin/training/step": ("marin/training/", "marin/exact/"),
     "tests/marin/verify": ("marin/verify/", "marin/graph/"),

@@ -10,7 +10,7 @@ import pytest
 from ledger import Draft
 from marin.execution.plan import Plan
 from marin.history.runs import evaluation_stream, load, resolve, stream_of
-from marin.record.events import EVALUATION_RECORDED, EvaluatedTask, EvaluationRecorded, write
+from marin.record.events import EVALUATION_RECORDED, Continues, EvaluatedTask, EvaluationRecorded, write
 from marin.record.root import Root
 from marin.record.verdicts import NAMES, described, overall
 from marin.verify.derivation.claims import derive, settled
@@ -65,6 +65,15 @@ def test_an_evaluation_stands_beside_the_run_and_is_one_claim(root: Root, plan: 
         ("PARTIAL", "open"),
     ):
         assert settled(claims, {"evaluation": outcome})[0].status == status
+
+
+def test_one_of_a_run_that_a_phase_continues_is_told_and_not_established(root: Root, plan: Plan) -> None:
+    run = resolve(root.history(), "latest")
+    root.append([Draft(EVALUATION_RECORDED, evaluation_stream(run), body_of(run))])
+    later = Continues(run="later", step=2, state=DIGEST, checkpoint=DIGEST)
+    told = [claim for claim in derive(record(root), plan, until=later) if "acc=0.75" in claim.text]
+    asked = dict.fromkeys(("ledger", "artifacts", "data", "training"), "PASS")  # what a run before a phase is judged for
+    assert [claim.status for claim in settled(told, asked)] == ["open"]
 
 
 @pytest.mark.parametrize("stream", [stream_of, lambda run: "evaluation/another", lambda run: f"evaluation/{run}/more"])

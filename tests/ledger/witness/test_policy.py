@@ -106,7 +106,24 @@ def test_witnesses_are_added_one_by_one():
         WitnessPolicy.parse(TWO_LEVELS).with_witness(PolicyWitness("X1", WITNESSES["X1"].verifier))
 
 
-@given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
+GROUPS = [
+    "group a any X1 X2",
+    "group b 2 X1 X2 X3",
+    "group c all a b",
+    "group a 3 X1 X2",
+    "group d 1 d X1",
+    "group e 0 X1",
+]
+QUORUMS = [f"quorum {name}" for name in ("a", "b", "c", "X1", "none", "nobody")]
+LINES = [*lines().decode().splitlines(), *GROUPS, *QUORUMS, *(f"{line} X3" for line in QUORUMS), "log x", ""]
+
+
+@given(
+    st.binary(max_size=300)
+    | st.text(max_size=200).map(str.encode)
+    | st.lists(st.sampled_from(LINES) | st.text(max_size=20), max_size=12).map(lambda told: "\n".join(told).encode())
+    | st.lists(st.sampled_from([*GROUPS, *QUORUMS]), max_size=5).map(lambda told: lines(*told))
+)
 def test_any_bytes_give_a_policy_or_the_librarys_error(data):
     try:
         WitnessPolicy.parse(data + b"\n")

@@ -13,16 +13,14 @@ from marin.data.mixture import Interleave
 from marin.errors import UsageError
 from marin.recipe.mixture import block_counts
 
-WEIGHTS = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.05, 20.0), min_size=1)
+WEIGHTS = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.25, 20.0), min_size=1)
+BLOCKS = st.integers(512, 2048)
+"""Long enough that each part has a sequence of one."""
 
 
-@given(WEIGHTS, st.integers(64, 2048), st.integers(0, 5000))
+@given(WEIGHTS, BLOCKS, st.integers(0, 5000))
 def test_shares_ranks_and_counts(weights: dict[str, float], block: int, start: int) -> None:
-    try:
-        interleave = Interleave(weights, block)
-    except UsageError:
-        assert min(weights.values()) / sum(weights.values()) < 1 / block
-        return
+    interleave = Interleave(weights, block)
     assert sum(interleave.counts.values()) == block
     assert all(abs(n - weights[name] / sum(weights.values()) * block) < 1 for name, n in interleave.counts.items())
     seen: Counter[int] = Counter()
@@ -30,6 +28,15 @@ def test_shares_ranks_and_counts(weights: dict[str, float], block: int, start: i
         assert number == seen[one]  # each part is read without a gap
         seen[one] += 1
     assert interleave.consumed(start + 2 * block) == {name: seen[i] for i, name in enumerate(interleave.parts)}
+
+
+@given(WEIGHTS, BLOCKS, st.floats(0.01, 0.14))
+def test_a_part_with_less_than_one_sequence_of_a_block_is_refused(
+    weights: dict[str, float], block: int, share: float
+) -> None:
+    """Below a seventh none is rounded up for it: of seven parts, those that are have the largest remainders."""
+    with pytest.raises(UsageError, match=r"less than one sequence of a block.*found z"):
+        Interleave(weights | {"z": sum(weights.values()) * share / block}, block)
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.floats(0.5, 20.0), min_size=1))

@@ -72,7 +72,9 @@ def test_one_of_a_run_that_a_phase_continues_is_told_and_not_established(root: R
     root.append([Draft(EVALUATION_RECORDED, evaluation_stream(run), body_of(run))])
     later = Continues(run="later", step=2, state=DIGEST, checkpoint=DIGEST)
     told = [claim for claim in derive(record(root), plan, until=later) if "acc=0.75" in claim.text]
-    asked = dict.fromkeys(("ledger", "artifacts", "data", "training"), "PASS")  # what a run before a phase is judged for
+    asked = dict.fromkeys(
+        ("ledger", "artifacts", "data", "training"), "PASS"
+    )  # what a run before a phase is judged for
     assert [claim.status for claim in settled(told, asked)] == ["open"]
 
 

@@ -106,23 +106,28 @@ def test_witnesses_are_added_one_by_one():
         WitnessPolicy.parse(TWO_LEVELS).with_witness(PolicyWitness("X1", WITNESSES["X1"].verifier))
 
 
-GROUPS = [
-    "group a any X1 X2",
-    "group b 2 X1 X2 X3",
-    "group c all a b",
+GROUPS = ["group a any X1 X2", "group b 2 X3 Y1 Y2", "group c all a b", "group d 1 c Y3"]
+"""Each may stand where those before it do."""
+QUORUMS = [f"quorum {name}" for name in ("a", "b", "c", "d", "X1", "none")]
+BAD = [
     "group a 3 X1 X2",
     "group d 1 d X1",
-    "group e 0 X1",
+    "group e 0 Y3",
+    "group f any nobody",
+    "quorum nobody",
+    "quorum a b",
+    "log x",
+    "group",
 ]
-QUORUMS = [f"quorum {name}" for name in ("a", "b", "c", "X1", "none", "nobody")]
-LINES = [*lines().decode().splitlines(), *GROUPS, *QUORUMS, *(f"{line} X3" for line in QUORUMS), "log x", ""]
 
 
 @given(
     st.binary(max_size=300)
     | st.text(max_size=200).map(str.encode)
-    | st.lists(st.sampled_from(LINES) | st.text(max_size=20), max_size=12).map(lambda told: "\n".join(told).encode())
-    | st.lists(st.sampled_from([*GROUPS, *QUORUMS]), max_size=5).map(lambda told: lines(*told))
+    | st.lists(st.sampled_from([*GROUPS, *QUORUMS, *BAD, ""]), max_size=6).map(lambda told: lines(*told))
+    | st.builds(
+        lambda groups, quorum: lines(*GROUPS[:groups], quorum), st.integers(0, len(GROUPS)), st.sampled_from(QUORUMS)
+    )
 )
 def test_any_bytes_give_a_policy_or_the_librarys_error(data):
     try:

@@ -522,7 +522,8 @@ def test_a_raw_print_would_be_found() -> None:
 
 
 STATE = {
-    "marin/graph/execution/loop.py Execution": "the plan of a graph, made once by plan()",
+    "marin/data/reach.py _reach": "how far the data of a block may reach, gone with it",
+    "marin/training/runtime/stopping.py _requested": "whether this process was asked to stop, from whatever thread",
     "marin/graph/execution/guard.py _installed": "an audit hook is for ever",
     "marin/process/text.py _said": "when this process last said something",
     "marin/process/waiting.py _innermost": "which wait of this process speaks",
@@ -539,7 +540,20 @@ STATE = {
     "ledger/witness/server.py _Server": "what http.server keeps where",
 }
 """The only state that does not begin in a constructor, and why."""
-CONTAINERS = {"dict", "list", "set", "deque", "defaultdict", "Counter", "Lock", "RLock", "WeakKeyDictionary"}
+CONTAINERS = {
+    "dict",
+    "list",
+    "set",
+    "deque",
+    "defaultdict",
+    "Counter",
+    "Lock",
+    "RLock",
+    "WeakKeyDictionary",
+    "Event",
+    "local",
+    "ContextVar",
+}
 
 
 def loose_state(source: str) -> Iterator[str]:

@@ -29,7 +29,6 @@ OURS = ("ledger", "marin", "experiments")
 NOT_IMPORTED = {
     "dvc": "the program: dvc.yaml",
     "dvc-gs": "gs:// as a remote of DVC",
-    "fastwarc": "tests hold the reader of WARC to it",
     "hydra-optuna-sweeper": "Hydra's plugin for sweeps that search: hydra/sweeper=optuna",
     "gcsfs": "gs:// for fsspec, which Levanter and DVC open paths with; the pin fits dvc-gs",
     "jaxlib": "the compiler of jax, part of a run's identity",

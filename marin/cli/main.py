@@ -15,6 +15,7 @@ import errno
 import io
 import logging
 import os
+import re
 import resource
 import sys
 from collections.abc import Sequence
@@ -184,6 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     leave(with_room(run, arguments))
 
 
+_LIBRARYS = re.compile("`(?=(?:ledger|store) )")
+"""Where a command begins in what the library says: `ledger serve`, for it knows of no program."""
 NO_MEMORY = "not enough memory for what was read; give the command more, or the limit of --memory"
 
 
@@ -260,7 +263,7 @@ def report(error: Exception) -> int:
     from ledger import LedgerError, StorageFailed  # here, so that a help text does not load the ledger
 
     if isinstance(error, LedgerError):
-        complain(str(error))
+        complain(_LIBRARYS.sub("`marin ", str(error)))
         unable = isinstance(error, StorageFailed) and _cannot(error.__cause__)
         return EXIT_MISSING if unable else error.exit_code
     if isinstance(error, ModuleNotFoundError):

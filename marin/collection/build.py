@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import shutil
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from pathlib import Path
@@ -22,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ledger import Draft, LedgerError, Locked, PosixStorage, canonical_digest, parse_digest
+from ledger import Draft, LedgerError, canonical_digest, parse_digest
 from marin.collection.making.description import content
 from marin.collection.making.execute import executing
 from marin.collection.making.make import make
@@ -165,7 +162,7 @@ def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = N
     prepared = prepare(asked)
     identity = prepared.identity
     hex_id = parse_digest(identity).hex()
-    with _exclusively(root.local, f"collection-{hex_id[:32]}"):
+    with root.exclusively(f"collection-{hex_id[:32]}", "the same collection is being made"):
         known = recorded(root, identity)
         if known is not None and not root.store().verify(known.artifact):
             return _built(known, prepared, time.monotonic() - begun, again=True)
@@ -302,16 +299,3 @@ def source_of(identity: str, found: Found, said: Mapping[str, Any]) -> Collectio
     """What is recorded of a source; ``said``: see :class:`marin.collection.sources.origin.Origin`."""
     source = found.source
     return CollectionSource(identity, source.name, source.digest, source.size, found.place, found.licence, **said)
-
-
-@contextmanager
-def _exclusively(local: Path, name: str) -> Iterator[None]:
-    """One process at a time for one collection; a second one waits, and then finds it."""
-    locks, lock, holder = PosixStorage(local), f"work/locks/{name}", " ".join(sys.argv)[:200]
-    with ExitStack() as held:
-        try:
-            held.enter_context(locks.lock(lock, holder))
-        except Locked as busy:
-            log.info("the same collection is being made (%s); waiting for its end", busy.found)
-            held.enter_context(locks.lock(lock, holder, wait=math.inf))
-        yield

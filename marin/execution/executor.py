@@ -17,18 +17,16 @@ When every step of the plan has an output, the batch of events that says so also
 from __future__ import annotations
 
 import logging
-import math
 import secrets
-import sys
 import time
 from base64 import b32encode
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger import Draft, LedgerError, Locked, PosixStorage, Receipt, Refused, canonical_digest, parse_digest
+from ledger import Draft, LedgerError, Receipt, Refused, canonical_digest, parse_digest
 from marin.errors import Interrupted, Paused
 from marin.execution import forks, phases, tracker
 from marin.execution.completion import (
@@ -182,7 +180,7 @@ def _brought(stage: _Stage, identity: str | None) -> StageOutcome:
             found=now,
             cure="its code or its inputs have changed meanwhile: run the same command again",
         )
-    with _exclusively(root.local, f"{name}-{parse_digest(now).hex()[:32]}"):
+    with root.exclusively(f"{name}-{parse_digest(now).hex()[:32]}", "the same step is being executed"):
         outcome = stage.bring()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     if step.beside is not None and outcome.action != "executed":
@@ -609,16 +607,3 @@ def _warn_of_other_code(project: Path) -> None:
 
 def _new_id() -> str:
     return b32encode(secrets.token_bytes(5)).decode().lower()
-
-
-@contextmanager
-def _exclusively(local: Path, name: str) -> Iterator[None]:
-    """One process at a time for a step of one identity; a second one waits, and then finds the result."""
-    locks, lock, holder = PosixStorage(local), f"work/locks/{name}", " ".join(sys.argv)[:200]
-    with ExitStack() as held:
-        try:
-            held.enter_context(locks.lock(lock, holder))
-        except Locked as busy:
-            log.info("the same step is being executed (%s); waiting for its end", busy.found)
-            held.enter_context(locks.lock(lock, holder, wait=math.inf))
-        yield

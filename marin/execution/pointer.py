@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Malformed, NotFound, parse_digest
-from marin.process.files import write_whole
 
 FOLDER = Path("artifacts")
 METRICS = FOLDER / "metrics"
@@ -74,11 +73,6 @@ def metrics_path(project: Path, step: str) -> Path:
 def table_path(project: Path, name: str) -> Path:
     """Where the table ``name`` lies, as ``dvc plots`` reads it."""
     return project / PLOTS / f"{name}.csv"
-
-
-def write_pointer(path: Path, pointer: Pointer) -> None:
-    """Write ``pointer`` whole."""
-    write_whole(path, pointer.encode())
 
 
 def read_pointer(path: Path) -> Pointer:

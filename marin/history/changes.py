@@ -14,7 +14,7 @@ from typing import Any
 from ledger import LedgerError, Store, canonical_bytes
 from marin.history.run import Fact
 from marin.history.runs import History, read_fact
-from marin.process.text import clipped
+from marin.process.text import clipped, short
 from marin.record.events import STEP_COMPLETED, STEP_STARTED, StepStarted
 
 SHOWN = 4
@@ -57,9 +57,7 @@ def changes(
             found.setdefault(kind, []).append(f"{path} {_shown(old.get(path))} -> {_shown(new.get(path))}")
     for name, digest in inputs.items():
         if before.inputs.get(name) != digest and before.inputs.get(name) is not None:
-            found.setdefault("input", []).append(
-                f"{name} {_digest_start(before.inputs[name])} -> {_digest_start(digest)}"
-            )
+            found.setdefault("input", []).append(f"{name} {short(before.inputs[name])} -> {short(digest)}")
         elif name not in before.inputs:
             found.setdefault("input", []).append(f"{name} is new")
     gone = [name for name in before.inputs if name not in inputs and name not in named]
@@ -69,7 +67,7 @@ def changes(
         files = sorted(name for name in {*was, *now} if was.get(name) != now.get(name)) if was else []
         found["code"] = files or ["changed"]
     if before.lock and before.lock != lock:
-        found["lock"] = [f"{_digest_start(before.lock)} -> {_digest_start(lock)}"]
+        found["lock"] = [f"{short(before.lock)} -> {short(lock)}"]
     return {kind: tuple(items) for kind, items in found.items() if items}
 
 
@@ -130,7 +128,3 @@ def _shown(value: object) -> str:
         return repr(float.fromhex(value))
     text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return clipped(text, 40)
-
-
-def _digest_start(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:12]

@@ -96,6 +96,15 @@ def written(value: float) -> str:
     return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
+SEEN_DIGITS = 12
+"""Of a digest that stands in a sentence or a tag; records and pages have all of it."""
+
+
+def short(digest: str) -> str:
+    """A digest as people read and type it, by its first digits."""
+    return digest.removeprefix("sha256:")[:SEEN_DIGITS]
+
+
 def clipped(text: str, most: int) -> str:
     """``text`` in at most so many letters; three points end it where there was more."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -21,3 +21,11 @@ def human_time(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / unit:.0f} {name}" if name != "h" else f"{seconds / unit:.1f} {name}"
     return f"{seconds / 86_400:.1f} d"
+
+
+def duration(seconds: float) -> str:
+    """How long something took: ``43.9 s``, ``2 min 7 s``, ``3 h 20 min``. :func:`human_time` is for what is estimated."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    return f"{minutes} min {left} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

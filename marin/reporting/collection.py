@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marin.collection.asking.account import Account
-from marin.reporting.template import render, size
+from marin.recipe.units import human_size
+from marin.reporting.template import render
 
 WIDEST = 100
 """Per cent of the longest bar."""
@@ -22,13 +23,13 @@ def page(found: Account, *, others: Sequence[str] = ()) -> bytes:
         numbers=[
             ("documents read", f"{found.read:,}"),
             ("kept", f"{found.kept:,}"),
-            ("text kept", size(sum(source.bytes for source in found.sources))),
+            ("text kept", human_size(sum(source.bytes for source in found.sources))),
             *((f"{split} split", f"{count:,}") for split, count in found.splits.items()),
         ],
         counted=counted,
         sources=found.sources,
         steps=[
-            (*key, f"{one.documents:,}", "" if one.bytes is None else size(one.bytes))
+            (*key, f"{one.documents:,}", "" if one.bytes is None else human_size(one.bytes))
             for key, one in found.steps.items()
         ],
         problems=[(reason, f"{count:,}") for reason, count in found.problems.items()],
@@ -40,7 +41,7 @@ def page(found: Account, *, others: Sequence[str] = ()) -> bytes:
             (reason, [(one.id, one.url, _told(one.evidence), one.taken, one.put) for one in some])
             for reason, some in found.changes.items()
         ],
-        lengths=_bars([(size(least), count) for least, count in found.lengths.items()]),
+        lengths=_bars([(human_size(least), count) for least, count in found.lengths.items()]),
         similar=_bars([(f"{hundredths / 100:.2f}", count) for hundredths, count in found.similar.items()]),
         clusters=_bars([(f"{least:,}", count) for least, count in found.clusters.items()]),
         licences=[(name, f"{count:,}") for name, count in found.licences.items()],

@@ -27,6 +27,7 @@ from marin.history.runs import archived, run_ids
 from marin.preregistration.analysis import Findings, conclusion, examine
 from marin.preregistration.registration import registrations
 from marin.preregistration.speedrun import tracks
+from marin.recipe.units import human_size
 from marin.record.root import Root
 from marin.reporting import preregistration
 from marin.reporting.folder import Page, Written, software, write_pages
@@ -35,7 +36,7 @@ from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.samples import Inspector, Samples, read_samples
 from marin.reporting.runs.pages import draw
 from marin.reporting.speedrun import site_pages as speedruns
-from marin.reporting.template import copying, finding, render, size
+from marin.reporting.template import copying, finding, render
 
 DATA = ("corpus", "tokens")
 MODELS = ("train", "export")
@@ -173,5 +174,5 @@ def _outputs(runs: Sequence[Run], steps: Sequence[str]) -> list[OutputRow]:
                 output = run.steps[step].output
                 others = found[output.digest].runs if output.digest in found else ()
                 path = f"outputs/{output.digest.removeprefix('sha256:')}.html"
-                found[output.digest] = OutputRow(output.digest, path, step, size(output.size), (*others, run.run))
+                found[output.digest] = OutputRow(output.digest, path, step, human_size(output.size), (*others, run.run))
     return list(found.values())[::-1]

@@ -18,9 +18,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from marin.history.names import plan_of
-from marin.process.text import visible, written
+from marin.process.text import SEEN_DIGITS, visible, written
+from marin.recipe.units import duration, human_size
 
-SEEN_DIGITS = 12
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{64})")
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -56,7 +56,7 @@ def templates() -> Environment:
     environment.filters |= {
         "moment": _moment,
         "duration": duration,
-        "size": size,
+        "size": human_size,
         "plan": plan_of,
         "number": written,
         "digest": _digest,
@@ -98,24 +98,6 @@ def _seen(value: object) -> object:
     if isinstance(value, Markup | int | float):
         return value
     return visible(str(value), keep="\n\t")
-
-
-def duration(seconds: float) -> str:
-    """As people say it: ``43.9 s``, ``2 min 7 s``, ``3 h 20 min``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, left = divmod(round(seconds), 60)
-    return f"{minutes} min {left} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def size(count: int) -> str:
-    """Bytes as people say them, by powers of 1000: ``813 B``, ``4.3 MB``."""
-    amount, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 1000 or unit == "TB":
-            break
-        amount /= 1000
-    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def _moment(time: str) -> str:

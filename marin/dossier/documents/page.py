@@ -8,8 +8,9 @@ from marin.dossier.documents import eu
 from marin.dossier.documents.forms import answers, applies
 from marin.dossier.evidence import proof_path
 from marin.dossier.facts import Subject, Told
+from marin.recipe.units import duration
 from marin.record.verdicts import overall
-from marin.reporting.template import duration, render
+from marin.reporting.template import render
 
 INDEX = "index.html"
 QUESTIONS = (

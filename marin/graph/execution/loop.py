@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -82,9 +82,8 @@ def execute_graph(
         KeyboardInterrupt: asked to stop; what was done is recorded and claims are given back.
     """
     root.signer()  # a missing or wrong key is said before hours of work, not after
-    execution = Execution(graph, root, file, options or Options(), claimant or Claimant(_new_id()))
     with Interruption() as interruption:
-        execution.plan()
+        execution = Execution(graph, root, file, options or Options(), claimant or Claimant(_new_id()))
         try:
             execution.run()
             return execution.end()
@@ -94,48 +93,43 @@ def execute_graph(
             raise
 
 
-@dataclass
 class Execution:
-    """One execution: :meth:`plan`, :meth:`run`, :meth:`end`. What it adds to memory does not grow with the number of
-    steps: of one that has its output the ledger keeps everything, and a private file what its dependents ask for."""
+    """One execution: :meth:`run`, :meth:`end`. What it adds to memory does not grow with the number of steps: of one that
+    has its output the ledger keeps everything, and a private file what its dependents ask for."""
 
-    graph: Graph
-    root: Root
-    file: Path | None
-    options: Options
-    claimant: Claimant
-    failures: dict[str, Failure] = field(default_factory=dict)
-    running: dict[JobFuture, Work] = field(default_factory=dict)
-    claimed: dict[str, Work] = field(default_factory=dict)
-    id: str = field(default_factory=lambda: _new_id())
-
-    def plan(self) -> None:
+    def __init__(self, graph: Graph, root: Root, file: Path | None, options: Options, claimant: Claimant) -> None:
         """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is
         executed."""
+        self.graph, self.root, self.options, self.claimant = graph, root, options, claimant
+        self.id = _new_id()
+        self.failures: dict[str, Failure] = {}
+        self.running: dict[JobFuture, Work] = {}
+        self.claimed: dict[str, Work] = {}
         self.claims = Claims()
-        self.claims.catch_up(self.root)
-        self.planner = Planner(self.graph, self.root)
-        self.record = Record(self.id, self.graph, self.planner, self.options, self.file, self.claimant.executor)
-        self.strategies = strategies(self.root, self.planner, self.options, self.file, self.record)
+        self.claims.catch_up(root)
+        self.planner = Planner(graph, root)
+        self.record = Record(self.id, graph, self.planner, options, file, claimant.executor)
+        self.strategies = strategies(root, self.planner, options, file, self.record)
         self.renewed = utc_now()
-        self.local = str(self.root.local)
+        self.local = str(root.local)
         self.values: dict[str, bytes] = {}
-        nodes = self.graph.nodes
+        nodes = graph.nodes
         self.waiting, self.depth = array("I", [0]) * len(nodes), array("I", [0]) * len(nodes)
         for node in nodes.values():  # how many outputs a node waits for, and how many steps the longest way to it has
             self.waiting[node.number] = len(node.targets)
             self.depth[node.number] = 1 + max((self.depth[nodes[target].number] for target in node.targets), default=0)
         self.nondeterministic: list[str] = []
         self.ready = deque(address for address, node in nodes.items() if not self.waiting[node.number])
-        self.ends = self.graph.ends
+        self.ends = graph.ends
         self.todo: deque[Work] = deque()
         self.elsewhere: list[Work] = []
+        self.jobs: JobRunner | None = None
+        self.progress = Progress(len(nodes))
+        self.stack = ExitStack()
 
     def run(self) -> None:
         """Bring every step to its output, or to its failure."""
-        self.jobs: JobRunner | None = None
-        self.progress = Progress(len(self.graph.nodes))
-        with ExitStack() as self.stack:
+        with self.stack:
             while self.ready or self.todo or self.running or self.elsewhere:
                 self._look_up()
                 if self._call_here() or self._start_jobs():

@@ -2,7 +2,7 @@
 
 The loop (:mod:`marin.graph.execution.loop`) looks up, claims, waits and records; it knows no kinds. A step of the pipeline
 is one more way to execute: in a process that does what `marin stage` does, which writes the step's events itself, in the
-run of its variant. :meth:`Strategies.of` is the one place that tells the kinds apart.
+run of its variant. :meth:`Strategies.of` is the one place that chooses by the kind how a step is executed.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.history.projection.projected import Told
-from marin.history.projection.text import plain, short
+from marin.history.projection.text import plain
+from marin.process.text import short
 from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
 
 NEVER = "never"

@@ -8,7 +8,8 @@ from marin.history.names import data_of, model_of, name_of, plan_of
 from marin.history.projection.experiments import Experiments
 from marin.history.projection.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.history.projection.projected import ProjectedRun, Told
-from marin.history.projection.text import flatten, short
+from marin.history.projection.text import flatten
+from marin.process.text import short
 from marin.record.events import GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
 
 EXECUTIONS = "executions of the graph"

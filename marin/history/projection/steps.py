@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from marin.history.projection import training
 from marin.history.projection.intents import DataUsed, Intent, OpenRun, Params, Points, Status, Tags
 from marin.history.projection.projected import ProjectedRun, Told
-from marin.history.projection.text import flatten, key_of, milliseconds, short, single_key
+from marin.history.projection.text import flatten, key_of, milliseconds, single_key
 from marin.history.run import was_interrupted
+from marin.process.text import short
 from marin.record.events import (
     MetricsRecorded,
     Output,

@@ -12,9 +12,6 @@ from marin.record.events import Output
 
 LOSS = "train/loss"
 TOKENS = "train/tokens"
-SEEN_DIGITS = 12
-"""Of a digest that stands in a sentence or a tag; ``record.json`` and the pages have all of it."""
-
 _HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]+p[+-]\d+$")
 _NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")
 _NOT_IN_A_KEY = re.compile(r"[^\w\-./: ]", re.ASCII)
@@ -69,11 +66,6 @@ def plain(value: str) -> str:
     """A value inside Markdown, also of a code span: one line, with nothing left that closes the span, opens a tag or
     begins a heading, a list or a table of verdicts."""
     return re.sub(r"[`<>\[\]*]", "_", " ".join(value.split()))
-
-
-def short(digest: str) -> str:
-    """A digest as people read and type it, by its first digits."""
-    return digest.removeprefix("sha256:")[:SEEN_DIGITS]
 
 
 def output_tags(output: Output) -> dict[str, str]:

@@ -25,6 +25,7 @@ from ledger import (
     Stamped,
     Storage,
     Tampered,
+    Unverified,
     VerifierKey,
     WitnessPolicy,
     check_stamp,
@@ -115,7 +116,7 @@ def gather(
         shown = check_stamp(reader, index, event, certificates)
         if isinstance(shown, Stamped):
             vouched.append(Vouched("time stamp", shown.size, shown.time, shown.authority))
-        elif type(shown).__name__ != "Unverified" or trusted.authorities is not None:
+        elif not isinstance(shown, Unverified) or trusted.authorities is not None:
             findings.append(_finding(shown, f"event {index}"))
         elif isinstance(own := check_stamp(reader, index, event, _brought(storage)), Stamped):
             claimed.append(

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from marin.history.run import Run, StepState
-from marin.process.text import written
+from marin.process.text import short, written
+from marin.recipe.units import human_size
 from marin.record.verdicts import overall
 
 SWEEPS = 6
@@ -124,7 +125,7 @@ def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
     if output is not None:
         facts += [("kind", output.kind), ("content", output.digest)]
         facts += [("stored as", output.artifact)] if output.artifact != output.digest else []
-        facts += [("size", f"{size_text(output.size)} ({output.size:,} bytes)")]
+        facts += [("size", f"{human_size(output.size)} ({output.size:,} bytes)")]
     facts += [
         ("by", run.started.actor),
         ("begun", step.started[:19].replace("T", " ") + " UTC"),
@@ -135,18 +136,12 @@ def _node(key: str, run: Run, step: StepState, verified: str) -> Node:
         ("error", step.error),
         *((name, written(value)) for name, value in sorted(step.metrics.items())),
     ]
-    detail = f"{output.digest[7:19]} · {size_text(output.size)}" if output is not None else f"{run.run} · {step.state}"
+    detail = (
+        f"{short(output.digest)} · {human_size(output.size)}" if output is not None else f"{run.run} · {step.state}"
+    )
     kind: Literal["output", "step"] = "step" if output is None else "output"
     told = tuple((name, value) for name, value in facts if value)
     return Node(key, kind, step.step, detail, colour, told, run.run, step.step, (run.run,))
-
-
-def size_text(count: int) -> str:
-    """A number of bytes for people."""
-    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
 def layers(graph: LineageGraph) -> list[list[str]]:

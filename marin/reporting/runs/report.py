@@ -19,12 +19,13 @@ from marin.history.names import MAIN, data_of, model_of, name_of, plan_of
 from marin.history.projection.text import flatten
 from marin.history.run import Run, shown
 from marin.recipe.cost import parameters
+from marin.recipe.units import duration
 from marin.record.events import LOOP
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import in_order, overall
 from marin.reporting.again import again
 from marin.reporting.plot import LossPlot, loss_plot
-from marin.reporting.template import copying, duration, render
+from marin.reporting.template import copying, render
 
 SAMPLE, LONGEST_SAMPLE = "sample.txt", 200
 """The file of an evaluation's output (:mod:`marin.evaluation.evaluate`), and so many letters of it a page shows, of these

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from marin.history.names import name_of
 from marin.history.run import Run
+from marin.process.text import short
+from marin.recipe.units import duration
 from marin.record.events import LOOP
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.again import again
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
-from marin.reporting.template import copying, duration, render
+from marin.reporting.template import copying, render
 from marin.reporting.verification.segments import Reproducer, found_by, machine_of, rows_of, timeline
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Outcome, Report, worst
@@ -200,7 +202,7 @@ def _chain(report: Report, run: Run) -> dict[str, object] | None:
             "name": name,
             "outcome": (outcome := report.verdicts[JUDGED_BY.get(name, otherwise)].outcome),
             "kind": {"PASS": "good", "FAIL": "bad"}.get(outcome, "mid"),
-            "digest": run.steps[name].output.digest.removeprefix("sha256:")[:12] if name in run.steps else "",
+            "digest": short(run.steps[name].output.digest) if name in run.steps else "",
         }
         for i, name in enumerate(names)
     ]

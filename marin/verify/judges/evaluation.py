@@ -29,11 +29,10 @@ from marin.evaluation.recorded.task import NAME, EvaluationTask
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
-from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.events import EvaluationRecorded
 from marin.verify.case import Case
-from marin.verify.judges.heldout import judge_measured, opened
+from marin.verify.judges.heldout import judge_measured, opened, other_software
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst
 
@@ -152,7 +151,7 @@ def judge_tree(
     said = f"{where}: {asked_of}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
-        if other := _other_software(body, found.asker.code):
+        if other := other_software(body, found.asker.code):
             return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered, found
         return Verdict("FAIL", (line,), executed=True), answered, found
     if again is None:
@@ -298,11 +297,3 @@ def _again(
             recorded=recorded,
             again=again,
         )
-
-
-def _other_software(body: EvaluationRecorded, files: Sequence[str]) -> str:
-    """What of this software is not what recorded the numbers; "" where it is the same."""
-    code, lock = files_digest(code_folder(), files), lock_digest(code_folder())
-    if body.code != code:
-        return f"it was evaluated by other code: recorded {body.code}, installed {code}"
-    return f"it was evaluated with lock {body.lock}, installed is {lock}" if body.lock != lock else ""

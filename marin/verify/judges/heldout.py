@@ -8,7 +8,7 @@ document and token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.provenance.code import code_folder, files_digest, lock_digest
-from marin.record.events import CheckpointSaved, EvaluationMeasured, MeasuredSet
+from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MeasuredSet
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, outcome_of
@@ -109,7 +109,7 @@ class _Judging:
         except LedgerError as error:
             return Verdict(outcome_of(error), (f"{where}: {error}",)), total, 0
         answered = total if chosen is None else len(chosen)
-        if line and (other := _other_software(body)):
+        if line and (other := other_software(body, CODE)):
             said = f"{where}: {other}, so the difference below proves nothing; {line}"
             return Verdict("UNAVAILABLE", (said,)), total, answered
         if line:
@@ -186,8 +186,9 @@ class _Judging:
         return data
 
 
-def _other_software(body: EvaluationMeasured) -> str:
-    code, lock = files_digest(code_folder(), CODE), lock_digest(code_folder())
+def other_software(body: EvaluationMeasured | EvaluationRecorded, files: Sequence[str]) -> str:
+    """What of this software, of which ``files`` decide the numbers, is not what recorded them; "" where it is the same."""
+    code, lock = files_digest(code_folder(), files), lock_digest(code_folder())
     if body.code != code:
         return f"it was measured by other code: recorded {body.code}, installed {code}"
     return f"it was measured with lock {body.lock}, installed is {lock}" if body.lock != lock else ""

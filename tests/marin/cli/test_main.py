@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import click
@@ -63,6 +65,23 @@ def test_an_error_is_one_line_with_all_its_parts(trial: Trial, kind: type[Ledger
         status,
         "marin: bytes differ: blob 7: expected aa, found bb Traceback (forged); put it again\n",
     )
+
+
+def commands_of_the_library() -> set[str]:
+    """All commands that messages of ledger name."""
+    texts = [path.read_text("utf-8") for path in (Path(__file__).parents[3] / "ledger").rglob("*.py")]
+    return {command for text in texts for command in re.findall(r"`((?:ledger|store) [a-z -]+)`", text)}
+
+
+@pytest.mark.parametrize("command", sorted(commands_of_the_library()))
+def test_a_command_that_the_library_names_can_be_typed(trial: Trial, command: str) -> None:
+    found: click.Command = main.marin
+    for word in command.split():
+        assert isinstance(found, click.Group), command
+        resolved = found.get_command(click.Context(found), word)
+        assert resolved is not None, command
+        found = resolved
+    assert trial(Refused("no", cure=f"see `{command}`"))[1] == f"marin: no; see `marin {command}`\n"
 
 
 def test_a_defect_is_one_line_and_says_how_to_see_more(trial: Trial) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import marin as library
 from ledger import Draft
-from marin.execution.pointer import Pointer, write_pointer
+from marin.execution.pointer import Pointer
 from marin.history.runs import stream_of
 from marin.record import events
 from marin.record.root import open_root
@@ -148,12 +148,12 @@ def test_the_summary_of_a_pointer_is_of_its_own_run_whatever_came_later(marin: M
         environment={},
     )
     open_root().append([Draft(events.RUN_STARTED, stream_of("later"), events.write(later))])
-    write_pointer(Path("export.json"), Pointer(digest="sha256:" + "d" * 64, kind="export", size=5))
+    Path("export.json").write_bytes(Pointer(digest="sha256:" + "d" * 64, kind="export", size=5).encode())
     assert marin("show", "latest", "--summary").out.split()[:2] == ["run", "later"]
     lines = marin("show", "export.json", "--summary").out.splitlines()
     assert lines[0] == f"run         {run}  (open)"
     assert lines[-4].strip().startswith(f"marin verify {run} ")
-    write_pointer(Path("other.json"), Pointer(digest="sha256:" + "e" * 64, kind="export", size=5))
+    Path("other.json").write_bytes(Pointer(digest="sha256:" + "e" * 64, kind="export", size=5).encode())
     missing = marin("show", "other.json", "--summary")
     assert (missing.status, missing.out) == (3, "")
 
@@ -172,9 +172,9 @@ def test_show_an_artifact_and_a_pointer(marin: Marin, run: str, tmp_path: Path) 
     digest = marin("store", "put", tree).out.strip()
     assert [file["path"] for file in marin("show", digest, "--json").json["files"]] == ["a.txt"]
     assert "a.txt" in marin("show", digest).out
-    write_pointer(Path("export.json"), Pointer(digest="sha256:" + "d" * 64, kind="export", size=5))
+    Path("export.json").write_bytes(Pointer(digest="sha256:" + "d" * 64, kind="export", size=5).encode())
     assert marin("show", "export.json", "--json").json["size"] == 5
-    write_pointer(Path("other.json"), Pointer(digest="sha256:" + "e" * 64, kind="export", size=5))
+    Path("other.json").write_bytes(Pointer(digest="sha256:" + "e" * 64, kind="export", size=5).encode())
     assert marin("show", "other.json").status == 3
 
 

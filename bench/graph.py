@@ -157,7 +157,6 @@ def inner(mode: str) -> dict[str, float]:
         return {"seconds": perf_counter() - started}
     loaded = resident()
     execution = Execution(graph, root, file, Options(), Claimant("bench"))
-    execution.plan()
     planned = resident()
     forget_the_peak()
     execution.run()

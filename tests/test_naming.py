@@ -184,3 +184,45 @@ def test_backticks_have_one_convention() -> None:
     ]
     assert found == []
     assert list(mixed_ticks('"""`marin run` gives ``value`` and `value`."""')) == ["value"]
+
+
+STAND_IN = {
+    "test_arithmetic.py _accelerator": "what devices the machine has",
+    "test_completion.py _Stage": "another executor that records between two reads",
+    "test_ledger_store.py _projections": "a cache that a test clears",
+    "test_functions.py _module": "a cache that a test clears",
+    "test_functions.py _judged": "a cache that a test clears",
+    "test_initial.py _newest": "a cache that a test clears",
+    "test_waiting.py _said": "the clock of what was said",
+    "test_bundle.py _judged": "what is judged when a bundle was read",
+    "test_bundle.py _opened": "what is judged when a bundle was read",
+    "test_copies.py _spread": "its bytes are part of what a collection is",
+    "test_sources.py _expression": "its bytes are part of what a collection is",
+    "test_digesting.py _together": "its bytes are part of what a training is",
+    "test_saving.py _Report": "its bytes are part of what a training is",
+    "test_taken_apart.py _OPERATIONS": "its bytes are part of what a training is",
+}
+"""Private names that tests use: what a test puts something else in place of, and files whose digest is part of identities."""
+
+
+def private_uses(source: str) -> Iterator[str]:
+    """Private names of ours that a test imports, takes from a module, or replaces there."""
+    imported: set[str] = set()
+    for node in nodes(source):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("ledger", "marin"):
+            imported |= {alias.asname or alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names if re.match("_[^_]", alias.name))
+    for node in nodes(source):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+            yield from [node.attr] if re.match("_[^_]", node.attr) else []
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"(ledger|marin)(\.\w+)*\._\w+", str(node.value)):
+            yield str(node.value).rpartition(".")[2]
+
+
+def test_tests_use_what_is_public() -> None:
+    tests = sorted((PROJECT / "tests").rglob("*.py"))
+    found = {f"{file.name} {name}" for file in tests for name in private_uses(file.read_text("utf-8"))}
+    assert sorted(found - STAND_IN.keys()) == []
+    assert sorted(STAND_IN.keys() - found) == []
+    source = 'from marin.verify import sealed\nsealed._a(sealed.b)\nput("marin.verify.sealed._c", 1)\n'
+    assert list(private_uses(source)) == ["_a", "_c"]

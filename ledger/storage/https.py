@@ -253,7 +253,9 @@ class _Secure(urllib.request.HTTPSHandler):
         return self.do_open(partial(req.connection, http.client.HTTPSConnection), req, context=self._trusted)
 
 
-class _Onwards(urllib.request.HTTPRedirectHandler):
+class Onwards(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect under the same scheme, and none from a public host to a private one."""
+
     def redirect_request(
         self,
         req: urllib.request.Request,
@@ -263,6 +265,7 @@ class _Onwards(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
+        """The request to follow with; None where it is not followed."""
         fp.close()  # or urllib would read the page that comes with a redirect, into memory
         first, there = urlsplit(req.full_url), urlsplit(newurl)
         if there.scheme != first.scheme:
@@ -277,7 +280,7 @@ class _Onwards(urllib.request.HTTPRedirectHandler):
 
 @cache
 def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_Plain, _Secure, _Onwards)
+    return urllib.request.build_opener(_Plain, _Secure, Onwards)
 
 
 def _is_private(host: str | None) -> bool:

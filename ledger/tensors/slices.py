@@ -297,7 +297,7 @@ def put_slices(
     state in the same form. One slice is copied at a time."""
     form, state = SlicedForm(slices, leads or {}), describe_state(arrays)
     entries = [
-        put_slice(store, number, memoryview(_slice_bytes(state, form, arrays, number)), pack=pack, base=base)
+        put_slice(store, number, memoryview(slice_bytes(state, form, arrays, number)), pack=pack, base=base)
         for number in range(slices)
     ]
     return publish_slices(store, state, form, entries)
@@ -312,7 +312,7 @@ def write_slices(
     (folder / STATE).write_bytes(state.encode())
     (folder / FORM).write_bytes(form.encode())
     for number in range(slices):
-        (folder / slice_name(number)).write_bytes(_slice_bytes(state, form, arrays, number))
+        (folder / slice_name(number)).write_bytes(slice_bytes(state, form, arrays, number))
 
 
 def put_slice(
@@ -383,7 +383,7 @@ def is_sliced(folder: Path) -> bool:
     return (folder / FORM).is_file() and (folder / STATE).is_file()
 
 
-def _slice_bytes(state: StateManifest, form: SlicedForm, arrays: Mapping[str, Any], number: int) -> bytes:
+def slice_bytes(state: StateManifest, form: SlicedForm, arrays: Mapping[str, Any], number: int) -> bytes:
     """What a slice's file holds, of whole arrays: each tensor's run in each of its lead rows."""
     import numpy as np
 

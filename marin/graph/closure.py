@@ -231,7 +231,7 @@ def _imported_by(path: Path, data: bytes) -> tuple[frozenset[str], tuple[ast.Imp
     bytes: a file that changes twice within a tick of the clock has one time of change."""
     names: set[str] = set()
     relative: list[ast.ImportFrom] = []
-    for node in _statements(_parsed(path, data)):
+    for node in statements_of(_parsed(path, data)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -363,7 +363,7 @@ def _is_type_checking(statement: ast.If) -> bool:
     return not statement.orelse and ast.unparse(statement.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+def statements_of(tree: ast.AST) -> Iterator[ast.AST]:
     """``tree`` and every statement in it. Expressions, the larger part of a tree, are not looked at: none holds a statement."""
     waiting = [tree]
     while waiting:
@@ -377,7 +377,7 @@ def _imports(tree: ast.AST, file: Path, only: str | None = None) -> Iterator[Pat
     """Files of the project that the imports in ``tree`` lead to; for a module's own import statement only ``only``."""
     if isinstance(tree, ast.If) and _is_type_checking(tree):
         return
-    for node in _statements(tree):
+    for node in statements_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if node is not tree or only is None or only in _alias_names(alias):

@@ -41,12 +41,13 @@ def begin_again(arguments: Sequence[str]) -> None:
 def wanted(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """What the variable should be; None where it is right, or nothing would come of it."""
     present = environ.get(VARIABLE, "")
-    if TUNABLE in present or COMPUTING.isdisjoint(arguments) or not _available():
+    if TUNABLE in present or COMPUTING.isdisjoint(arguments) or not available():
         return None
     return ":".join(part for part in (present, f"{TUNABLE}=1") if part)
 
 
-def _available() -> bool:
+def available() -> bool:
+    """Whether this C library gives huge pages by a tunable, and this kernel has them."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
         recent = name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) >= (2, 35)

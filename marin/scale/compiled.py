@@ -172,7 +172,7 @@ def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = Fa
     """
     chip = chip_of(topology)
     check_variables(os.environ, "LIBTPU_INIT_ARGS", "XLA_FLAGS")
-    _check_libtpu()
+    check_libtpu()
     kept = str(compilation_cache() / "tpu")
     answer = _asked(
         Question(recorded(recipe), topology, vocabulary, stock, kept, moves), recipe.arithmetic.matmul_precision
@@ -181,7 +181,12 @@ def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = Fa
     return Forecast(topology, chip, answer, 3 * flops_per_token(recipe.model, vocabulary) * tokens)
 
 
-def _check_libtpu() -> None:
+def check_libtpu() -> None:
+    """That the TPU's compiler is here, in the version that answers are of.
+
+    Raises:
+        NotInstalled: none is, or another one.
+    """
     try:
         found = importlib.metadata.version("libtpu")
     except importlib.metadata.PackageNotFoundError:

@@ -118,7 +118,7 @@ def _others() -> dict[str, Any]:
 def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str, str] = os.environ) -> Diagnosis:
     """Look at everything. ``project`` holds the code and its lock, ``root`` is the ledger's location."""
     missing = _missing()
-    inexact = None if missing else _inexact()
+    inexact = None if missing else inexact_programs()
     checks = (
         _system(),
         _processor(processor()),
@@ -165,7 +165,7 @@ def _training(missing: str) -> Check:
     return Check("training", Health.BAD, f"nothing is trained or replayed here: {missing} not installed", cure)
 
 
-def _inexact() -> tuple[str, ...]:
+def inexact_programs() -> tuple[str, ...]:
     """Groups of operations of exact arithmetic whose known answer did not come out, executed in a process of its own:
     this one may have to load jax under other settings. ``("all of it",)`` where it did not end well."""
     kept = {"JAX_COMPILATION_CACHE_DIR": str(compilation_cache()), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}

@@ -216,7 +216,7 @@ def verify(
             (folder / name).mkdir()
         if own is not None:
             stack.enter_context(_appending(own, Entry(run), folder / "appends"))
-        variables = _variables(folder, executes)
+        variables = variables_of(folder, executes)
         if location is not None and "://" in location and not location.startswith("file://"):
             (folder / "kept").mkdir()
             once = Once(open_storage(location), folder / "kept", SETTLED)  # workers read the store each by themselves
@@ -286,7 +286,7 @@ def _seal(
     )
 
 
-def _variables(folder: Path, executes: bool = True) -> dict[str, str]:
+def variables_of(folder: Path, executes: bool = True) -> dict[str, str]:
     """The child's environment. The cache of one that ``executes`` begins with the programs that this user's own processes
     compiled; what it writes there, only other such children read."""
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")

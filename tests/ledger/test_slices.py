@@ -28,7 +28,7 @@ from ledger import (
     put_slices,
 )
 from ledger.store.trees.manifest import PART_SIZE
-from ledger.tensors.slices import _slice_bytes
+from ledger.tensors.slices import slice_bytes
 
 RANDOM = np.random.default_rng(17)
 STATE = {
@@ -94,7 +94,7 @@ def test_slices_of_several_writers_are_one_tree_or_none(tmp_path: Path) -> None:
     entries = []
     for number in range(4):
         mine = Store(PosixStorage(tmp_path))
-        entries.append(put_slice(mine, number, memoryview(_slice_bytes(state, form, values, number))))
+        entries.append(put_slice(mine, number, memoryview(slice_bytes(state, form, values, number))))
     store = Store(PosixStorage(tmp_path))
     for some in (entries[:3], [*entries[:3], entries[2]]):
         with pytest.raises(Refused, match="not complete"):

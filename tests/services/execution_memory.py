@@ -45,7 +45,6 @@ def kept(file: str, folder: str) -> tuple[int, int]:
     """Bytes kept of this execution, and its peak."""
     graph, root = load_graph(Path(file)), create_root(folder, origin=f"marin.test/{Path(folder).name}")
     execution = Execution(graph, root, None, Options(), Claimant("counted"))
-    execution.plan()
     gc.collect()
     tracemalloc.start()
     try:

@@ -76,7 +76,7 @@ def file(blobs: Blobs, digest: str, dest: Path, *, how: How = "auto", replace: b
             blobs.verified(digest)
             return CheckedOut(files=1, unchanged=True)
         _may_replace(dest, replace)
-    placer = _Placer(blobs, how)
+    placer = Placer(blobs, how)
     with _beside(dest) as temporary:
         placer.place(digest, str(temporary), executable=False)
         _publish(temporary, dest)
@@ -91,7 +91,7 @@ def tree(blobs: Blobs, text: bytes, dest: Path, *, where: str, how: How = "auto"
             return CheckedOut(files=len(manifest), unchanged=True)
         if not (dest.is_dir() and not dest.is_symlink() and not any(dest.iterdir())):
             _may_replace(dest, replace)
-    placer = _Placer(blobs, how)
+    placer = Placer(blobs, how)
     with _beside(dest) as temporary, _checkout_errors(dest):
         temporary.mkdir()
         base = str(temporary)
@@ -111,10 +111,10 @@ def _make_folders(base: str, paths: Iterable[str]) -> None:
         os.makedirs(f"{base}/{folder}", exist_ok=True)
 
 
-def _place_all(placer: _Placer, entries: Sequence[ManifestEntry], base: str) -> None:
+def _place_all(placer: Placer, entries: Sequence[ManifestEntry], base: str) -> None:
     """Place files of a tree, in several threads: most of the work is the system's."""
 
-    def work(start: int, end: int) -> _Placer:
+    def work(start: int, end: int) -> Placer:
         mine = placer.another()
         for entry in entries[start:end]:
             mine.place(entry.digest, f"{base}/{entry.path}", executable=entry.executable, size=entry.size)
@@ -133,7 +133,7 @@ def _place_all(placer: _Placer, entries: Sequence[ManifestEntry], base: str) -> 
             placer.add(placed)
 
 
-class _Placer:
+class Placer:
     """Puts blobs in place by the best means that works, and counts."""
 
     def __init__(self, blobs: Blobs, how: How) -> None:
@@ -142,13 +142,13 @@ class _Placer:
         self._reflinks = how in ("auto", "reflink")
         self._links = how in ("auto", "hardlink") and blobs.shares
 
-    def another(self) -> _Placer:
+    def another(self) -> Placer:
         """One for another thread, that knows what this one knows and has counted nothing."""
-        placer = _Placer(self._blobs, self._how)
+        placer = Placer(self._blobs, self._how)
         placer._reflinks, placer._links = self._reflinks, self._links
         return placer
 
-    def add(self, other: _Placer) -> None:
+    def add(self, other: Placer) -> None:
         """Count what another one placed."""
         for how, count in other._counts.items():
             self._counts[how] += count

@@ -151,7 +151,7 @@ def train(
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
             check(one.recipe.arithmetic, execution)
-        return [_within_epochs(root, _seeded(root, _gathered(root, one)), execution) for one in composed]
+        return [within_epochs(root, _seeded(root, _gathered(root, one)), execution) for one in composed]
 
     if multirun and not dry_run and searches(overrides):
         from marin.cli.running.search import search_trials
@@ -266,7 +266,7 @@ def _gathered(root: Root, composed: Composed) -> Composed:
     return replace(composed, recipe=gathered(root, composed.recipe))
 
 
-def _within_epochs(root: Root, composed: Composed, execution: Execution) -> Composed:
+def within_epochs(root: Root, composed: Composed, execution: Execution) -> Composed:
     """The recipe with as many train steps as it says, or as ``trainer.most_epochs`` lets it have: its tokens are made for that,
     and found again by the training. What it can have none of is for the training to refuse, or for the step that fails."""
     recipe = composed.recipe

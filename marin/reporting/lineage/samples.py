@@ -221,7 +221,7 @@ def _inspected(
     texts = (
         {}
         if corpus is None
-        else _texts(
+        else texts_of(
             store,
             bytes_of(corpus.output),
             {
@@ -258,7 +258,7 @@ def _sequence(found: dict[str, Any], tokenizer: Any, texts: dict[tuple[str, int]
     )
 
 
-def _texts(store: Store, artifact: str, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
+def texts_of(store: Store, artifact: str, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
     """The beginnings of documents of the train split, by part and number; without a mixture the part is ""."""
     found: dict[tuple[str, int], str] = {}
     for part, path in _splits(store, artifact).items():

@@ -85,7 +85,7 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
         return Divergence(
             recipe.first_step, (), "the recipe's phase and the link to the run before it", found, "the link is broken"
         )
-    if recipe.trainer.most_epochs is not None and (longer := too_long(recipe, _train_tokens(case))) is not None:
+    if recipe.trainer.most_epochs is not None and (longer := too_long(recipe, tokens_trained(case))) is not None:
         return longer
     last, final = (
         (until.step, until.state) if until is not None else (recipe.last_step, case.run.output("train").digest)
@@ -120,7 +120,7 @@ def too_long(recipe: Recipe, tokens: int) -> Divergence | None:
     )
 
 
-def _train_tokens(case: Case) -> int:
+def tokens_trained(case: Case) -> int:
     """As recorded, which the verdict ``data`` counts again; where the run says nothing of them (they were adopted, or taken over
     from what is not here), as they lie in the store."""
     recorded = case.run.metrics.get("tokens.train_tokens")

@@ -259,5 +259,5 @@ def test_a_redirect_leads_into_no_private_network(there: str, followed: bool, mo
         lambda host, port: [(0, 0, 0, "", (names.get(host, host.strip("[]")), 0))],
     )
     request = urllib.request.Request("https://published.example/log/checkpoint")
-    found = https._Onwards().redirect_request(request, io.BytesIO(), 302, "Found", Message(), there)
+    found = https.Onwards().redirect_request(request, io.BytesIO(), 302, "Found", Message(), there)
     assert (found is not None and found.full_url == there) is followed

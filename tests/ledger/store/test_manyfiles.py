@@ -339,15 +339,15 @@ def test_what_was_placed_stays_when_the_next_cannot_be_placed_at_once(
     for number in range(30):
         (plain / f"a name {number}").write_bytes(b"other %d" % number)
     tree = store.put_tree(plain).digest
-    place, failed = checkouts._Placer.place, []
+    place, failed = checkouts.Placer.place, []
 
-    def once(placer: checkouts._Placer, digest: str, target: str, **given: Any) -> None:
+    def once(placer: checkouts.Placer, digest: str, target: str, **given: Any) -> None:
         if "a name" in target and not failed:
             failed.append(target)
             raise StorageFailed("for a moment", where=target)
         place(placer, digest, target, **given)
 
-    monkeypatch.setattr(checkouts._Placer, "place", once)
+    monkeypatch.setattr(checkouts.Placer, "place", once)
     assert store.checkout(tree, tmp_path / "out").files == 60
     assert len(failed) == 1
     assert Store(MemoryStorage()).put_tree(tmp_path / "out").digest == tree

@@ -88,7 +88,7 @@ def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_key
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What exact arithmetic gave otherwise: nothing, without executing it (tests/marin/exact does)."""
     differing: list[str] = []
-    monkeypatch.setattr(diagnosis, "_inexact", lambda: tuple(differing))
+    monkeypatch.setattr(diagnosis, "inexact_programs", lambda: tuple(differing))
     return differing
 
 

@@ -69,9 +69,9 @@ def test_every_way_to_multiply_gives_them(products: Products) -> None:
 
 @pytest.mark.long
 def test_doctor_executes_them_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert diagnosis._inexact() == ()
+    assert diagnosis.inexact_programs() == ()
     monkeypatch.setenv("JAX_PLATFORMS", "none such")
-    assert diagnosis._inexact() == ("all of it",)
+    assert diagnosis.inexact_programs() == ("all of it",)
 
 
 @pytest.mark.long

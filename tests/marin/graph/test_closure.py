@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from marin.errors import UsageError
-from marin.graph.closure import _statements, closure_of
+from marin.graph.closure import closure_of, statements_of
 from tests.marin.graph.conftest import Write
 
 FILE = """
@@ -208,6 +208,6 @@ def test_an_import_is_found_wherever_it_stands() -> None:
     ]  # fmt: skip
     text = "\n".join(place.format(f"import far_{number}") for number, place in enumerate(places))
     tree = ast.parse(text)
-    found = [node for node in _statements(tree) if isinstance(node, ast.Import)]
+    found = [node for node in statements_of(tree) if isinstance(node, ast.Import)]
     assert sorted(node.names[0].name for node in found) == sorted(f"far_{number}" for number in range(len(places)))
     assert len(found) == sum(isinstance(node, ast.Import) for node in ast.walk(tree))

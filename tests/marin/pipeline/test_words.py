@@ -22,7 +22,7 @@ from marin.pipeline.train import TRAIN
 from marin.recipe.schema import GrammarDataset, Mixture, MixtureDataset, Model, Phase, Recipe, Tokenizer, Trainer, check
 from marin.training.run import train
 from marin.training.tokens.words import check_epochs, states_at, words_a_token, words_seen
-from marin.verify.judges.training import _train_tokens
+from marin.verify.judges.training import tokens_trained
 
 
 def recipe(*words: int) -> Recipe:
@@ -87,7 +87,7 @@ def test_no_more_epochs_than_the_recipe_allows(run_step: Callable[..., tuple[Pat
     with pytest.raises(UsageError, match=rf"{fits} train steps at most: 3 epochs.*trainer.num_steps={fits}") as refused:
         run_step(in_this_process, limited(fits + 1), inputs)
     adopted: Any = SimpleNamespace(run=SimpleNamespace(metrics={}), inputs=lambda names: dict.fromkeys(names, made))
-    assert _train_tokens(adopted) == tokens, "tokens that no step of the run made are counted as they lie there"
+    assert tokens_trained(adopted) == tokens, "tokens that no step of the run made are counted as they lie there"
     assert refused.value.where == "trainer.num_steps" and not list(made.parent.parent.glob("train-*/out/*"))
 
 

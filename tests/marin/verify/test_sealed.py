@@ -50,12 +50,12 @@ def test_programs_that_others_could_write_are_not_copied_for_the_child(
     monkeypatch.setenv("MARIN_CACHE", str(tmp_path))
     (tmp_path / "xla").mkdir(mode=0o700)
     (tmp_path / "xla" / "jit_step-cache").write_bytes(b"program")
-    sealed._variables(tmp_path / "folder")
+    sealed.variables_of(tmp_path / "folder")
     assert (tmp_path / "foreign" / "xla" / "jit_step-cache").read_bytes() == b"program"
     (tmp_path / "xla").chmod(0o777)
     (tmp_path / "xla" / "jit_other-cache").write_bytes(b"somebody else's")
     with pytest.raises(Refused, match="others can write a cache"):
-        sealed._variables(tmp_path / "folder")
+        sealed.variables_of(tmp_path / "folder")
     assert not (tmp_path / "foreign" / "xla" / "jit_other-cache").exists()
 
 

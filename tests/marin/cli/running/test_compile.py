@@ -21,7 +21,7 @@ def test_a_compiler_that_is_not_here_is_named(found: str | None, monkeypatch: py
 
     monkeypatch.setattr(compiled.importlib.metadata, "version", version)
     with pytest.raises(NotInstalled, match=r"0\.0\.48\.1"):
-        compiled._check_libtpu()
+        compiled.check_libtpu()
     said = marin("compile", "model=nano", "profile=tpu", "--topology", "v5e:2x4")
     assert said.status != 0 and "libtpu" in said.err and "Traceback" not in said.err
 

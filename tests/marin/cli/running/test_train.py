@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marin.cli.running.train import _within_epochs
+from marin.cli.running.train import within_epochs
 from marin.graph.graph import Graph
 from marin.graph.recipes import pipeline_graph
 from marin.recipe.composition import compose
@@ -168,8 +168,8 @@ def test_as_many_train_steps_as_the_counted_tokens_allow(
     monkeypatch.setattr("marin.graph.execution.loop.execute_graph", counted)
     monkeypatch.setenv("MARIN_TRACKER", "wandb")
     root: Any = None
-    found = _within_epochs(root, composed, Execution())
+    found = within_epochs(root, composed, Execution())
     assert found.recipe.trainer.num_steps == taken
     assert os.environ["MARIN_TRACKER"] == "wandb"
     free = compose([])
-    assert _within_epochs(root, free, Execution()) is free
+    assert within_epochs(root, free, Execution()) is free

@@ -5,9 +5,9 @@
 OLD and NEW are checkouts in which `make repro` was done, each with its own environment, and with XDG_CONFIG_HOME,
 XDG_STATE_HOME and XDG_CACHE_HOME in its build/bench-home (`config`, `state`, `cache`), so that neither meets the other's
 keys and pins. The command is called in OLD and in NEW, then in NEW and in OLD, and so on, so that a machine that slows
-down slows both. Processor seconds (user and
-system, of the process and all that it waited for) are compared, because other work disturbs them less than the clock;
-the first pair fills caches and does not count. Exit status 1 when a command fails.
+down slows both. Processor seconds (user and system, of the process and all that it waited for) are compared, because
+other work disturbs them less than the clock; the first pair fills caches and does not count. Exit status 1 when a
+command fails.
 """
 
 from __future__ import annotations

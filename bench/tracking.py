@@ -5,8 +5,7 @@
     lag         from an event's durability to MLflow's answer, with a follower running
     start       `marin ui` until it answers, beside `mlflow server` alone
     points      a run with 100,000 points: the requests of MLflow's run page, and the page in a headless Chromium,
-    beside
-                the page of a run with 200 points
+                beside the page of a run with 200 points
 
 `--runs`, `--steps` make the rebuild smaller. Everything happens in a folder of its own with a key of its own.
 """

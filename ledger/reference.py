@@ -31,7 +31,12 @@ def page() -> str:
 def _entry(name: str, value: object) -> Iterator[str]:
     if inspect.isclass(value):
         yield f"\n### `{name}`\n\n{_told(value)}\n"
-        methods = [(key, item) for key, item in vars(value).items() if not key.startswith("_") and _callable(item)]
+        fields = getattr(value, "__dataclass_fields__", {})  # one whose default is a function is no method
+        methods = [
+            (key, item)
+            for key, item in vars(value).items()
+            if not key.startswith("_") and key not in fields and _callable(item)
+        ]
         if methods and not issubclass(value, BaseException):
             yield "\n" + "".join(f"- `{key}{_signature(item)}`: {_line(item)}\n" for key, item in methods)
     elif inspect.isfunction(value):

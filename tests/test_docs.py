@@ -82,19 +82,24 @@ def test_every_command_that_prints_data_prints_json_too() -> None:
     assert without == WITHOUT_DATA.keys()
 
 
-@pytest.mark.parametrize("door", ["marin stage", "marin train", "marin run"])
-def test_every_door_says_on_what_in_the_same_words(door: str) -> None:
-    own = {
-        name: option.help for option in WORKING[door].params for name in option.opts if isinstance(option, click.Option)
-    }
-    for name in ("--devices", "--processes", "--topology", "--accelerator-type", "--runner", "--address", "--pause-at"):
-        stage = {
-            key: option.help
-            for option in WORKING["marin stage"].params
-            for key in option.opts
-            if isinstance(option, click.Option)
-        }
-        assert own[name] == stage[name]
+WHERE = ("--devices", "--processes", "--topology", "--accelerator-type", "--runner", "--address", "--pause-at")
+"""What says on what a training is executed."""
+WHERE_AGAIN = ("--devices", "--processes", "--topology", "--accelerator-type")
+"""Those of them that a verification takes, too."""
+
+
+@pytest.mark.parametrize(
+    ("door", "names"), [("marin train", WHERE), ("marin run", WHERE), ("marin verify", WHERE_AGAIN)]
+)
+def test_every_door_says_on_what_in_the_same_words(door: str, names: tuple[str, ...]) -> None:
+    own, stage = words(door), words("marin stage")
+    assert {name: own.get(name) for name in names} == {name: stage[name] for name in names}
+
+
+def words(door: str) -> dict[str, str | None]:
+    """The help of each option of a command."""
+    options = [option for option in WORKING[door].params if isinstance(option, click.Option)]
+    return {name: option.help for option in options for name in option.opts}
 
 
 def test_every_command_takes_root() -> None:
@@ -107,6 +112,12 @@ def test_the_page_of_commands_is_generated() -> None:
     assert committed == page(), "run `make docs`"
     for path in ALL:
         assert f"## {path}\n" in committed
+
+
+def test_the_ledgers_reference_says_something_of_every_method() -> None:
+    """A test of the ledger's own holds that it is generated."""
+    text = (PROJECT / "ledger" / "REFERENCE.md").read_text("utf-8")
+    assert re.findall(r"^- `.*`: *$", text, re.MULTILINE) == []
 
 
 def test_the_readme_names_the_commands_and_only_those() -> None:
@@ -127,19 +138,54 @@ def test_the_readme_says_what_the_threat_model_says() -> None:
     assert promised[0] == promised[1] and len(promised[0]) > 100
 
 
-@pytest.mark.parametrize(
-    "page_name",
-    [
-        "README.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        *(f"docs/{path.name}" for path in (PROJECT / "docs").glob("*.md")),
-    ],
-)
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "AGENTS.md",
+    "bench/RESULTS.md",
+    *sorted(path.relative_to(PROJECT).as_posix() for path in (PROJECT / "docs").rglob("*.md")),
+]
+
+
+def anchors(text: str) -> set[str]:
+    """What a link to a heading of this page may end in, as GitHub names headings."""
+    text = re.sub(r"^(```+).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#{1,6} +(.+?)[ #]*$", text, re.MULTILINE):
+        shown = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.strip().lower()).replace(" ", "-")
+        while slug in found:  # the second of one name ends in -1
+            found[slug] += 1
+            slug = f"{slug}-{found[slug]}"
+        found[slug] = 0
+    return set(found)
+
+
+def astray(page: Path) -> Iterator[str]:
+    """Links of a page that lead to no file of ours, or to no heading of one."""
+    for link in re.findall(r"\]\((?!https?://|mailto:)([^)\s]+)", page.read_text("utf-8")):
+        name, _, anchor = link.partition("#")
+        there = page.parent / name if name else page
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there.read_text("utf-8"))):
+            yield link
+
+
+@pytest.mark.parametrize("page_name", PAGES)
 def test_links_between_files_lead_somewhere(page_name: str) -> None:
-    file = PROJECT / page_name
-    links = re.findall(r"\]\((?!https?://)([^)#]+)", file.read_text("utf-8"))
-    assert [link for link in links if not (file.parent / link).exists()] == []
+    assert list(astray(PROJECT / page_name)) == []
+
+
+def test_a_link_that_leads_nowhere_would_be_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text(
+        "# `marin ui`, W&B & more\n## Twice\n```\n# no heading\n```\n## Twice\n## [A](b.md)-C #\n"
+    )
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[1](#here) [2](other.md#marin-ui-wb--more) [3](other.md#twice-1) [4](other.md#a-c) [5](https://x.example/y#z)\n"
+        "[6](#there) [7](other.md#no-heading) [8](other.md#twice-2) [9](none.md) [10](other.md#Here)\n"
+    )
+    assert list(astray(page)) == ["#there", "other.md#no-heading", "other.md#twice-2", "none.md", "other.md#Here"]
 
 
 @pytest.mark.parametrize("page_name", ["docs/architecture.md", "CONTRIBUTING.md", "docs/threat-model.md"])

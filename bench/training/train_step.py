@@ -20,9 +20,8 @@ adds them to a file of JSON lines; a row is then about all pairs of its kind in 
 other as it comes; with `both` or `neither` only the step differs. `page faults` are those of a step, the median.
 
 `peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for
-its
-record: fingerprints (updates that take them beside updates that do not, the median of pairs), batch digest, digest of
-the outcome, and its share of the state digest and of appending the segment's events at segment ends (a log on this
+its record: fingerprints (updates that take them beside updates that do not, the median of pairs), batch digest, digest
+of the outcome, and its share of the state digest and of appending the segment's events at segment ends (a log on this
 disk, fsync and all).
 """
 

@@ -79,6 +79,7 @@ class VerifierKey:
 
     @classmethod
     def parse(cls, text: str) -> VerifierKey:
+        """The key of its text; ``Malformed`` unless the id that it shows is its own."""
         # The base64 may hold '+' itself, so only the first two separate.
         parts = text.strip().split("+", 2)
         if len(parts) != 3 or not re.fullmatch(r"[0-9a-f]{8}", parts[1]):

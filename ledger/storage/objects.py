@@ -12,8 +12,7 @@ next commit fails with ``Conflict``, and nothing of it is in the log. A guarded 
 an absence has no version: ``remove`` leaves a unique tombstone instead.
 
 obstore repeats requests that fail on the way for up to a minute, so a put whose answer was lost may report a conflict
-with
-itself: as with every failed write, the outcome is unknown until the log is loaded anew.
+with itself: as with every failed write, the outcome is unknown until the log is loaded anew.
 """
 
 from __future__ import annotations

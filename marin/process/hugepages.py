@@ -1,12 +1,10 @@
 """Huge pages for large tensors: asked for before a process begins that will compute.
 
 A train step allocates a gradient for every logical shard and gives it back, and the kernel makes and clears the pages
-each
-time: at 25 million parameters hundreds of thousands of 4 KiB in one step (``bench.training.train_step`` counts them).
-glibc (2.35 and newer) asks for huge ones where
-``GLIBC_TUNABLES`` says so, and reads that once, when a process begins. So a command that computes begins again with it
-set; what it starts inherits it. How memory is paged decides no bit. ``GLIBC_TUNABLES=glibc.malloc.hugetlb=0`` is
-respected.
+each time: at 25 million parameters hundreds of thousands of 4 KiB in one step (``bench.training.train_step`` counts
+them). glibc (2.35 and newer) asks for huge ones where ``GLIBC_TUNABLES`` says so, and reads that once, when a process
+begins. So a command that computes begins again with it set; what it starts inherits it. How memory is paged decides no
+bit. ``GLIBC_TUNABLES=glibc.malloc.hugetlb=0`` is respected.
 """
 
 from __future__ import annotations

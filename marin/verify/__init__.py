@@ -1,8 +1,9 @@
 """Replay: execute again what a run recorded, compare, and judge.
 
-``compare`` is pure; ``verify`` gathers the five verdicts; ``rehearsal`` executes steps without recording them;
-``training`` (in :mod:`marin.verify.jax.replay`) is the only part that needs jax. The package can be called:
-``marin.verify(run)`` is ``run.verify()`` (docs/api.md).
+``verification`` gathers the verdicts, each from its judge in ``judges``; ``derivation`` reads what the run says;
+``rehearsal`` executes steps without recording them; ``segments`` has what train steps are compared by
+(``segments.compare`` is pure); only the room ``jax`` imports jax. The package can be called: ``marin.verify(run)`` is
+``run.verify()`` (docs/api.md).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     hash_bytes(data)      what is in memory
     hash_file(stream)     a regular file: each thread reads a part of its own; and, where that is asked for, of a copy
-    of it
-                          that is made meanwhile
+                          of it that is made meanwhile
     hash_stream(stream)   anything else: one thread reads, the others hash
 
 ``plain`` asks for the plain sha256 of a large blob as well. That is sequential, and about half as fast on two

@@ -4,10 +4,9 @@ Opt-in, for what repeats itself without being the same. A blob keeps its digest;
 in which they are kept differs, and whoever reads gets bytes that were hashed. Two ways:
 
     chunks   the blob is cut, and the pieces are blobs of their own. Where content decides the cuts (``cut_by_content``),
-    an
-             edited corpus shares all pieces but those that were touched; where they lie at every 8 MiB (``cut_by_size``),
-             an upload that broke off goes on with the pieces that are missing. One chunk is the whole under another
-             name: a large blob that is also to be found by its plain sha256.
+             an edited corpus shares all pieces but those that were touched; where they lie at every 8 MiB
+             (``cut_by_size``), an upload that broke off goes on with the pieces that are missing. One chunk is the
+             whole under another name: a large blob that is also to be found by its plain sha256.
     planes   XOR with another blob of the same length (the previous training checkpoint's tensor, say), the bytes
              regrouped by their place in the number (all first bytes, all second bytes, …), compressed by zstd. Equal
              signs and exponents become long runs of zeros. Restored exactly; ``MAX_DEPTH`` bounds how many records in a

@@ -7,20 +7,17 @@ Run as a program, with little to import, so that it begins in a hundredth of a s
 A record is fields between NULs, ended by NUL and newline; the first one is for all that follow.
 
     link-out    blobs, folder, packfiles; then digest, path     link the blob to that place of the folder, and hash what
-    is there
-                                                                under the new name: "linked"; or write it there from one
-                                                                of the
-                                                                packfiles: "copied"
-    copy-out    blobs, folder, packfiles; then digest, path     write the blob to that place, whatever it lies in:
-    "copied" slice-out   blobs, folder, packfiles; then digest, path     as copy-out, for blobs in packfiles only
+                                                                is there under the new name: "linked"; or write it there
+                                                                from one of the packfiles: "copied"
+    copy-out    blobs, folder, packfiles; then digest, path     write the blob to that place, whatever it lies in: "copied"
+    slice-out   blobs, folder, packfiles; then digest, path     as copy-out, for blobs in packfiles only
     link-in     blobs; then path, which                         hash the file and give it the name of its digest,
-    read-only, if it
-                                                                is still ``which`` after that: its digest
-    pack-in     blobs, folder, packfiles; then path, which      as above, but the bytes go to new packfiles in ``folder``,
-    under
-                                                                their names and synced: the digest; and the number of
-                                                                the packfile, from 0, if one of those given has these
-                                                                bytes already
+                                                                read-only, if it is still ``which`` after that: its
+                                                                digest
+    pack-in     blobs, folder, packfiles; then path, which      as above, but the bytes go to new packfiles in
+                                                                ``folder``, under their names and synced: the digest;
+                                                                and the number of the packfile, from 0, if one of those
+                                                                given has these bytes already
 
 What begins as the text of a large blob has another digest than its sha256, and is left alone.
 Where something is not plain, for whatever reason, the answer is "-" and the caller does the work itself. The form of a

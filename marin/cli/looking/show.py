@@ -49,8 +49,7 @@ def show(
 
     ID is a run (its id, a unique beginning of it, or latest), a step of one (latest/train) or of a graph (its address,
     such as report/grammar-scaling), an artifact, a content or the identity of a step (sha256:...), an event (its index,
-    or
-    event: and its id), or the path of a pointer such as artifacts/train.json.
+    or event: and its id), or the path of a pointer such as artifacts/train.json.
 
     `metric NAME=NUMBER` names the runs whose number rounds to NUMBER, or the nearest ones; `metric NAME` the newest.
 

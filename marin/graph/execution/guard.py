@@ -6,9 +6,8 @@ recorded as something that it is not. There are two guards, against mistakes and
 * An audit hook of the interpreter (PEP 578) sees what Python does in this process: files, folders, links, through any
   library that goes through :mod:`os` or :func:`open`. Its error names the path.
 * In a process of its own the step is confined by the kernel as well (:mod:`marin.process.landlock`), with everything that
-  it
-  starts: child processes and C libraries get "permission denied". Where the kernel cannot, only the hook is there, and
-  `marin doctor` says so.
+  it starts: child processes and C libraries get "permission denied". Where the kernel cannot, only the hook is there,
+  and `marin doctor` says so.
 
 A function that is called in the executor's own process is not confined by the kernel, so it may not start processes.
 

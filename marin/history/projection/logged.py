@@ -9,8 +9,7 @@
     lifecycle    stage                                           deleted (put away) or active
     data         experiment, datasets [{name, digest, kind, source, …}…]
     artifact     path, artifact, size                            a file that went into the store; the artifact
-    repository
-                                                                 reads these from the ledger itself
+                                                                 repository reads these from the ledger itself
     model        model, experiment, name, kind, step, tags, params
     registered   name, artifact or source, model, tags           a version of a registered model
     alias        name, alias, model

@@ -14,8 +14,7 @@ v - 2^-126, and v_S >= (1-u)^{2S} b2^S v_0 - S 2^-126.
 **Reach.** Adam's step is r (m^/(sqrt(v^)+eps) + d w), d being the decay. By Cauchy and Schwarz over the gradients,
 |m_t| <= (1-b1)/sqrt(1-b2) * sqrt(sum_{j<t} (b1^2/b2)^j) * sqrt(v_t), so that with the corrections of bias
 |m^/sqrt(v^)| <= B_t = (1-b1)/(1-b1^t) * sqrt((1-b2^t)/(1-b2) * sum_{j<t} (b1^2/b2)^j); for b1=0.9, b2=0.95 that tends
-to
-1.17. Hence w_S lies within R = sum r_t B_t of a point between w_0 and w_0 prod(1-r_t d), whether or not a tensor is
+to 1.17. Hence w_S lies within R = sum r_t B_t of a point between w_0 and w_0 prod(1-r_t d), whether or not a tensor is
 decayed. Lion's step has B = 1. Rounding: v is a sum of terms that are not negative, each term passes at most 3
 roundings per step, weighted by b2^j: a relative error of at most 4u/(1-b2); m likewise within 4u/(1-b1) of the same
 bound; a dozen roundings of the step itself. R is widened by 8u/(1-b1) + 8u/(1-b2) + 32u, and S additions to w by S u

@@ -2,10 +2,10 @@
 
     lock      one process at a time works on it (a file beside the folder; held for one round, not for a session)
     cursor    in the database: which log, how many of its events, and the digest of the last one. A database whose
-    cursor
-              does not fit the log (deleted, restored from elsewhere, of an older version of this code) is folded anew
+              cursor does not fit the log (deleted, restored from elsewhere, of an older version of this code) is folded
+              anew
     round     fold new events, write what they mean and the cursor in one transaction: a round that was killed left
-    nothing
+              nothing
 
 Events come from a verified reader, so what is shown was covered by the signed log checkpoint.
 """

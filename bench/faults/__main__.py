@@ -103,6 +103,7 @@ def main() -> int:
     finally:
         if options.folder is None:
             shutil.rmtree(base, ignore_errors=True)
+    sys.stderr.write(f"{sum(row.seconds for row in rows) / 60:.0f} minutes\n")
     if options.table is not None:
         write_table(options.table, table(sorted(rows, key=lambda row: row.row), options.seed, options.per_kind))
     return 0 if all(row.good for row in rows) else 1
@@ -197,7 +198,7 @@ def table(rows: Sequence[Row], seed: int, per_kind: int) -> str:
         "",
         f"{len(faults)} faults with seed {seed}: {sum(row.found for row in faults)} found, "
         f"{sum(row.found and row.located for row in faults)} located; {len(clean)} clean runs: "
-        f"{sum(row.found for row in clean)} reported. {sum(row.seconds for row in rows) / 60:.0f} minutes. A row again: "
+        f"{sum(row.found for row in clean)} reported. A row again: "
         f"`python -m bench.faults --seed {seed} --per-kind {per_kind} --row N`.",
     ]
     return "\n".join(lines) + "\n"

@@ -63,6 +63,7 @@ def main() -> int:
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
+    sys.stderr.write(f"{sum(row.seconds for row in rows) / 60:.0f} minutes\n")
     if options.table is not None:
         whole = options.table.read_text("utf-8")
         head, _, rest = whole.partition(BEGIN)

@@ -140,9 +140,5 @@ def table(rows: Iterable[Row]) -> str:
         lines.append(f"| {row.number} {CLASSES[row.number]} | {row.kind} | {row.by} | {row.how} | {said} |")
     counts = {how: sum(row.how == how for row in rows) for how in dict.fromkeys(row.how for row in rows)}
     total = ", ".join(f"{count} {how}" for how, count in counts.items())
-    spent = sum(row.seconds for row in rows) / 60
-    lines += [
-        "",
-        f"{len(rows)} kinds: {total}. {spent:.0f} minutes. One again: `python -m bench.forgeries --only NAME`.",
-    ]
+    lines += ["", f"{len(rows)} kinds: {total}. One again: `python -m bench.forgeries --only NAME`."]
     return "\n".join(lines) + "\n"

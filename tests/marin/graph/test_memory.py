@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,24 +86,30 @@ def test_rows_are_read_as_they_were_written(written: list[bytes]) -> None:
     assert list(rows) == written
 
 
+MORE_THAN_IS_IN_MEMORY = [bytes(100_000)] * 20
+
+
 def test_rows_have_no_name_and_go_with_their_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = len(os.listdir("/proc/self/fd"))
     rows = Rows()
-    rows.append(b"row")
+    for row in MORE_THAN_IS_IN_MEMORY:
+        rows.append(row)
+    assert len(os.listdir("/proc/self/fd")) == before + 1
     assert list(tmp_path.iterdir()) == []
     del rows
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_no_room_for_rows_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    rows = Rows()
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StorageFailed, match="TMPDIR"):
-        rows.append(b"row")
+def test_no_room_for_rows_is_said() -> None:
+    rows, (soft, hard) = Rows(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        with pytest.raises(StorageFailed, match="TMPDIR"):
+            for row in MORE_THAN_IS_IN_MEMORY:
+                rows.append(row)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @given(

@@ -470,7 +470,7 @@ PRINTS = {
     "marin/verify/commit.py": "sends an installer's words to stderr",
     "marin/exact/known.py": "answers its parent in JSON",
     "marin/training/tokens/inspection.py": "answers its parent in JSON",
-    "ledger/store/trees/fileworker.py": "answers its parent in lines of its own format",
+    "ledger/store/workers/fileworker.py": "answers its parent in lines of its own format",
 }
 """Files that name a standard stream, and why: what others wrote leaves through the first two alone."""
 

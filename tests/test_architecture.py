@@ -224,7 +224,7 @@ ON_DEMAND = {
     "marin/verify/judges/exclusion.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/heldout.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
-    "marin/verify/segments/replay.py": "Ray, where it replays; jax begins under the arithmetic contract",
+    "marin/verify/judges/workers.py": "Ray, where it replays; jax begins under the arithmetic contract",
     "marin/verify/judges/training.py": "jax begins under the arithmetic contract",
     "marin/verify/verification.py": "jax, where a verdict needs it",
 }

@@ -207,7 +207,7 @@ ON_DEMAND = {
     "marin/pipeline/tokens.py": "Levanter, where the step is executed",
     "marin/pipeline/train.py": "jax begins under the arithmetic contract; Ray, where it trains",
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
-    "marin/reporting/runs/pages.py": "each page's own libraries",
+    "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
     "marin/runners/ray/train_worker.py": "jax begins under the arithmetic contract",
     "marin/tracking/mlflow/server/ahead.py": "MLflow, while it is imported, loads the module of its artifacts",

@@ -24,7 +24,7 @@ from playwright.sync_api import Page, sync_playwright
 from marin.history.projection.identity import Ids
 from marin.history.runs import resolve
 from marin.record.root import open_root
-from marin.reporting.runs.pages import draw
+from marin.reporting.pages import draw
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 BYTES, WIDTH = 60_000, 1000

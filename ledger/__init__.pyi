@@ -82,6 +82,7 @@ from ledger.store.collect.pins import unpin as unpin
 from ledger.store.collect.scrub import Scrubbed as Scrubbed
 from ledger.store.collect.scrub import scrub_store as scrub_store
 from ledger.store.layout import SETTLED as SETTLED
+from ledger.store.parts import PART_SIZE as PART_SIZE
 from ledger.store.store import Artifact as Artifact
 from ledger.store.store import Store as Store
 from ledger.store.transfer import Copied as Copied
@@ -90,7 +91,6 @@ from ledger.store.transfer import Progress as Progress
 from ledger.store.transfer import copy_artifacts as copy_artifacts
 from ledger.store.trees.checkout import CheckedOut as CheckedOut
 from ledger.store.trees.files import StoredFolder as StoredFolder
-from ledger.store.trees.manifest import PART_SIZE as PART_SIZE
 from ledger.store.trees.manifest import Manifest as Manifest
 from ledger.store.trees.manifest import ManifestEntry as ManifestEntry
 from ledger.store.trees.scan import describe_tree as describe_tree

@@ -207,7 +207,7 @@ ON_DEMAND = {
     "marin/pipeline/tokens.py": "Levanter, where the step is executed",
     "marin/pipeline/train.py": "jax begins under the arithmetic contract; Ray, where it trains",
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
-    "marin/reporting/runs/pages.py": "each page's own libraries",
+    "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
     "marin/runners/ray/train_worker.py": "jax begins under the arithmetic contract",
     "marin/tracking/mlflow/server/ahead.py": "MLflow, while it is imported, loads the module of its artifacts",
@@ -224,20 +224,25 @@ ON_DEMAND = {
     "marin/verify/judges/exclusion.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/heldout.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
-    "marin/verify/segments/replay.py": "Ray, where it replays; jax begins under the arithmetic contract",
+    "marin/verify/judges/workers.py": "Ray, where it replays; jax begins under the arithmetic contract",
     "marin/verify/judges/training.py": "jax begins under the arithmetic contract",
     "marin/verify/verification.py": "jax, where a verdict needs it",
 }
 """Files outside of the command line that import a room inside a function, and why. None does for a circle."""
 
 
+TYPED = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
 @dataclass(frozen=True)
 class Entering:
-    """One file enters another: modules by their dotted names, ``inside`` a function or not."""
+    """One file enters another: modules by their dotted names, ``inside`` a function or not; ``typed``: for whoever checks
+    types alone, and never when the file is executed."""
 
     source: str
     target: str
     inside: bool
+    typed: bool = False
 
     def floors(self) -> tuple[str, str]:
         return self.source.split(".")[1], self.target.split(".")[1]
@@ -246,18 +251,21 @@ class Entering:
 def enterings_of(source: str, module: str, modules: set[str]) -> Iterator[Entering]:
     """What the file of ``module`` imports of ``modules``, by absolute names as all files here do."""
 
-    def walk(node: ast.AST, inside: bool) -> Iterator[Entering]:
+    def walk(node: ast.AST, inside: bool, typed: bool) -> Iterator[Entering]:
+        branch = node.body if isinstance(node, ast.If) and dotted(node.test) in TYPED else []
         for child in ast.iter_child_nodes(node):
+            unread = typed or child in branch
             named: list[str] = []
             if isinstance(child, ast.Import):
                 named = [alias.name for alias in child.names]
             elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
                 whole = [f"{child.module}.{alias.name}" for alias in child.names]
                 named = [name if name in modules else child.module for name in whole]
-            yield from (Entering(module, name, inside) for name in named if name in modules)
-            yield from walk(child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+            yield from (Entering(module, name, inside, unread) for name in named if name in modules)
+            within = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from walk(child, within, unread)
 
-    yield from walk(parsed(source), False)
+    yield from walk(parsed(source), False, False)
 
 
 def module_of(file: str) -> str:
@@ -300,6 +308,37 @@ def circles(found: list[Entering]) -> list[str]:
     return []
 
 
+@cache
+def packages() -> frozenset[str]:
+    return frozenset(module_of(f"{file.parent.relative_to(PROJECT).as_posix()}.py") for file in FILES)
+
+
+def between_siblings(found: list[Entering], known: frozenset[str]) -> set[tuple[str, str]]:
+    """Packages of one package of which the first enters the second."""
+    between = set()
+    for entering in found:
+        here, there = entering.source.split("."), entering.target.split(".")
+        apart = next((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), None)
+        if apart is not None and not entering.typed:
+            between.add((".".join(here[: apart + 1]), ".".join(there[: apart + 1])))
+    return {pair for pair in between if known.issuperset(pair)}
+
+
+def packages_in_circles(found: list[Entering], known: frozenset[str]) -> list[str]:
+    """Packages that enter a sibling from which, over however many others, a way leads back to them."""
+    between = between_siblings(found, known)
+
+    def reached(package: str) -> set[str]:
+        seen: set[str] = set()
+        ahead = {package}
+        while ahead:
+            ahead = {there for here, there in between if here in ahead} - seen
+            seen |= ahead
+        return seen
+
+    return sorted(f"{here} enters {there}" for here, there in between if here in reached(there))
+
+
 def test_every_room_has_its_floor_and_nothing_lies_loose() -> None:
     rooms = {path.stem for path in (PROJECT / "marin").iterdir() if path.name[0] != "_" and path.name != "py.typed"}
     assert rooms == set(FLOORS)
@@ -338,6 +377,11 @@ def test_no_modules_import_each_other(package: str) -> None:
     assert circles(enterings(package)) == []
 
 
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_no_packages_import_each_other(package: str) -> None:
+    assert packages_in_circles(enterings(package), packages()) == []
+
+
 def test_imports_inside_of_functions_are_known_and_needed() -> None:
     inside = {
         f"{entering.source.replace('.', '/')}.py"
@@ -356,6 +400,31 @@ def test_a_climb_and_a_circle_would_be_found() -> None:
     assert climbing(down) == []
     assert circles(down) == []
     assert set(circles(up + down)) == {"marin.record.root", "marin.history.runs"}
+
+
+def test_a_circle_of_packages_would_be_found() -> None:
+    known = frozenset({"marin", "marin.a", "marin.a.b", "marin.a.c", "marin.a.d"})
+    modules = {"marin.a.b.one", "marin.a.b.two", "marin.a.c.three", "marin.a.d.four", "marin.a.five"}
+    into_c = list(enterings_of("from marin.a.c import three", "marin.a.b.one", modules))
+    into_d = list(enterings_of("def f():\n    import marin.a.d.four\n", "marin.a.c.three", modules))
+    back = "from marin.a.b.two import X"
+    around = into_c + into_d + list(enterings_of(back, "marin.a.d.four", modules))
+    assert packages_in_circles(into_c + into_d, known) == []
+    assert circles(around) == []  # no module is in one
+    assert packages_in_circles(around, known) == [
+        "marin.a.b enters marin.a.c",
+        "marin.a.c enters marin.a.d",
+        "marin.a.d enters marin.a.b",
+    ]
+    checked = list(
+        enterings_of(f"if TYPE_CHECKING:\n    {back}\nelse:\n    import marin.a.five\n", "marin.a.d.four", modules)
+    )
+    assert [entering.typed for entering in checked] == [True, False]
+    assert packages_in_circles(into_c + into_d + checked, known) == []
+    besides = list(enterings_of(back, "marin.a.five", modules)) + list(
+        enterings_of("import marin.a.five", "marin.a.b.one", modules)
+    )
+    assert packages_in_circles(besides, known) == []  # a module beside the packages is none
 
 
 def test_heavy_libraries_are_imported_in_one_place_each() -> None:
@@ -470,7 +539,7 @@ PRINTS = {
     "marin/verify/commit.py": "sends an installer's words to stderr",
     "marin/exact/known.py": "answers its parent in JSON",
     "marin/training/tokens/inspection.py": "answers its parent in JSON",
-    "ledger/store/trees/fileworker.py": "answers its parent in lines of its own format",
+    "ledger/store/workers/fileworker.py": "answers its parent in lines of its own format",
 }
 """Files that name a standard stream, and why: what others wrote leaves through the first two alone."""
 

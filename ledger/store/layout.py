@@ -1,7 +1,7 @@
 """Where the artifact store keeps what: every name below ``store/``, in one place.
 
-    store/blobs/sha256/ab/cdef…        the bytes whose digest is abcdef… (``ledger.store.blobs.parts``)
-    store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (``ledger.store.blobs.parts``)
+    store/blobs/sha256/ab/cdef…        the bytes whose digest is abcdef… (``ledger.store.parts``)
+    store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (``ledger.store.parts``)
     store/packed/sha256/ab/cdef…       how to make that blob from others, where it is not kept as it is
     (``packs.packing``) store/packfiles/<64 hex>           many small blobs in one file (``packs.packfile``)
     store/packfiles.txt                the names of those files

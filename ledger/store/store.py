@@ -32,21 +32,21 @@ from ledger.format.digest import digest_bytes, parse_digest
 from ledger.format.finding import Finding
 from ledger.storage.port import Storage
 from ledger.store.blobs.blobs import Blobs
+from ledger.store.blobs.chunking import put_chunked
 from ledger.store.blobs.hashing import Hashed, hash_bytes
-from ledger.store.blobs.parts import small_digest
 from ledger.store.blobs.presence import all_present, presence
 from ledger.store.layout import BLOBS, PACKED, PACKFILES, STAT_CACHE, TREES, digest_of, tree_name
-from ledger.store.packs.chunking import put_chunked
 from ledger.store.packs.packfile import check_packfile
 from ledger.store.packs.packing import CHUNK_MAX
+from ledger.store.parts import PART_SIZE, small_digest
 from ledger.store.trees import checkout
 from ledger.store.trees.files import StoredFolder
 from ledger.store.trees.intake import take_many
-from ledger.store.trees.manifest import PART_SIZE, Manifest, ManifestEntry
-from ledger.store.trees.manyfiles import collector_paused
+from ledger.store.trees.manifest import Manifest, ManifestEntry
 from ledger.store.trees.paths import check_tree
 from ledger.store.trees.scan import Found, scan
 from ledger.store.trees.statcache import Content, Listing, StatCache, Status
+from ledger.store.workers.manyfiles import collector_paused
 
 Kind = Literal["blob", "tree"]
 

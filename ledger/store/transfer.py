@@ -36,14 +36,14 @@ from ledger.format.digest import digest_bytes, parse_digest
 from ledger.storage.failure import storage_failed
 from ledger.storage.plain import open_plain
 from ledger.store.blobs.hashing import Hashed, hash_file, hash_stream
-from ledger.store.blobs.parts import PartHashes, small_digest
 from ledger.store.blobs.reflink import clone
 from ledger.store.layout import BLOBS, INCOMING, PACKED, blob_name, packed_name, tree_name
 from ledger.store.packs.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content, cut_by_size
+from ledger.store.parts import PART_SIZE, PartHashes, small_digest
 from ledger.store.store import BATCH_BYTES, Store
-from ledger.store.trees.fileworker import PackWriter
-from ledger.store.trees.manifest import PART_SIZE, Manifest
-from ledger.store.trees.manyfiles import MOST_PACKED, WORTH
+from ledger.store.trees.manifest import Manifest
+from ledger.store.workers.fileworker import PackWriter
+from ledger.store.workers.manyfiles import MOST_PACKED, WORTH
 
 Cut = Literal["auto", "content", "whole"]
 """Which blobs travel in pieces: large ones into buckets; all above 1 MiB, by their content; none."""

@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ledger.errors import LedgerError, Malformed, NotFound, Refused, Tampered
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.store.blobs.hashing import threads
+from ledger.store.parts import PART_SIZE
 from ledger.store.store import Artifact, Store
-from ledger.store.trees.manifest import PART_SIZE, Manifest, ManifestEntry
+from ledger.store.trees.manifest import Manifest, ManifestEntry
 from ledger.tensors.statepack import STATE, put_planes
 from ledger.tensors.tensors import (
     TILE_SIZE,

@@ -19,6 +19,6 @@ SCORING = (
     "marin/recipe/section.py",
     "marin/training/imported.py",
     "marin/training/model.py",
-    "marin/training/step/products.py",
+    "marin/training/runtime/products.py",
     "marin/training/state.py",
 )

@@ -194,7 +194,7 @@ class Run:
         return speaker(self._view, self._trained[0])
 
     def _page(self, name: str, title: str) -> Page:
-        from marin.reporting.runs.pages import draw
+        from marin.reporting.pages import draw
 
         return Page(title, draw(self._root, self.id, name))
 

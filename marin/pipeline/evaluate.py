@@ -68,7 +68,7 @@ EVALUATE = StepDefinition(
         "marin/training/runtime/hosts.py",
         "marin/training/adapters.py",
         "marin/training/model.py",
-        "marin/training/step/products.py",
+        "marin/training/runtime/products.py",
         "marin/training/state.py",
         "marin/training/tokens/apart.py",
         "marin/training/tokens/loss_mask.py",

@@ -44,7 +44,7 @@ EXPORT = StepDefinition(
         "marin/training/export.py",
         "marin/training/adapters.py",
         "marin/training/model.py",
-        "marin/training/step/products.py",
+        "marin/training/runtime/products.py",
         "marin/training/state.py",
     ),
     run=run,

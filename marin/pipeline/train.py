@@ -109,7 +109,7 @@ TRAIN = StepDefinition(
         "marin/training/imported.py",
         "marin/training/adapters.py",
         "marin/training/model.py",
-        "marin/training/step/products.py",
+        "marin/training/runtime/products.py",
         "marin/training/run.py",
         "marin/training/step/slices.py",
         "marin/training/state.py",

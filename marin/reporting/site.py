@@ -3,7 +3,7 @@ each. What has not changed since it was written is not drawn again.
 
     index.html                          what there is, with links
     experiments/NAME.html               the report of a registered experiment
-    runs/RUN/report.html, ...           the pages of a run (marin/reporting/runs/pages.py)
+    runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
     outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
     speedruns/index.html, ...           the tracks, where there are any; `marin speedrun site` writes these alone
     site.json                           of each page what it was drawn from, and its digest (marin/reporting/folder.py)
@@ -34,7 +34,7 @@ from marin.reporting.folder import Page, Written, software, write_pages
 from marin.reporting.lineage.browser import artifact_page, recorded_runs
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.samples import Inspector, Samples, read_samples
-from marin.reporting.runs.pages import draw
+from marin.reporting.pages import draw
 from marin.reporting.speedrun import site_pages as speedruns
 from marin.reporting.template import copying, finding, render
 

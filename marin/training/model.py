@@ -28,8 +28,8 @@ from marin.errors import UsageError
 from marin.exact.program import NEAREST, Factors
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.adapters import only_adapters
+from marin.training.runtime.products import canonical_products
 from marin.training.runtime.shape_checks import per_thread
-from marin.training.step.products import canonical_products
 
 type LevanterModel = LlamaConfig | Gpt2Config
 

@@ -21,8 +21,8 @@ from ledger.storage.https import HttpsStorage
 from ledger.storage.objects import ObjectStorage
 from ledger.store import transfer
 from ledger.store.blobs.hashing import hash_bytes
-from ledger.store.blobs.parts import HEADER
 from ledger.store.layout import BLOBS, INCOMING, PACKFILE_LIST, PACKFILES
+from ledger.store.parts import HEADER
 
 BIG = hashlib.shake_128(b"remote").digest(PART_SIZE + 11)
 FILES = {"a": b"alpha", "b/c": b"beta", "big": BIG}

@@ -30,7 +30,8 @@ from ledger import (
 )
 from ledger.storage.memory import Fault, ProcessKilled
 from ledger.store.layout import PACKFILES
-from ledger.store.trees import checkout, intake, manyfiles
+from ledger.store.trees import checkout, intake
+from ledger.store.workers import manyfiles
 
 BIG = hashlib.shake_128(b"fault").digest(PART_SIZE + 4321)
 FILES = {"a": b"alpha", "b/c": b"beta", "b/d": b"alpha", "big": BIG}

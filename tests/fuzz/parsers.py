@@ -55,12 +55,12 @@ from ledger.service.wire import (
     encode_member,
     encode_receipts,
 )
-from ledger.store.blobs.parts import PartHashes
 from ledger.store.collect.leases import Lease
 from ledger.store.packs.packfile import read_index
 from ledger.store.packs.packing import parse_packed
-from ledger.store.trees.fileworker import ENTRY, MAGIC, TAIL, index_of
+from ledger.store.parts import PartHashes
 from ledger.store.trees.manifest import Manifest
+from ledger.store.workers.fileworker import ENTRY, MAGIC, TAIL, index_of
 from ledger.tensors.shards import PartialTensor
 from ledger.tensors.slices import SlicedForm
 from ledger.tensors.statepack import read_state
@@ -405,7 +405,7 @@ def parsers() -> list[Parser]:
           ("store.trees.manifest.Manifest.parse",)),
         P("part hashes", same(PartHashes.parse, PartHashes.encode),
           lambda: [PartHashes("sha256:" + "ab" * 32, 9 << 20, (bytes(32), bytes(32))).encode()],
-          ("store.blobs.parts.PartHashes.parse",)),
+          ("store.parts.PartHashes.parse",)),
         P("lease", lambda data: Lease.parse(data, "x"),
           given(Lease("x", "me", "host", 1, 1.5, 2.5).encode()), ("store.collect.leases.Lease.parse",)),
         P("packed blob", lambda data: parse_packed(data, where="x"),

@@ -141,7 +141,7 @@ NOT_FOREIGN = {
     "store.store.Store.open_file": "a digest, checked by parse_digest",
     "store.store.Store.open_range": "a digest, checked by parse_digest",
     "store.store.Store.read": "a digest, checked by parse_digest",
-    "store.trees.fileworker.Slices.read": "a digest, in the process that packs",
+    "store.workers.fileworker.Slices.read": "a digest, in the process that packs",
 }
 
 

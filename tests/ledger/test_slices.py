@@ -27,7 +27,7 @@ from ledger import (
     put_slice,
     put_slices,
 )
-from ledger.store.trees.manifest import PART_SIZE
+from ledger.store.parts import PART_SIZE
 from ledger.tensors.slices import slice_bytes
 
 RANDOM = np.random.default_rng(17)

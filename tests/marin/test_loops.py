@@ -26,7 +26,7 @@ from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.root import Root, open_root
 from marin.reporting.lineage.graph import verdict_of
-from marin.reporting.runs.pages import draw
+from marin.reporting.pages import draw
 from marin.reporting.verification.recorded import verification_page
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification

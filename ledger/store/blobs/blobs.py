@@ -1,4 +1,4 @@
-"""Blobs: bytes under the name of their digest (``ledger.store.blobs.parts``). Written once, verified whenever they are
+"""Blobs: bytes under the name of their digest (``ledger.store.parts``). Written once, verified whenever they are
 read.
 
 Writing. The bytes are complete and durable before they are visible under their digest. On a local disk a
@@ -29,14 +29,13 @@ from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, T
 from ledger.storage.plain import check_plain
 from ledger.storage.port import Storage
 from ledger.store.blobs.hashing import Hashed, hash_bytes, hash_file, hash_stream
-from ledger.store.blobs.parts import PartHashes, small_digest
 from ledger.store.blobs.partstream import PartStream
+from ledger.store.blobs.quarantine import Quarantine
 from ledger.store.blobs.staging import READ_ONLY, changed, explained, staged, state_of
-from ledger.store.collect.quarantine import Quarantine
 from ledger.store.layout import BLOBS, PACKED, PACKFILES, STORE, blob_name, packed_name, packfile_name, parts_name
 from ledger.store.packs.packfile import Packfiles, Slice
 from ledger.store.packs.packing import MAX_DEPTH, Chunks, Packed, PieceStream, Planes, expand, parse_packed
-from ledger.store.trees.manifest import PART_SIZE
+from ledger.store.parts import PART_SIZE, PartHashes, small_digest
 
 RENEW_SECONDS: Final = 60.0
 """A blob touched less than this ago is not touched again: garbage collection adds it to every age."""
@@ -133,7 +132,7 @@ class Blobs:
     def take_packfiles(self, folder: Path, *, link: bool = True) -> list[str]:
         """Keep the finished packfiles in a folder, which have their names there; their names in the store.
 
-        With ``link`` they are the caller's to give away; see ``ledger.store.trees.fileworker``.
+        With ``link`` they are the caller's to give away; see ``ledger.store.workers.fileworker``.
         """
         named = {
             packfile_name(f"sha256:{name}"): folder / name for name in sorted(os.listdir(folder)) if len(name) == 64

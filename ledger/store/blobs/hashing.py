@@ -6,7 +6,7 @@
     hash_stream(stream)   anything else: one thread reads, the others hash
 
 ``plain`` asks for the plain sha256 of a large blob as well. That is sequential, and about half as fast on two
-processors. ``ledger.store.blobs.parts`` says what the hashes are.
+processors. ``ledger.store.parts`` says what the hashes are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
-from ledger.store.blobs.parts import HEADER, PartHashes, large_digest, leaf_of, small_digest
-from ledger.store.trees.manifest import PART_SIZE
+from ledger.store.parts import HEADER, PART_SIZE, PartHashes, large_digest, leaf_of, small_digest
 
 MOST_THREADS: Final = 16
 _STREAM_THREADS: Final = 6

@@ -6,8 +6,7 @@ import io
 import os
 from collections.abc import Callable
 
-from ledger.store.blobs.parts import PartHashes
-from ledger.store.trees.manifest import PART_SIZE
+from ledger.store.parts import PART_SIZE, PartHashes
 
 
 class PartStream(io.RawIOBase):

@@ -35,7 +35,6 @@ from ledger.errors import LedgerError, Malformed, NotFound, Refused, StorageFail
 from ledger.format.digest import digest_bytes, parse_digest
 from ledger.storage.port import Detail
 from ledger.store.blobs.blobs import RENEW_SECONDS
-from ledger.store.blobs.parts import small_digest
 from ledger.store.collect.leases import list_leases
 from ledger.store.collect.pins import list_pins
 from ledger.store.layout import (
@@ -56,6 +55,7 @@ from ledger.store.layout import (
 )
 from ledger.store.packs.packfile import Index, read_index
 from ledger.store.packs.packing import parse_packed
+from ledger.store.parts import small_digest
 from ledger.store.store import Store
 from ledger.store.trees.manifest import Manifest, ManifestEntry
 

@@ -8,7 +8,7 @@ length (4 bytes), big-endian; the tail the number of blobs (8 bytes) and "marin.
 and tail is the name of the packfile, so that a name vouches for digests, and each digest for bytes. An index is no
 evidence: whoever reads a blob hashes it. A blob that is also kept whole is read from there.
 
-A packfile is written once, by ``ledger.store.trees.fileworker``, and lives as long as one of its blobs is kept
+A packfile is written once, by ``ledger.store.workers.fileworker``, and lives as long as one of its blobs is kept
 (``ledger.store.collect.gc``).
 """
 
@@ -31,7 +31,7 @@ from ledger.format.digest import digest_bytes, parse_digest
 from ledger.storage.plain import open_plain
 from ledger.storage.port import Storage
 from ledger.store.layout import PACKFILE_LIST, PACKFILES, packfile_digest
-from ledger.store.trees.fileworker import ENTRY, MAGIC, TAIL, index_of
+from ledger.store.workers.fileworker import ENTRY, MAGIC, TAIL, index_of
 
 _log = logging.getLogger(__name__)
 _FAR_SECONDS: Final = 60.0

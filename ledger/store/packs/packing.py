@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from ledger.errors import LedgerError, Malformed, Tampered, Unavailable
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.format.digest import parse_digest
-from ledger.store.blobs.parts import small_digest
-from ledger.store.trees.manifest import PART_SIZE
+from ledger.store.parts import PART_SIZE, small_digest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -40,9 +40,9 @@ from ledger.store.blobs.hashing import Hashed, hash_bytes, threads
 from ledger.store.blobs.reflink import clone
 from ledger.store.blobs.staging import READ_ONLY
 from ledger.store.layout import BLOBS
-from ledger.store.trees import manyfiles
 from ledger.store.trees.manifest import Manifest, ManifestEntry, plain_files
 from ledger.store.trees.scan import scan
+from ledger.store.workers import manyfiles
 
 How = Literal["auto", "reflink", "hardlink", "copy"]
 

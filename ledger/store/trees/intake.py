@@ -17,9 +17,9 @@ from ledger.storage.failure import storage_failed
 from ledger.store.blobs.blobs import Blobs
 from ledger.store.blobs.hashing import threads
 from ledger.store.layout import BLOBS, STORE
-from ledger.store.trees import manyfiles
 from ledger.store.trees.scan import Found
 from ledger.store.trees.statcache import Content
+from ledger.store.workers import manyfiles
 
 _KNOWN_BYTES: Final = 8 * 1024 * 1024
 """Of the youngest packfiles with indexes of so many bytes (190,000 blobs) no blob is written again."""

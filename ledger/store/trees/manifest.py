@@ -4,7 +4,7 @@ The bytes are RFC 8785 canonical JSON, entries sorted by the UTF-8 bytes of thei
 
     {"entries":[{"digest":"sha256:…","executable":false,"path":"a.txt","size":3},…],"kind":"tree","version":1}
 
-A file above 8 MiB has one key more, ``parts``: the hex Merkle root over its 8 MiB parts (``ledger.store.blobs.parts``), so
+A file above 8 MiB has one key more, ``parts``: the hex Merkle root over its 8 MiB parts (``ledger.store.parts``), so
 that a range of it can be verified under the digest of the tree without reading the rest. It is required there
 and refused elsewhere: one tree has one manifest. Folders exist through their files; an empty folder is not
 part of a tree. Modes other than the executable bit, owners, times and links are not either.
@@ -26,10 +26,8 @@ from typing import ClassVar, Final, NamedTuple
 
 from ledger.errors import Malformed, NotFound
 from ledger.format.digest import check_digest, check_digests, digest_bytes
+from ledger.store.parts import PART_SIZE
 from ledger.store.trees.paths import PLAIN_PATH, check_tree
-
-PART_SIZE: Final = 8 * 1024 * 1024
-"""Files above this have part hashes; the parts are this long but for the last."""
 
 _KEYS: Final = frozenset({"digest", "executable", "path", "size"})
 _PLAIN_FILE: Final = re.compile(

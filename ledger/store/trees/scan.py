@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ledger.errors import NotFound, Refused, StorageFailed
 from ledger.storage.port import TEMPORARY
 from ledger.store.blobs.hashing import hash_file
-from ledger.store.blobs.parts import large_digest
+from ledger.store.parts import large_digest
 from ledger.store.trees.manifest import Manifest, ManifestEntry
 
 

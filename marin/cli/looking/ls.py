@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from marin.cli.choice import OneOf
+from marin.cli.looking.experiments import print_experiments
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
@@ -58,8 +59,6 @@ def ls(what: str, limit: int, columns: str | None, archived: bool, as_json: bool
     """
     root = open_root()
     if what == "experiments":
-        from marin.cli.running.experiment import print_experiments
-
         print_experiments(root, as_json=as_json)
         return
     with open_catalog(root) as catalog:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import Draft, digest_bytes
+from marin.cli.looking.experiments import print_experiments
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history.runs import History
@@ -308,54 +309,6 @@ def list_experiments(as_json: bool) -> None:
       marin ls experiments --json
     """
     print_experiments(open_root(), as_json=as_json)
-
-
-def print_experiments(root: Root, *, as_json: bool) -> None:
-    """Every registered experiment, the newest registration of each."""
-    from marin.preregistration.registration import registrations
-
-    history = root.history()
-    newest = {fact.body.experiment: fact for fact in registrations(history)}
-    reported = {
-        str(event.body.get("experiment")): (index, event.body)
-        for index, event in history.events(type=events.EXPERIMENT_REPORTED)
-    }
-    rows = []
-    for name, fact in newest.items():
-        index, last = reported.get(name, (None, {}))
-        rows.append(
-            {
-                "experiment": name,
-                "registered": fact.time,
-                "event": fact.index,
-                "registration": fact.body.registration,
-                "hypothesis": fact.body.hypothesis,
-                "arms": list(fact.body.arms),
-                "seeds": fact.body.seeds,
-                "verdict": last.get("verdict"),
-                "supported": last.get("supported"),
-                "report": last.get("artifact"),
-                "reported_at": index,
-            }
-        )
-    if as_json:
-        print_json(rows)
-        return
-    print_table(
-        ("experiment", "registered", "arms", "seeds", "verdict", "hypothesis"),
-        [
-            (
-                name,
-                fact.time[:19] + "Z",
-                str(len(fact.body.arms)),
-                str(len(fact.body.seeds)),
-                str(reported[name][1].get("verdict")) if name in reported else "",
-                fact.body.hypothesis,
-            )
-            for name, fact in newest.items()
-        ],
-        empty="no experiment is registered: `marin experiment register FILE`",
-    )
 
 
 def _stated(file: Path) -> Registration:

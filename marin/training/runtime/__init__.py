@@ -1,1 +1,1 @@
-"""What a process needs before it trains: compiler, hosts, known answers, being stopped."""
+"""What a process needs before it trains: compiler, hosts, matrix products in one form, known answers, being stopped."""

@@ -19,7 +19,7 @@ import numpy as np
 from marin.errors import Unsupported
 from marin.exact import known
 from marin.recipe.schema import Arithmetic
-from marin.training.step.products import canonical_products
+from marin.training.runtime.products import canonical_products
 
 ANSWERS = {("portable-cpu", "0.11.2"): "sha256:643070a7c2fe1497348cec7ac672044d97146552a759672c776775928590664a"}
 """(profile, version of jaxlib) -> the digest of the results, equal on every processor that was tried

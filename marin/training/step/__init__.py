@@ -9,7 +9,6 @@ parts.py         a model in the parts that it gathers
 attention.py     attention by the TPU's splash kernel, in a program of one device
 exact.py         the step of profile ``exact``, whose sums have no order
 preference.py    the loss of preferences
-products.py      matrix products in the form whose bits do not depend on the processor
 fingerprint.py   two sums of a tensor that are the same for every sharding
 hlo.py           an optimised program read: identity, cycles, what it moves
 compiled.py      a function compiled as a recipe's profile asks

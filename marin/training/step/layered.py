@@ -44,6 +44,7 @@ from jax.sharding import PartitionSpec as P
 from marin.recipe.schema import CPU_PROFILES, Recipe
 from marin.training.model import compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
+from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, REPLICA, TrainState
 from marin.training.step import hlo
 from marin.training.step.contract import (
@@ -59,7 +60,6 @@ from marin.training.step.contract import (
     words,
 )
 from marin.training.step.parts import PARTS, Part, Parts, stack_of
-from marin.training.step.products import foreign_products
 from marin.training.step.slices import Layout, Leaves, SlicedState
 from marin.training.step.update import slice_square, slice_update
 

@@ -45,10 +45,10 @@ from marin.training.blank import embedded, weighted
 from marin.training.loss import token_losses
 from marin.training.model import attention_mask, compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
+from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, TrainState
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
 from marin.training.step.preference import preferred
-from marin.training.step.products import foreign_products
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.step.update import slice_square, slice_update
 
@@ -355,7 +355,7 @@ class TrainStep(Step):
 
     def foreign_products(self) -> list[str]:
         """Matrix products of the compiled gradient whose bits depend on the processor
-        (:mod:`marin.training.step.products`)."""
+        (:mod:`marin.training.runtime.products`)."""
         both = (self.programs.gradient, self.programs.blank)
         return [line for one in both if one is not None for line in foreign_products(one.as_text())]
 

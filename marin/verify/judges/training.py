@@ -23,10 +23,10 @@ from marin.recipe.schema import Recipe
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
 from marin.verify.earlier import Proofs
+from marin.verify.judges.workers import SegmentsReplay, replay_segments
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.ordering import by_execution
-from marin.verify.segments.replay import SegmentsReplay, replay_segments
 from marin.verify.segments.sampling import Selection, describe_bound
 from marin.verify.segments.screening import Screening
 from marin.verify.verdict import NOT_RUN, Outcome, TrainingSummary, Verdict

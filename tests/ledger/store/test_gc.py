@@ -25,7 +25,7 @@ from ledger import (
 )
 from ledger.store.collect.leases import Lease
 from ledger.store.layout import INCOMING, LEASES, blob_name, parts_name, tree_name
-from ledger.store.trees.manifest import PART_SIZE
+from ledger.store.parts import PART_SIZE
 
 DAY = 86400.0
 

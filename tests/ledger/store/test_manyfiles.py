@@ -25,13 +25,14 @@ from ledger import (
 )
 from ledger.storage import group
 from ledger.store.blobs import hashing
-from ledger.store.blobs.parts import HEADER
 from ledger.store.layout import BLOBS, PACKFILES, digest_of
 from ledger.store.packs.packfile import read_index
+from ledger.store.parts import HEADER
 from ledger.store.trees import checkout as checkouts
-from ledger.store.trees import intake, manyfiles
+from ledger.store.trees import intake
 from ledger.store.trees.manifest import plain_files
 from ledger.store.trees.paths import check_tree
+from ledger.store.workers import manyfiles
 
 
 @pytest.fixture(autouse=True)

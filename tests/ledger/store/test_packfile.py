@@ -31,13 +31,13 @@ from ledger import (
     scrub_store,
 )
 from ledger.storage.port import Storage
-from ledger.store.blobs.parts import HEADER
 from ledger.store.blobs.presence import presence
 from ledger.store.layout import PACKFILE_LIST, PACKFILES, blob_name
 from ledger.store.packs.packfile import Index, read_index
 from ledger.store.packs.packing import Chunks
-from ledger.store.trees import fileworker, manyfiles
-from ledger.store.trees.fileworker import PackWriter
+from ledger.store.parts import HEADER
+from ledger.store.workers import fileworker, manyfiles
+from ledger.store.workers.fileworker import PackWriter
 
 DAY = 86400.0
 BLOBS = [f"blob {number}".encode() * (number + 1) for number in range(20)] + [b""]

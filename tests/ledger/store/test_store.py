@@ -27,8 +27,8 @@ from ledger import (
 )
 from ledger.store.blobs import hashing
 from ledger.store.blobs.hashing import hash_bytes, hash_file, hash_stream
-from ledger.store.blobs.parts import PartHashes
 from ledger.store.layout import STAT_CACHE, blob_name, parts_name, tree_name
+from ledger.store.parts import PartHashes
 
 BIG = PART_SIZE * 2 + 12345
 
@@ -409,8 +409,8 @@ def test_the_disk_that_is_full_is_the_stores_own(
     """A write tells no name of its file, and the file that is put may lie on another disk."""
     source = tmp_path / "elsewhere"
     source.write_bytes(b"results")
+    import ledger.store.blobs.chunking as chunking
     import ledger.store.blobs.staging as staging
-    import ledger.store.packs.chunking as chunking
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

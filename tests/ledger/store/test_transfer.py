@@ -231,7 +231,7 @@ def test_a_remote_that_lies_once_is_asked_again(remote: Remote, local: Store, pu
 
 def test_forged_part_hashes_do_not_pass(remote: Remote, local: Store) -> None:
     """A remote with other bytes and part hashes that fit them: only the whole digest tells, and it does."""
-    from ledger.store.blobs.parts import PartHashes
+    from ledger.store.parts import PartHashes
 
     digest = Store(remote).put_bytes(BIG).digest
     forged = b"X" + BIG[1:]

@@ -30,8 +30,8 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Arithmetic, Execution, Model, Recipe
 from marin.training.model import attention_mask, model_config
 from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.runtime.products import foreign_products
 from marin.training.state import named_key
-from marin.training.step.products import foreign_products
 
 VOCAB = 31
 

@@ -30,7 +30,7 @@ from marin.history.projection.logged import ArtifactValues, described, refusal, 
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
 from marin.reporting.lineage.samples import Inspector
-from marin.reporting.runs.pages import draw
+from marin.reporting.pages import draw
 from marin.tracking.mlflow.projection.shelf import Shelf, Shelves
 
 Parts = tuple[str, ...]

@@ -32,8 +32,9 @@ from ledger.errors import Malformed, Tampered
 from ledger.format import tlog
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.format.digest import digest_bytes, parse_digest
-from ledger.store.trees.manifest import PART_SIZE
 
+PART_SIZE: Final = 8 * 1024 * 1024
+"""Files above this have part hashes; the parts are this long but for the last."""
 HEADER: Final = b"marin.blob/v1\n"
 """What the text begins with that is hashed in place of a large blob, or before a small one that begins so."""
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marin.training.step.products import canonical_products, foreign_products, is_canonical, product
+from marin.training.runtime.products import canonical_products, foreign_products, is_canonical, product
 
 FORMS = [
     ((3, 4), (4, 5), (((1,), (0,)), ((), ()))),

@@ -46,7 +46,7 @@ MOST_PACKED = 16 * 1024
 PACKFILE_BYTES = 64 * 1024 * 1024
 """A packfile that has become this large is closed, and the next one begun."""
 LARGE = b"marin.blob/v1\n"
-"""How the text of a large blob begins (``ledger.store.blobs.parts``)."""
+"""How the text of a large blob begins (``ledger.store.parts``)."""
 MAGIC = b"marin.packfile/1"
 ENTRY = struct.Struct(">32sQI")
 TAIL = struct.Struct(">Q16s")

@@ -1,4 +1,4 @@
-"""A file kept as chunks that its content cuts (``packing``): an edited one shares all but those that were touched."""
+"""A file kept as chunks that its content cuts (``packs.packing``): an edited one shares all but those that were touched."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 
 from ledger.store.blobs.blobs import Blobs
 from ledger.store.blobs.hashing import Hashed, hash_stream
-from ledger.store.blobs.parts import small_digest
 from ledger.store.blobs.staging import changed, explained, state_of
 from ledger.store.packs.packing import Chunks, PieceStream, cut_by_content
+from ledger.store.parts import small_digest
 
 _BATCH: Final = 64
 _STREAM: Final = 1024 * 1024

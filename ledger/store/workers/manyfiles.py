@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from typing import IO, Final
 
-from ledger.store.trees import fileworker
+from ledger.store.workers import fileworker
 
 WORTH: Final = 2000
 """Files below which a process costs more than it saves."""

@@ -30,7 +30,7 @@ def page() -> str:
 
 def _entry(name: str, value: object) -> Iterator[str]:
     if inspect.isclass(value):
-        yield f"\n### `{name}`\n\n{_told(value)}\n"
+        yield f"\n### `{name}`\n\n{_markdown_of(value)}\n"
         fields = getattr(value, "__dataclass_fields__", {})  # one whose default is a function is no method
         methods = [
             (key, item)
@@ -40,7 +40,7 @@ def _entry(name: str, value: object) -> Iterator[str]:
         if methods and not issubclass(value, BaseException):
             yield "\n" + "".join(f"- `{key}{_signature(item)}`: {_line(item)}\n" for key, item in methods)
     elif inspect.isfunction(value):
-        yield f"\n### `{name}{_signature(value)}`\n\n{_told(value)}\n"
+        yield f"\n### `{name}{_signature(value)}`\n\n{_markdown_of(value)}\n"
     else:
         yield f"\n### `{name}`\n\nA value of type `{type(value).__name__}`.\n"
 
@@ -57,7 +57,7 @@ def _signature(item: object) -> str:
     return re.sub(r"<function (\w+) at \w+>", r"\1", str(given).replace("'", ""))
 
 
-def _told(value: object) -> str:
+def _markdown_of(value: object) -> str:
     """The docstring; what it says under ``Raises:`` and ``Args:`` as a list."""
     prose, lines, listing = [], (inspect.getdoc(value) or "").splitlines(), False
     for line in lines:

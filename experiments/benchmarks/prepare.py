@@ -148,7 +148,7 @@ def prepare(sources: Path, out: Path, *, pinned: bool = True) -> list[str]:
                 cure="take the files as they are published",
             )
         out.mkdir(parents=True, exist_ok=True)
-        names = [_write(out, *task) for task in benchmark.tasks(paths)]
+        names = [_write_task(out, *task) for task in benchmark.tasks(paths)]
         if benchmark.group:
             means = [{"metric": "acc", "aggregation": "mean", "weight_by_size": False}]
             group = {"group": benchmark.group, "task": names, "aggregate_metric_list": means}
@@ -157,7 +157,7 @@ def prepare(sources: Path, out: Path, *, pinned: bool = True) -> list[str]:
     return made
 
 
-def _write(out: Path, name: str, harness_file: str, splits: Mapping[str, Documents]) -> str:
+def _write_task(out: Path, name: str, harness_file: str, splits: Mapping[str, Documents]) -> str:
     config = {key: value for key, value in _of_harness(harness_file).items() if key not in DROPPED}
     files = {split: f"{name}_{split}.jsonl" for split in splits}
     config = {key: value for key, value in config.items() if key not in SPLITS or value in files}

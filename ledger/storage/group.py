@@ -85,7 +85,7 @@ def _write_slice(
         found = _present(path)
         if found is None:
             temporary = f"{folder}/{index}"
-            _write(temporary, data)
+            _write_new(temporary, data)
             staged.append((temporary, path, data))
         elif found != data:
             differing.append(path)
@@ -147,7 +147,7 @@ def _present(path: str) -> bytes | None:
         os.close(descriptor)
 
 
-def _write(path: str, data: bytes) -> None:
+def _write_new(path: str, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         view = memoryview(data)

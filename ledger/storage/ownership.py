@@ -24,17 +24,17 @@ def check_own(folder: Path) -> None:
         state = folder.stat()
     except FileNotFoundError:
         return
-    _check(folder, state, folder)
+    _check_owner(folder, state, folder)
     shared = bool(state.st_mode & _OTHERS_ENTER)
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
-                _check(Path(entry.path), entry.stat(follow_symlinks=False), folder, modes=shared)
+                _check_owner(Path(entry.path), entry.stat(follow_symlinks=False), folder, modes=shared)
             except FileNotFoundError:  # another process of ours cleaned up
                 continue
 
 
-def _check(path: Path, state: os.stat_result, folder: Path, *, modes: bool = True) -> None:
+def _check_owner(path: Path, state: os.stat_result, folder: Path, *, modes: bool = True) -> None:
     user = os.geteuid()
     if state.st_uid != user:
         raise Refused(

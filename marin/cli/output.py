@@ -201,6 +201,18 @@ def describe_finding(finding: Finding) -> dict[str, str]:
     return {"what": finding.what, "where": finding.where, "expected": finding.expected, "found": finding.found}
 
 
+def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
+    """Print each finding on a line as it is found, and return their number."""
+    count = 0
+    for finding in findings:
+        count += 1
+        if as_json:
+            print_json(describe_finding(finding))
+        else:
+            say(str(finding))
+    return count
+
+
 def describe_vouched(vouched: Vouched) -> dict[str, object]:
     """What somebody vouches for, as JSON shows it."""
     return {"kind": vouched.kind, "size": vouched.size, "time": vouched.time, "by": vouched.by}

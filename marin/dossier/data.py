@@ -55,13 +55,13 @@ def _collected(run: Run, proven: Proven) -> Iterator[Value]:
     yield Value("data.removed", [f"{reason}: {count}" for reason, count in sorted(removed.items())], at)
     begun = [(index, body) for _, _, index, body in found if body is not None and index is not None]
     if begun:
-        steps = [line for _, body in begun for line in _said(body.settings)]
+        steps = [line for _, body in begun for line in _setting_lines(body.settings)]
         places = tuple(index for index, _ in begun)
         yield Value("data.steps", steps, places)
         yield Value("data.sources", [glob for _, body in begun for glob in body.globs], places)
 
 
-def _said(settings: Mapping[str, Any]) -> Iterator[str]:
+def _setting_lines(settings: Mapping[str, Any]) -> Iterator[str]:
     """Settings of a collection in lines: each step by its kind, with what is set of it, then what concerns all of them."""
     steps = settings.get("steps")
     for step in steps if isinstance(steps, list) else []:

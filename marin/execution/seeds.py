@@ -28,7 +28,7 @@ def settled(root: Root, recipe: Recipe) -> Recipe:
     if recipe.seed is not None:
         return recipe
     wanted = digest(recipe)
-    seed = _drawn(root, wanted)
+    seed = _recorded_seed(root, wanted)
     if seed is None:
         body = SeedDrawn(recipe=wanted, seed=str(secrets.randbits(63)))
         try:
@@ -36,10 +36,10 @@ def settled(root: Root, recipe: Recipe) -> Recipe:
             seed = int(body.seed)
             log.info("seed %d drawn and recorded for a recipe without one", seed)
         except Conflict:  # another process was faster
-            seed = _drawn(root, wanted)
+            seed = _recorded_seed(root, wanted)
     return msgspec.structs.replace(recipe, seed=seed)
 
 
-def _drawn(root: Root, wanted: str) -> int | None:
+def _recorded_seed(root: Root, wanted: str) -> int | None:
     found = [int(fact.body.seed) for fact in facts(root.history(), SeedDrawn) if fact.body.recipe == wanted]
     return found[0] if found else None

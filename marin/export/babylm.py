@@ -384,7 +384,7 @@ class _Submission:
                 at = {"step": revision, "word_count": millions * MILLION}
                 self.surprisals += [{**at, **one} for one in told]
                 continue
-            _write(place / place_of(answer.task.name), told)
+            _write_json(place / place_of(answer.task.name), told)
             if revision == MAIN:
                 self.full[answer.task.name] = told
             else:
@@ -406,13 +406,15 @@ class _Submission:
                 "completed_steps": len({one["step"] for one in self.surprisals}),
             }
             words = {"metadata": about, "results": self.surprisals}
-            _write(self.dest / "results" / MODEL / MAIN / "zero_shot" / BACKEND / "AoA_word" / "surprisal.json", words)
+            _write_json(
+                self.dest / "results" / MODEL / MAIN / "zero_shot" / BACKEND / "AoA_word" / "surprisal.json", words
+            )
         if self.full or self.fast:
             name = f"all_full_preds_and_fast_scores_{BACKEND}.json"
-            _write(self.dest / "results" / MODEL / name, collated(self.full, words, self.fast))
-        _write(self.dest / "checkpoints.json", self.told)
+            _write_json(self.dest / "results" / MODEL / name, collated(self.full, words, self.fast))
+        _write_json(self.dest / "checkpoints.json", self.told)
 
 
-def _write(path: Path, value: Any) -> None:
+def _write_json(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, sort_keys=False) + "\n", encoding="utf-8")

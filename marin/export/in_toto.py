@@ -53,7 +53,7 @@ def statements(run: Run, origin: VerifierKey) -> Iterator[Statement]:
 
 def payloads(run: Run, origin: VerifierKey) -> list[bytes]:
     """What :func:`bundle` signs, line by line."""
-    return [_json(statement) for statement in statements(run, origin)]
+    return [_payload(statement) for statement in statements(run, origin)]
 
 
 def envelope_of(line: str, key: VerifierKey, *, where: str) -> Envelope:
@@ -70,7 +70,7 @@ def envelope_of(line: str, key: VerifierKey, *, where: str) -> Envelope:
 def envelope(statement: Statement, signer: Signer) -> Envelope:
     """``statement``, checked by the in-toto library and signed."""
     statement.validate()
-    result = Envelope(_json(statement), PAYLOAD_TYPE, {})
+    result = Envelope(_payload(statement), PAYLOAD_TYPE, {})
     result.sign(CryptoSigner(signer.key, public_key(signer.verifier)))
     return result
 
@@ -101,7 +101,7 @@ def plain(statement: Statement) -> dict[str, Any]:
     return found
 
 
-def _json(statement: Statement) -> bytes:
+def _payload(statement: Statement) -> bytes:
     return json.dumps(plain(statement), sort_keys=True, ensure_ascii=False).encode()
 
 
@@ -125,7 +125,9 @@ def provenance(run: Run, step: StepView, origin: VerifierKey) -> Statement:
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": {"run": run.run, "step": step.step, "identity": step.identity},
-                "internalParameters": {"environment": _plain(run.started.body.environment.get("versions") or {})},
+                "internalParameters": {
+                    "environment": _struct_value(run.started.body.environment.get("versions") or {})
+                },
                 "resolvedDependencies": dependencies,
             },
             "runDetails": {
@@ -160,7 +162,7 @@ def test_result(run: Run, fact: Fact[ReplayCompleted], origin: VerifierKey) -> S
                 },
                 {
                     "name": "environment",
-                    "annotations": _plain(
+                    "annotations": _struct_value(
                         {"versions": fact.body.environment.get("versions") or {}, "training": fact.body.training}
                     ),
                 },
@@ -191,6 +193,6 @@ def _place(origin: VerifierKey, index: int) -> str:
     return f"urn:marin:log:{origin.name}:{index}"
 
 
-def _plain(value: Any) -> Any:
+def _struct_value(value: Any) -> Any:
     """JSON-shaped values that a protobuf Struct takes: numbers become doubles there, so long ones are texts."""
     return json.loads(json.dumps(value))

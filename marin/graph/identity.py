@@ -217,7 +217,7 @@ def encode(value: Any, where: str) -> Any:
         return value if -_EXACT <= value <= _EXACT else {"int": str(value)}
     if kind is float:
         if not math.isfinite(value):
-            raise _refused(where, value, "a finite number", "leave it out")
+            raise _no_identity(where, value, "a finite number", "leave it out")
         return {"float": value.hex()}
     if kind is dict or isinstance(value, Mapping):
         return _encode_mapping(value, where)
@@ -230,11 +230,11 @@ def _encode_mapping(value: Mapping[Any, Any], where: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, item in value.items():
         if type(key) is not str:
-            raise _refused(where, key, "keys that are texts", "write the key as a text")
+            raise _no_identity(where, key, "keys that are texts", "write the key as a text")
         if not isinstance(item, Unidentified):
             result[key] = encode(item, f"{where}.{key}")
     if set(result) in _TAGS:
-        raise _refused(where, value, "a mapping that does not look like an encoded number", "rename the key")
+        raise _no_identity(where, value, "a mapping that does not look like an encoded number", "rename the key")
     return result
 
 
@@ -247,14 +247,14 @@ def _encode_object(value: Any, where: str) -> Any:
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {"type": type(value).__name__, "value": _encode_mapping(fields, where)}
     if isinstance(value, PurePath):
-        raise _refused(
+        raise _no_identity(
             where, value, "content", "a path is nobody's identity: make it an input, with adopt(...) if need be"
         )
     if isinstance(value, set | frozenset):
-        raise _refused(where, value, "an order", "write a sorted list")
+        raise _no_identity(where, value, "an order", "write a sorted list")
     if isinstance(value, Callable):  # type: ignore[arg-type]
-        raise _refused(where, value, "a value", "functions are code: call it by name inside the step's function")
-    raise _refused(
+        raise _no_identity(where, value, "a value", "functions are code: call it by name inside the step's function")
+    raise _no_identity(
         where,
         value,
         "mappings, lists, texts, numbers, dataclasses or recipe sections",
@@ -262,7 +262,7 @@ def _encode_object(value: Any, where: str) -> Any:
     )
 
 
-def _refused(where: str, value: Any, expected: str, cure: str) -> UsageError:
+def _no_identity(where: str, value: Any, expected: str, cure: str) -> UsageError:
     return UsageError(
         "a configuration has no identity",
         where=where,

@@ -17,7 +17,14 @@ from marin.history.fold import Recorded, RunFold, body_of, step_view, taken
 from marin.history.labels import label_stream, labelled
 from marin.history.run import Fact, Indexed, Run, StepView
 from marin.record import events as kinds
-from marin.record.events import ReplayCompleted, RunStarted, StepCached, StepCompleted
+from marin.record.events import (
+    EvaluationMeasured,
+    EvaluationRecorded,
+    ReplayCompleted,
+    RunStarted,
+    StepCached,
+    StepCompleted,
+)
 
 LATEST = "latest"
 
@@ -46,6 +53,15 @@ def stream_of(run: str) -> str:
 def evaluation_stream(run: str) -> str:
     """The stream that holds what was evaluated of the states of ``run``, which is no part of its execution."""
     return f"evaluation/{run}"
+
+
+def recorded_evaluations(history: History, run: str) -> Iterator[EvaluationMeasured | EvaluationRecorded]:
+    """What was evaluated of the states of ``run``, in the order in which it was recorded."""
+    for index, event in history.events(stream=evaluation_stream(run)):
+        if event.type == kinds.EVALUATION_MEASURED:
+            yield kinds.read(EvaluationMeasured, event.body, where=f"event {index}")
+        elif event.type == kinds.EVALUATION_RECORDED:
+            yield kinds.read(EvaluationRecorded, event.body, where=f"event {index}")
 
 
 def unlearning_stream(run: str) -> str:

@@ -40,7 +40,7 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
                 found=f"logging_steps={args.logging_steps}",
                 cure="the ledger has the loss of each step: set it to 1",
             )
-        told = {**_plain(args), **self._recipe}
+        told = {**_plain_arguments(args), **self._recipe}
         self.run = start_run(self._name, recipe=told, root=self._root)
 
     def on_log(
@@ -78,7 +78,7 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
             self.run.state(model.state_dict())
 
 
-def _plain(args: Any) -> dict[str, Any]:
+def _plain_arguments(args: Any) -> dict[str, Any]:
     """The trainer's arguments that are plain values, without its folders and its host."""
     values = args.to_dict() if hasattr(args, "to_dict") else {}
     return {

@@ -21,7 +21,7 @@ Report = Callable[[int, str], None]
 def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
     """A progress bar with rate and remaining time, which ``rich`` draws. ``total`` 0: nobody knows."""
     if not sys.stderr.isatty():
-        yield _lines(name, total)
+        yield _report_to_log(name, total)
         return
     from rich.console import Console
     from rich.progress import (
@@ -73,7 +73,7 @@ def bar(name: str, total: int, done: int = 0) -> Iterator[Report]:
         yield lambda completed, note: progress.update(task, completed=completed, note=visible(note))
 
 
-def _lines(name: str, total: int) -> Report:
+def _report_to_log(name: str, total: int) -> Report:
     said = time.monotonic()
 
     def report(completed: int, note: str) -> None:

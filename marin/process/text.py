@@ -35,7 +35,7 @@ def visible(text: str, keep: str = "") -> str:
     """
     if text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text)):
         return text
-    seen = "".join(letter if _drawn(letter) or letter in keep else _escape(letter) for letter in text)
+    seen = "".join(letter if _has_glyph(letter) or letter in keep else _escape(letter) for letter in text)
     return text if seen == text else seen  # the same object: callers tell by it that nothing had to change
 
 
@@ -60,7 +60,7 @@ def in_markdown(text: str) -> str:
     return re.sub(r"[\\`<\[|]", r"\\\g<0>", visible(" ".join(text.split())))
 
 
-def _drawn(letter: str) -> bool:
+def _has_glyph(letter: str) -> bool:
     return letter.isprintable() and letter not in _BLANK
 
 
@@ -70,7 +70,7 @@ def _escape(letter: str) -> str:
 
 def _in_json(letter: str) -> str:
     # A newline can only be one of the indentation: inside of strings JSON has it escaped already.
-    return letter if letter == "\n" or _drawn(letter) else json.dumps(letter)[1:-1]
+    return letter if letter == "\n" or _has_glyph(letter) else json.dumps(letter)[1:-1]
 
 
 ERASED = "\r\x1b[K"

@@ -143,7 +143,7 @@ def sweep(
     """
     folder = conf or conf_folder()
     choices = _parsed(arguments, groups(folder), own_groups(folder))
-    given = _json(config_json)
+    given = _config_json(config_json)
     if empty := [choice.key for choice in choices if not choice.values]:
         raise UsageError(
             "nothing to choose from",
@@ -333,7 +333,7 @@ def _member(group: str, name: str, members: list[str], where: str) -> None:
     )
 
 
-def _json(text: str | None) -> Mapping[str, Any]:
+def _config_json(text: str | None) -> Mapping[str, Any]:
     if text is None:
         return {}
     path = Path(text)

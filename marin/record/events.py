@@ -255,6 +255,12 @@ class TrainSegment(Body, frozen=True):
         """How many records of each kind there are, in words."""
         return f"{len(self.losses)} losses, {len(self.batches)} batches, {len(self.fingerprints)} fingerprints"
 
+    @property
+    def by_step(self) -> dict[int, tuple[str, str, str]]:
+        """Loss, batch and fingerprint of each train step, by its number."""
+        rows = zip(self.losses, self.batches, self.fingerprints, strict=False)
+        return dict(zip(range(self.start, self.end), rows, strict=False))
+
 
 LOOP = "loop"
 """The plan, and the one step, of a run whose loop is its user's own: its ``recipe`` is what the user says of it."""

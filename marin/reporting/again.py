@@ -18,10 +18,12 @@ def again(run: Run, command: str = "") -> str:
     """
     if not run.is_loop:
         return f"marin verify {run.run}"
-    return f"marin verify {run.run} --by {shlex.quote(found) if (found := command or _told(run)) else 'COMMAND'}"
+    return (
+        f"marin verify {run.run} --by {shlex.quote(found) if (found := command or _loop_command(run)) else 'COMMAND'}"
+    )
 
 
-def _told(run: Run) -> str:
+def _loop_command(run: Run) -> str:
     told = run.started.body.recipe.get(LOOP)
     command = told.get("command") if isinstance(told, Mapping) else None
     return command if isinstance(command, str) else ""

@@ -34,11 +34,11 @@ def page(found: Account, *, others: Sequence[str] = ()) -> bytes:
         ],
         problems=[(reason, f"{count:,}") for reason, count in found.problems.items()],
         examples=[
-            (reason, [(one.id, one.url, _told(one.evidence), one.text) for one in some])
+            (reason, [(one.id, one.url, _evidence_text(one.evidence), one.text) for one in some])
             for reason, some in found.examples.items()
         ],
         changes=[
-            (reason, [(one.id, one.url, _told(one.evidence), one.taken, one.put) for one in some])
+            (reason, [(one.id, one.url, _evidence_text(one.evidence), one.taken, one.put) for one in some])
             for reason, some in found.changes.items()
         ],
         lengths=_bars([(human_size(least), count) for least, count in found.lengths.items()]),
@@ -48,7 +48,7 @@ def page(found: Account, *, others: Sequence[str] = ()) -> bytes:
     )
 
 
-def _told(evidence: Mapping[str, Any]) -> str:
+def _evidence_text(evidence: Mapping[str, Any]) -> str:
     return "; ".join(f"{key} {value}" for key, value in evidence.items())
 
 

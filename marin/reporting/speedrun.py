@@ -33,7 +33,7 @@ PLACE = "speedruns"
 
 
 @dataclass(frozen=True)
-class Row:
+class EntryRow:
     """One entry as its track's page shows it. ``changes``: field, value of the entry that it beat, its own value."""
 
     place: int
@@ -113,13 +113,13 @@ def described(rules: Rules, found: Entries, axis: str) -> str:
     return f"best {rules.metric} over {LABELS[axis]}: {', '.join(points) or 'no entries'}"
 
 
-def rows(found: Entries) -> list[Row]:
+def rows(found: Entries) -> list[EntryRow]:
     """The entries by score; each with what it changed against the next one down."""
     made = []
     for place, fact in enumerate(found):
         entry, beaten = fact.body, found[place + 1].body if place + 1 < len(found) else None
         made.append(
-            Row(
+            EntryRow(
                 place=place + 1,
                 score=f"{float.fromhex(entry.score):.6g}",
                 flops=f"{entry.flops:.3g}",
@@ -142,10 +142,10 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tup
     one, other = leaves(before), leaves(after)
     for name in sorted(one.keys() | other.keys()):
         if one.get(name) != other.get(name):
-            yield name, _said(one, name), _said(other, name)
+            yield name, _leaf_text(one, name), _leaf_text(other, name)
 
 
-def _said(leaves: Mapping[str, Any], name: str) -> str:
+def _leaf_text(leaves: Mapping[str, Any], name: str) -> str:
     return str(leaves[name]) if name in leaves else "–"
 
 

@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from marin.evaluation.scoring import Prompt, Ranked, request_name
 from marin.evaluation.subject import Subject
-from marin.serving.engine import Asked, Told
+from marin.serving.engine import SequenceRequest, SequenceUpdate
 from marin.serving.wire import Refused
 
 
@@ -47,10 +47,10 @@ class Question:
     id: str = ""
     created: int = 0
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[SequenceRequest]:
         """For the engine."""
         return [
-            Asked(
+            SequenceRequest(
                 Prompt(one.prompt, self.limit, self.stop, self.temperature, request_name(one.prompt, one.occurrence)),
                 self.seed,
                 -1 if self.alternatives is None else len(one.prompt) - 1 if self.echo else 0,
@@ -152,7 +152,7 @@ class Answer:
 
     question: Question
     model: str
-    told: dict[int, Told] = field(default_factory=dict)
+    told: dict[int, SequenceUpdate] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)
 
     def usage(self) -> dict[str, int]:
@@ -179,7 +179,7 @@ class Answer:
             ]
         }
 
-    def piece(self, told: Told) -> list[dict[str, Any]]:
+    def piece(self, told: SequenceUpdate) -> list[dict[str, Any]]:
         """The chunks that a stream sends when this is told: further text, and at the end why it ends."""
         question, first = self.question, told.place not in self.sent
         self.told[told.place] = told

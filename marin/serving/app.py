@@ -23,7 +23,7 @@ from starlette.routing import Route
 from marin.data.template import ChatTemplate
 from marin.evaluation.subject import Subject
 from marin.serving.answers import Answer, Question, question
-from marin.serving.engine import Engine, Job, Told
+from marin.serving.engine import Engine, Job, SequenceUpdate
 from marin.serving.wire import (
     MOST_BODY,
     MOST_SEQUENCES,
@@ -65,7 +65,7 @@ def application(served: Served) -> Starlette:
             Route("/v1/completions", routes.completions, methods=["POST"]),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
         ],
-        exception_handlers={Refused: _refused, HTTPException: _http, Exception: _defect},
+        exception_handlers={Refused: _refused_response, HTTPException: _http, Exception: _defect},
     )
 
 
@@ -80,16 +80,16 @@ class Routes:
         running, waiting = self.served.engine.load
         alive = self.served.engine.alive
         told = {"status": "ok" if alive else "failed", "running": running, "waiting": waiting}
-        return _json(told, 200 if alive else 503)
+        return _json_response(told, 200 if alive else 503)
 
     async def models(self, request: Request) -> Response:
         """The one that is here."""
-        return _json({"object": "list", "data": [self._described()]})
+        return _json_response({"object": "list", "data": [self._described()]})
 
     async def model(self, request: Request) -> Response:
         """The one of that name."""
         self._check(request.path_params["name"])
-        return _json(self._described())
+        return _json_response(self._described())
 
     async def completions(self, request: Request) -> Response:
         """``/v1/completions``."""
@@ -148,10 +148,10 @@ class Routes:
     # -- answering
 
     async def _answer(self, request: Request, asking: Question, stream: bool, usage: bool) -> Response:
-        told: asyncio.Queue[Told] = asyncio.Queue()
+        told: asyncio.Queue[SequenceUpdate] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
-        def tell(one: Told) -> None:
+        def tell(one: SequenceUpdate) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                 loop.call_soon_threadsafe(told.put_nowait, one)
 
@@ -179,7 +179,7 @@ class Routes:
                 gone.cancel()
         finally:
             job.cancelled.set()
-        return _json(answer.whole(), 200, headers)
+        return _json_response(answer.whole(), 200, headers)
 
     def _described(self) -> dict[str, Any]:
         subject = self.served.subject
@@ -217,7 +217,7 @@ class Routes:
         return self.served.subject.encode(prompt) or [self.served.subject.recipe.tokens.begin]
 
 
-async def _stream(answer: Answer, told: asyncio.Queue[Told], job: Job, usage: bool) -> AsyncIterator[bytes]:
+async def _stream(answer: Answer, told: asyncio.Queue[SequenceUpdate], job: Job, usage: bool) -> AsyncIterator[bytes]:
     """Server-sent events: a chunk for what is new, the evidence, and ``[DONE]``."""
     left = len(job.asked)
     try:
@@ -271,16 +271,16 @@ async def _body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def _json(value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json_response(value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refused_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = {"retry-after": str(error.retry_after)} if error.retry_after is not None else {}
     if error.status in (408, 413):
         headers["connection"] = "close"  # the rest of the body is not read
-    return _json(error.body(), error.status, headers)
+    return _json_response(error.body(), error.status, headers)
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -290,10 +290,10 @@ async def _http(request: Request, error: Exception) -> Response:
         error.status_code,
         code=f"http_{error.status_code}",
     )
-    return _json(told.body(), error.status_code, dict(error.headers or {}))
+    return _json_response(told.body(), error.status_code, dict(error.headers or {}))
 
 
 async def _defect(request: Request, error: Exception) -> Response:
     _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
     _log.debug("the defect", exc_info=error)
-    return _json(Refused("a defect of the server", 500, "server_error", code="internal_error").body(), 500)
+    return _json_response(Refused("a defect of the server", 500, "server_error", code="internal_error").body(), 500)

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Asked:
+class SequenceRequest:
     """One sequence: what is continued, drawn by ``seed``; ``ranked``: how many of its last tokens' log-likelihoods are
     wanted besides those of the new ones (-1: none at all)."""
 
@@ -35,7 +35,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class SequenceUpdate:
     """What became of sequence ``place`` of a job so far. ``done``: nothing more comes; ``ranked`` is there then, if it
     was wanted. ``failed``: nothing comes because of this."""
 
@@ -50,8 +50,8 @@ class Told:
 class Job:
     """The sequences of one request. ``tell`` is called in the engine's thread and returns at once."""
 
-    asked: Sequence[Asked]
-    tell: Callable[[Told], None]
+    asked: Sequence[SequenceRequest]
+    tell: Callable[[SequenceUpdate], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -62,7 +62,7 @@ class _Running:
     one: Continuation | None = None
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> SequenceRequest:
         return self.job.asked[self.place]
 
 
@@ -145,7 +145,7 @@ class Engine:
             except Exception:
                 _log.exception("a round failed")
                 for one in batch:
-                    one.job.tell(Told(one.place, done=True, failed="the computation failed"))
+                    one.job.tell(SequenceUpdate(one.place, done=True, failed="the computation failed"))
                 done = batch
             with self._changed:
                 self._running = [one for one in self._running if one not in done]
@@ -170,10 +170,10 @@ class Engine:
         ranked = dict(zip(rows, self.scorer.rank(list(rows.values())), strict=True))
         for running, one in growing:
             if running not in ended:
-                running.job.tell(Told(running.place, one.new))
+                running.job.tell(SequenceUpdate(running.place, one.new))
         for running in ended:
             assert running.one is not None
-            running.job.tell(Told(running.place, running.one.new, True, ranked.get(id(running))))
+            running.job.tell(SequenceUpdate(running.place, running.one.new, True, ranked.get(id(running))))
         return ended
 
     def _ended(self, one: Continuation) -> bool:

@@ -103,7 +103,7 @@ def read_instructions(path: Path) -> list[dict[str, str]]:
     Raises:
         DataError: it is neither, or a row has no text.
     """
-    said = _json(path)
+    said = _read_json(path)
     rows = said if isinstance(said, list) else [said]
     found = []
     for number, row in enumerate(rows):
@@ -138,7 +138,7 @@ def read_scenario(path: Path) -> tuple[dict[str, Any], list[Wanted]]:
         DataError: it is none.
         UsageError: a request asks for what the model cannot be asked.
     """
-    state = _json(path)
+    state = _read_json(path)
     try:
         wanted = []
         for number, one in enumerate(state["request_states"]):
@@ -201,7 +201,7 @@ def _refuse(request: Mapping[str, Any], where: str) -> None:
             )
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """JSON, or JSON lines as a list."""
     try:
         if path.stat().st_size > MOST_BYTES:

@@ -11,7 +11,7 @@ from marin.errors import UsageError
 from marin.evaluation.scoring import RANKED, Prompt, Ranked, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.serving.answers import Answer, Question, question
-from marin.serving.engine import Told
+from marin.serving.engine import SequenceUpdate
 from marin.serving.evidence import Evidence
 from marin.serving.wire import Refused
 
@@ -113,7 +113,7 @@ def _rest_differs(
     expected: dict[str, Any] = {}
     for alternatives in (None,) if told is None else range(RANKED + 1):
         said = replace(asked, echo=echo, chat=chat, alternatives=alternatives)
-        expected = Answer(said, "", {place: Told(place, new, True, ranked)}).choice(place)
+        expected = Answer(said, "", {place: SequenceUpdate(place, new, True, ranked)}).choice(place)
         if expected["logprobs"] == told:
             break
     for name, value in chosen.items():

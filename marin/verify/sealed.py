@@ -439,14 +439,14 @@ class Entry:
         try:
             offered = msgspec.json.decode(request, type=list[_Offered])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _refused("verdicts on a replay", str(error)) from None
+            raise _refused_draft("verdicts on a replay", str(error)) from None
         if len(offered) > _MOST_DRAFTS:
-            raise _refused(f"at most {_MOST_DRAFTS} events", str(len(offered)))
+            raise _refused_draft(f"at most {_MOST_DRAFTS} events", str(len(offered)))
         known = self._run
         for found in map(_run_of, offered):
             known = known or found
             if found != known or not found.startswith(self._name):
-                raise _refused(f"run {self._run or self._name or known}", f"run {found}")
+                raise _refused_draft(f"run {self._run or self._name or known}", f"run {found}")
         self._run = known
         return [Draft(item.type, item.stream, item.body, id=item.id) for item in offered]
 
@@ -460,13 +460,13 @@ def _run_of(offered: _Offered) -> str:
         run = read(ReplaySegment, offered.body, where="a verified segment").run
         stream = earlier.stream(run)
     else:
-        raise _refused(f"{REPLAY_COMPLETED} or {REPLAY_SEGMENT}", offered.type)
+        raise _refused_draft(f"{REPLAY_COMPLETED} or {REPLAY_SEGMENT}", offered.type)
     if offered.stream != stream:
-        raise _refused(f"stream {stream}", offered.stream)
+        raise _refused_draft(f"stream {stream}", offered.stream)
     return run
 
 
-def _refused(expected: str, found: str) -> Refused:
+def _refused_draft(expected: str, found: str) -> Refused:
     return Refused(
         "a verification appends what it found out about the run that it was asked for",
         where="record",

@@ -81,7 +81,7 @@ def anchor(
             as_json=as_json,
         )
     else:
-        _check(evidence_of(root, policy, ca, git), as_json=as_json)
+        _print_evidence(evidence_of(root, policy, ca, git), as_json=as_json)
 
 
 def evidence_of(root: Root, policy: Path | None = None, ca: Path | None = None, git: Sequence[Path] = ()) -> Evidence:
@@ -126,7 +126,7 @@ def _keep(storage: Storage, ca: Path) -> None:
         storage.replace(AUTHORITIES, before + pem_bytes(fresh))
 
 
-def _check(evidence: Evidence, *, as_json: bool) -> None:
+def _print_evidence(evidence: Evidence, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {

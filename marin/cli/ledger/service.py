@@ -15,7 +15,7 @@ import click
 from ledger import LedgerError, Log, LogService, mirror_log, open_storage
 from marin.cli.output import print_json, say
 from marin.record.root import Root, open_root
-from marin.record.trust.witnesses import Asked, ask_all, load_policy
+from marin.record.trust.witnesses import WitnessAnswers, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 PUBLISH_SECONDS = 1.0
@@ -72,7 +72,7 @@ def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_
     root = open_root()
     asking = threading.Lock()
 
-    def ask(log: Log) -> Asked:
+    def ask(log: Log) -> WitnessAnswers:
         with asking:
             return ask_all(root.storage, log, [root.verifier])
 
@@ -98,7 +98,9 @@ def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_
         _tend(root, log, stop, ask, witness_every)
 
 
-def _tend(root: Root, log: Log, stop: threading.Event, ask: Callable[[Log], Asked], witness_every: float) -> None:
+def _tend(
+    root: Root, log: Log, stop: threading.Event, ask: Callable[[Log], WitnessAnswers], witness_every: float
+) -> None:
     """Publish what is committed, and keep the witnesses up to date, until asked to stop."""
     turns, every = 0, max(1, round(witness_every / PUBLISH_SECONDS))
     seen = -1

@@ -26,7 +26,7 @@ from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
-from marin.record.trust.witnesses import Asked, add_witness, ask_all, load_policy
+from marin.record.trust.witnesses import WitnessAnswers, add_witness, ask_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def _ask(*, as_json: bool) -> None:
     service = root.service()
     if service is not None:
         with service:
-            asked = Asked.from_json(service.do(ASK_WITNESSES))
+            asked = WitnessAnswers.from_json(service.do(ASK_WITNESSES))
     else:
         with root.log() as log:
             asked = ask_all(root.storage, log, [root.verifier])
@@ -111,7 +111,7 @@ def _ask(*, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _show(asked: Asked, *, as_json: bool) -> None:
+def _show(asked: WitnessAnswers, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {

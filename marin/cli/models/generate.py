@@ -209,7 +209,7 @@ def _answer_instructions(
     except ValueError as error:
         raise UsageError("the chat template refuses an instruction", where=str(file), found=str(error)) from None
     wanted = files.numbered([files.Wanted(text, limit, temperature, stops) for text in texts])
-    said = _said(subject, scorer, wanted, seed)
+    said = _generate_all(subject, scorer, wanted, seed)
     generator = f"marin:{subject.run or Path(run).resolve().name}:{subject.state[7:19]}"
     out.write_text(files.alpaca_eval(rows, said, generator), encoding="utf-8")
     _tell_file(out, subject, said, seed, as_json)
@@ -220,12 +220,12 @@ def _answer_scenario(run: str, step: int | None, file: Path, out: Path, seed: in
     from marin.serving import files
 
     state, wanted = files.read_scenario(file)
-    said = _said(subject, scorer, wanted, seed)
+    said = _generate_all(subject, scorer, wanted, seed)
     out.write_text(files.helm(subject, state, said), encoding="utf-8")
     _tell_file(out, subject, said, seed, as_json)
 
 
-def _said(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[Said]:
+def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[Said]:
     from marin.process.progress import bar
     from marin.serving.files import say_all
 

@@ -108,7 +108,7 @@ def serve(
     given, run = run, local(run)
     subject, scorer = open_model(run, step, devices)
     if check is not None:
-        _check(subject, scorer, check, Path(run).resolve().name if not subject.run else subject.run, within)
+        _compare_with(subject, scorer, check, Path(run).resolve().name if not subject.run else subject.run, within)
         return
     # jax, after the contract is in force; the server's own libraries.
     import time
@@ -143,7 +143,7 @@ def serve(
         listener.close()
 
 
-def _check(subject: Subject, scorer: Scorer, url: str, name: str, within: float) -> None:
+def _compare_with(subject: Subject, scorer: Scorer, url: str, name: str, within: float) -> None:
     from marin.errors import MarinError
     from marin.serving.beside import compare
 

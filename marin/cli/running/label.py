@@ -26,7 +26,7 @@ def label(name: str, action: str, given: Sequence[str], *, as_json: bool) -> Non
     history = root.history()
     run = resolve(history, name)
     before = load(history, run).labels
-    body = _said(run, action, given)
+    body = _label_event(run, action, given)
     _refuse_unknown(run, body.untagged, before)
     after = before.after(body)
     if after != before:
@@ -37,7 +37,7 @@ def label(name: str, action: str, given: Sequence[str], *, as_json: bool) -> Non
         say(f"{run}: {_in_words(after)}")
 
 
-def _said(run: str, action: str, given: Sequence[str]) -> RunLabelled:
+def _label_event(run: str, action: str, given: Sequence[str]) -> RunLabelled:
     if action not in ACTIONS:
         near = difflib.get_close_matches(action, ACTIONS, n=1)
         raise UsageError(

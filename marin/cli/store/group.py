@@ -13,7 +13,7 @@ import click
 
 from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, pin, scrub_store, unpin
 from marin.cli.naming import whole_digest
-from marin.cli.output import describe_finding, print_bytes, print_json, print_table, say
+from marin.cli.output import describe_finding, print_bytes, print_json, print_table, report_findings, say
 from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
 from marin.execution.workspace import sweep_abandoned
@@ -200,18 +200,6 @@ def _digests_in(finding: Finding) -> list[str]:
 def _findings(artifacts: Store, digests: Iterable[str]) -> Iterator[Finding]:
     for digest in digests:
         yield from artifacts.verify(digest)
-
-
-def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
-    """Print each finding on a line as it is found, and return their number."""
-    count = 0
-    for finding in findings:
-        count += 1
-        if as_json:
-            print_json(describe_finding(finding))
-        else:
-            say(str(finding))
-    return count
 
 
 @store.command("pin")

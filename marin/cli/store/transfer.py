@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from ledger import Copied, Cut, Finding, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
+from ledger import Copied, Cut, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
 from ledger import Progress as Done
 from marin.cli.choice import OneOf
-from marin.cli.output import agree, describe_finding, print_json, say
+from marin.cli.output import agree, print_json, report_findings, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import resolve, stream_of
 from marin.process.progress import byte_bar
@@ -84,7 +84,9 @@ def push(
     if not as_json:
         say(_left_out(source, digests, some=bool(what or runs)), err=True)
     if check and not dry_run:
-        _check(target, digests, as_json=as_json)
+        findings = (finding for digest in digests for finding in target.verify(digest))
+        if report_findings(findings, as_json=as_json):
+            click.get_current_context().exit(1)
 
 
 @click.command()
@@ -244,14 +246,3 @@ def _transfer(
         f"{would}{several(copied.blobs, 'files')}, {human_size(copied.size)}; {copied.there} were there; "
         f"{several(len(digests), 'artifacts')}, {copied.trees} of them trees"
     )
-
-
-def _check(target: Store, digests: Iterable[str], *, as_json: bool) -> None:
-    findings: list[Finding] = [finding for digest in digests for finding in target.verify(digest)]
-    for finding in findings:
-        if as_json:
-            print_json(describe_finding(finding))
-        else:
-            say(str(finding))
-    if findings:
-        click.get_current_context().exit(1)

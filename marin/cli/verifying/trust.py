@@ -72,19 +72,19 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
     mine, keys = default_trust(), [parse_vkey(text) for text in vkeys]
     if keys:
         mine.add_keys(keys)
-        _said("key", *keys)
+        _say_trusted("key", *keys)
     if policy is not None:
         mine.set_policy(policy)
-        _said("witnesses", policy)
+        _say_trusted("witnesses", policy)
     if ca is not None:
         mine.add_authorities(pem_bytes(load_authorities(ca)))
-        _said("authorities", ca)
+        _say_trusted("authorities", ca)
     for folder in git:
         mine.add_repository(folder)
-        _said("repository", folder)
+        _say_trusted("repository", folder)
 
 
-def _said(what: str, *who: object) -> None:
+def _say_trusted(what: str, *who: object) -> None:
     """Say on stderr what is trusted from now on."""
     for one in who:
         say(f"trusted from now on: {what} {str(one)[:100]}", err=True)

@@ -494,7 +494,7 @@ def finish(
             from marin.reporting.verification.segments import Reproducer, reproducers
 
             image = html.with_suffix(".png")
-            drawn = _drawn(image, report, run)
+            drawn = _write_preview(image, report, run)
             known: list[Reproducer] = []
             if run is not None and log is not None:
                 with suppress(LedgerError):
@@ -503,7 +503,7 @@ def finish(
     ctx.exit(report.exit_code())
 
 
-def _drawn(image: Path, report: Report, run: Run | None) -> bool:
+def _write_preview(image: Path, report: Report, run: Run | None) -> bool:
     """Write the picture that a link to the page shows; without the extra that draws there is none."""
     from marin.reporting.verification.page import preview_of
 

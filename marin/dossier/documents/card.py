@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -50,7 +49,7 @@ def card(subject: Subject) -> tuple[bytes, list[dict[str, Any]]]:
     title = in_markdown(str(_title(subject)))
     lines += [f"# {title}", "", _INTRODUCTION, "", f"    marin verify {subject.run.run}", ""]
     for title, names in _SECTIONS:
-        rows = list(_rows(subject, names))
+        rows = [told for name in names for told in subject.named(name)]
         if rows:
             lines += [f"## {title}", "", "| what | value | from |", "| --- | --- | --- |", *map(_fact_row, rows), ""]
             listed += [field(told, FILE, f"/{title}/{told.name}") for told in rows]
@@ -65,11 +64,6 @@ _INTRODUCTION = (
 
 def _title(subject: Subject) -> Told:
     return subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
-
-
-def _rows(subject: Subject, names: tuple[str, ...]) -> Iterator[Told]:
-    for name in names:
-        yield from subject.named(name)
 
 
 def _fact_row(told: Told) -> str:

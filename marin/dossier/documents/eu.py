@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from marin.dossier.documents.forms import Asked, Form, asked, unanswered
+from marin.dossier.documents.forms import Form, FormField, asked, unanswered
 from marin.dossier.facts import Subject
 
 SUMMARY, FORM = "eu-training-summary.json", "eu-model-documentation.json"
@@ -166,7 +166,7 @@ FORMS: Mapping[str, Form] = {
 }
 
 
-def open_fields(subject: Subject) -> Iterator[tuple[str, Asked]]:
+def open_fields(subject: Subject) -> Iterator[tuple[str, FormField]]:
     """Fields that nobody answered in full yet: the form, and the field."""
     for name, form in FORMS.items():
         for item in unanswered(subject, form):

@@ -37,10 +37,10 @@ def lines_of(address: str, where: str) -> Iterator[bytes]:
         for fault in fetch_all(list(zip(named.values(), places, strict=True))).values():
             raise fault
         for path, place in zip(named, places, strict=True):
-            yield _lines(place, f"{repository.address}/{path}")
+            yield _json_lines(place, f"{repository.address}/{path}")
 
 
-def _lines(place: Path, name: str) -> bytes:
+def _json_lines(place: Path, name: str) -> bytes:
     if place.suffix in (".jsonl", ".json"):
         content = place.read_bytes()
         return content if content.endswith(b"\n") or not content else content + b"\n"

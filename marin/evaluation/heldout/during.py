@@ -27,7 +27,7 @@ from marin.evaluation.heldout.asked import first_asked, recorded_settings, setti
 from marin.evaluation.heldout.sets import read_sets
 from marin.execution.step import Journal
 from marin.history.run import Run
-from marin.history.runs import evaluation_stream, load, started_runs
+from marin.history.runs import load, recorded_evaluations, started_runs
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
@@ -44,7 +44,6 @@ from marin.record.events import (
     EvaluationRecorded,
     TrainSegment,
     TrainStarted,
-    read,
 )
 from marin.record.root import Root
 
@@ -145,7 +144,7 @@ class Measuring:
             MissingEvidence: lm-evaluation-harness is not installed.
             LedgerError: a set or a task is not there, or a task is not what it was.
         """
-        recorded = _recorded(root, view.run)
+        recorded = list(recorded_evaluations(root.history(), view.run))
         measured = [body for body in recorded if isinstance(body, EvaluationMeasured)]
         kept = {name: one.data for name, one in measured[-1].sets.items()} if measured else {}
         named = view.recipe.evaluation.tasks
@@ -268,7 +267,7 @@ def _due(view: Run, until: int) -> list[CheckpointSaved]:
 
 def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, set[str]]]:
     """Recorded states that are due, with the kinds of evaluation that none of them has."""
-    recorded, asked = _recorded(root, view.run), view.recipe.evaluation.tasks
+    recorded, asked = list(recorded_evaluations(root.history(), view.run)), view.recipe.evaluation.tasks
     measured = {(body.step, body.state) for body in recorded if isinstance(body, EvaluationMeasured)}
     evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
     # Up to any state: the first evaluation of what is asked for may be of a later one.
@@ -279,17 +278,6 @@ def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, s
         kinds |= {EVALUATION_RECORDED} if saved in unasked else set()
         if kinds:
             found.append((saved, kinds))
-    return found
-
-
-def _recorded(root: Root, run: str) -> list[EvaluationMeasured | EvaluationRecorded]:
-    """What was evaluated of a run so far."""
-    found: list[EvaluationMeasured | EvaluationRecorded] = []
-    for index, event in root.history().events(stream=evaluation_stream(run)):
-        if event.type == EVALUATION_MEASURED:
-            found.append(read(EvaluationMeasured, event.body, where=f"event {index}"))
-        elif event.type == EVALUATION_RECORDED:
-            found.append(read(EvaluationRecorded, event.body, where=f"event {index}"))
     return found
 
 

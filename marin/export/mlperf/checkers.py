@@ -104,7 +104,7 @@ def check_results(results: Sequence[Path], benchmark: Benchmark) -> list[Answer]
             copy, data = folder / "results" / f"result_{number}.txt", bytes_of(result)
             copy.write_bytes(data)
             names[str(copy)] = str(result)
-            said[f"{number + 1}, {result}"], answer = _lines(data, str(result))
+            said[f"{number + 1}, {result}"], answer = _judged_lines(data, str(result))
             lines.append(answer)
 
         def ask(checker: str, file: str, *words: object) -> Answer:
@@ -128,7 +128,7 @@ def check_results(results: Sequence[Path], benchmark: Benchmark) -> list[Answer]
         return found
 
 
-def _lines(data: bytes, result: str) -> tuple[list[Said], Answer]:
+def _judged_lines(data: bytes, result: str) -> tuple[list[Said], Answer]:
     """The lines of a result, and whether each is what it says."""
     try:
         said = read_result(data, result)

@@ -92,13 +92,13 @@ def write_package(
     dest.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".mlperf-", dir=dest.parent) as place:
         base = Path(place) / org
-        _write(base / "systems" / f"{name}.json", _json(description))
+        _write_json(base / "systems" / f"{name}.json", description)
         _implementation(
             base / "benchmarks" / benchmark.name / "implementations" / IMPLEMENTATION, entries, benchmark, folder
         )
         own = base / "benchmarks" / benchmark.name / name
-        _write(own / f"{name}_{IMPLEMENTATION}.json", _json(_how(entries[0], benchmark)))
-        _write(own / "README.md", _readme(entries, benchmark, name))
+        _write_json(own / f"{name}_{IMPLEMENTATION}.json", _how(entries[0], benchmark))
+        _write_text(own / "README.md", _readme(entries, benchmark, name))
         for script in SCRIPTS:
             shutil.copy(folder / script, own / script)
         results = base / "results" / name / benchmark.name
@@ -150,8 +150,8 @@ def _same_values(one: Entry, benchmark: Benchmark) -> dict[str, Value]:
 
 def _implementation(dest: Path, entries: Sequence[Entry], benchmark: Benchmark, folder: Path) -> None:
     shutil.copytree(folder, dest, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    _write(dest / f"closed_{benchmark.name}.yaml", rules_file(benchmark))
-    _write(dest / "hyperparameters.md", as_readme(benchmark.table, entries[0].run.recipe))
+    _write_text(dest / f"closed_{benchmark.name}.yaml", rules_file(benchmark))
+    _write_text(dest / "hyperparameters.md", as_readme(benchmark.table, entries[0].run.recipe))
 
 
 def _how(one: Entry, benchmark: Benchmark) -> dict[str, object]:
@@ -193,10 +193,10 @@ steps again and compares every bit:
 """
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+def _write_json(path: Path, value: object) -> None:
+    _write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def _write(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -65,8 +65,8 @@ def differences(file: Path) -> list[str]:
             _begun(Path(name) / "there.json", file, WORDS, folder, other),
         ]
         try:
-            here = _said(programs[0], file, "", Path(name) / "here.json")
-            there = _said(programs[1], file, f"{ANSWER}\n" * 9, Path(name) / "there.json")
+            here = _awaited_answer(programs[0], file, "", Path(name) / "here.json")
+            there = _awaited_answer(programs[1], file, f"{ANSWER}\n" * 9, Path(name) / "there.json")
         finally:
             for program in programs:
                 program.kill()
@@ -94,7 +94,7 @@ def _begun(
     )
 
 
-def _said(process: subprocess.Popen[str], file: Path, text: str, answer: Path) -> dict[str, str]:
+def _awaited_answer(process: subprocess.Popen[str], file: Path, text: str, answer: Path) -> dict[str, str]:
     """What the file says in that process, by step; under ``error`` why it says nothing."""
     found = f"no end within {SECONDS} seconds"
     with suppress(subprocess.TimeoutExpired):

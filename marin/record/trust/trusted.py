@@ -77,7 +77,7 @@ class Trust:
     def all_keys(self) -> list[VerifierKey]:
         """The trusted verifier keys of all logs."""
         found = []
-        for line in _lines(self.keys_file):
+        for line in _read_lines(self.keys_file):
             try:
                 found.append(VerifierKey.parse(line))
             except LedgerError as error:
@@ -101,11 +101,11 @@ class Trust:
 
     def repositories(self) -> list[Path]:
         """Git repositories whose anchors count."""
-        return [Path(line) for line in _lines(self.repositories_file)]
+        return [Path(line) for line in _read_lines(self.repositories_file)]
 
     def add_keys(self, keys: Sequence[VerifierKey]) -> None:
         """Trust these keys; one that is there already stays."""
-        _write(self.keys_file, list(dict.fromkeys([*map(str, self.all_keys()), *map(str, keys)])))
+        _write_lines(self.keys_file, list(dict.fromkeys([*map(str, self.all_keys()), *map(str, keys)])))
 
     def remove_key(self, name: str) -> list[VerifierKey]:
         """Trust no more the keys of this origin, or the one with this text; the keys that were removed.
@@ -118,7 +118,7 @@ class Trust:
         if not gone:
             raise Refused("no such key is trusted", where=str(self.keys_file), found=name,
                           expected="an origin or a verifier key of the list", cure="see `marin trust ls`")  # fmt: skip
-        _write(self.keys_file, [str(key) for key in keys if key not in gone])
+        _write_lines(self.keys_file, [str(key) for key in keys if key not in gone])
         return gone
 
     def set_policy(self, source: Path) -> WitnessPolicy:
@@ -136,10 +136,12 @@ class Trust:
 
     def add_repository(self, folder: Path) -> None:
         """Count the anchors in this Git repository."""
-        _write(self.repositories_file, list(dict.fromkeys([*map(str, self.repositories()), str(folder.resolve())])))
+        _write_lines(
+            self.repositories_file, list(dict.fromkeys([*map(str, self.repositories()), str(folder.resolve())]))
+        )
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     if not path.exists():
         return []
     lines = _trusted_file(path).decode("utf-8", "replace").splitlines()
@@ -154,7 +156,7 @@ def _trusted_file(path: Path) -> bytes:
                           expected="a file of yours", cure="check its path, owner and mode") from error  # fmt: skip
 
 
-def _write(path: Path, lines: Sequence[str]) -> None:
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
     write_whole(path, "".join(f"{line}\n" for line in lines).encode())
 
 

@@ -32,7 +32,7 @@ WITNESSED = "witnessed"
 
 
 @dataclass(frozen=True)
-class Asked:
+class WitnessAnswers:
     """What came of asking all witnesses: who cosigned, who did not and why, and whether the policy is met by that."""
 
     size: int
@@ -50,7 +50,7 @@ class Asked:
         }
 
     @classmethod
-    def from_json(cls, value: Any) -> Asked:
+    def from_json(cls, value: Any) -> WitnessAnswers:
         """What :meth:`as_json` gave."""
         failed = tuple((name, why) for name, why in value["failed"])
         return cls(int(value["size"]), tuple(value["cosigned"]), failed, value["unmet"])
@@ -71,7 +71,7 @@ def add_witness(storage: Storage, log: VerifierKey, witness: PolicyWitness, need
     return policy
 
 
-def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> Asked:
+def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessAnswers:
     """Ask every witness of the policy to cosign the newest checkpoint, and publish what they sign.
 
     A witness that refuses or is away does not keep the others from cosigning. When the policy is met, the checkpoint
@@ -112,6 +112,6 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> Asked:
     try:
         policy.check(signed, keys)
     except Unverified as error:
-        return Asked(reader.checkpoint().size, tuple(cosigned), tuple(failed), str(error))
+        return WitnessAnswers(reader.checkpoint().size, tuple(cosigned), tuple(failed), str(error))
     storage.replace(WITNESSED, signed)
-    return Asked(reader.checkpoint().size, tuple(cosigned), tuple(failed), None)
+    return WitnessAnswers(reader.checkpoint().size, tuple(cosigned), tuple(failed), None)

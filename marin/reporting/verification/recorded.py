@@ -24,17 +24,17 @@ from marin.verify.verdict import NOT_RUN, Outcome, Report, TrainingSummary, Verd
 def verification_page(root: Root, run: str, preview: str = "") -> bytes:
     """The page of the last ``replay.completed`` of a run, with the address of its picture; MissingEvidence when nobody has
     replayed it."""
-    view, report = _recorded(root, run)
+    view, report = _newest_report(root, run)
     return page(report, view, reproducers(root, view), preview).encode()
 
 
 def verification_picture(root: Root, run: str) -> bytes:
     """The picture that a link to this page shows."""
-    view, report = _recorded(root, run)
+    view, report = _newest_report(root, run)
     return preview_of(report, view)
 
 
-def _recorded(root: Root, run: str) -> tuple[Run, Report]:
+def _newest_report(root: Root, run: str) -> tuple[Run, Report]:
     view = runs.load(root.history(), run)
     if not view.verdicts:
         raise MissingEvidence("nobody has replayed the run", where=f"run {run}", expected="a verdict", found="none",

@@ -49,7 +49,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Row:
+class Lane:
     """A name and the bars beside it."""
 
     name: str
@@ -62,7 +62,7 @@ class Row:
 class Timeline:
     """What ``verification.html.j2`` draws."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Lane]
     marks: Sequence[str]
     """Where an attempt at training began anew."""
     label: str
@@ -124,14 +124,14 @@ def timeline(report: Report, run: Run, known: Sequence[Reproducer]) -> Timeline 
     # What this verification executed is among what is known, once it is recorded.
     who = [*known, *([Reproducer("this verification", "", here)] if here and report.event is None else [])]
     recorded = [Bar(*at, "" if kind == "mid" else kind, word) for at, (kind, word) in zip(places, states, strict=True)]
-    rows = [Row("recorded", "", 4, recorded)]
+    rows = [Lane("recorded", "", 4, recorded)]
     for number, one in enumerate(who):
         bars = [
             Bar(*at, f"who{number % COLOURS}", f"train steps {fact.body.start} to {fact.body.end - 1}, {one.name}")
             for at, fact in zip(places, run.segments, strict=True)
             if fact.body.start in one.starts
         ]
-        rows.append(Row(one.name, one.machine, 4 + (number + 1) * ROW, bars))
+        rows.append(Lane(one.name, one.machine, 4 + (number + 1) * ROW, bars))
     marks = [
         f"{NAMES + x:.1f}"
         for fact in run.training[1:]

@@ -294,7 +294,7 @@ class _Training:
         setup = WorkerSetup(
             run=task.run,
             root=task.root,
-            recipe=_plain(task.recipe),
+            recipe=_plain_recipe(task.recipe),
             execution=execution,
             inputs={name: (str(folder.resolve()), task.artifacts[name]) for name, folder in task.inputs.items()},
             node=ray.get_runtime_context().get_node_id(),
@@ -383,7 +383,7 @@ def _reason_of(failures: Mapping[int, BaseException], logs: Path | None, *, stop
     return _Died(told[:1500], engine=False)
 
 
-def _plain(recipe: Recipe) -> dict[str, Any]:
+def _plain_recipe(recipe: Recipe) -> dict[str, Any]:
     value = plain(recipe)
     assert isinstance(value, dict)
     return value

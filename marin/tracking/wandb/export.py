@@ -7,16 +7,14 @@ runs of this run already, written while it trained, only what they lack is added
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import wandb
 
 from marin.errors import MarinError
 from marin.history.run import Run
-from marin.history.runs import evaluation_stream, load_named, stream_of
+from marin.history.runs import load_named, recorded_evaluations, stream_of
 from marin.record import events
-from marin.record.events import EvaluationMeasured, EvaluationRecorded
 from marin.record.root import Root
 from marin.tracking.wandb.choice import Choice
 from marin.tracking.wandb.file import EVALUATED, STEP, told
@@ -46,7 +44,7 @@ def export_wandb(root: Root, name: str, folder: Path, asked: Choice = OFFLINE) -
     known = told(folder, recorded.run, training_of(recorded), asked.mode)
     own = (event.body for _, event in history.events(stream=stream_of(recorded.run), type=events.METRICS_RECORDED))
     rows = rows_of(recorded.started.body.recipe, (fact.body for fact in recorded.segments), measured_in(own))
-    evaluated = sorted(_evaluated(root, recorded.run), key=lambda body: body.step)
+    evaluated = sorted(recorded_evaluations(history, recorded.run), key=lambda body: body.step)
     with reaching(asked.mode):
         run = opened(recorded, root, folder, asked)
         try:
@@ -81,15 +79,6 @@ def export_wandb(root: Root, name: str, folder: Path, asked: Choice = OFFLINE) -
             cure=f"see {written / 'logs'}",
         )
     return written
-
-
-def _evaluated(root: Root, run: str) -> Iterator[EvaluationMeasured | EvaluationRecorded]:
-    """What was evaluated of the run's states."""
-    for index, event in root.history().events(stream=evaluation_stream(run)):
-        if event.type == events.EVALUATION_MEASURED:
-            yield events.read(EvaluationMeasured, event.body, where=f"event {index}")
-        elif event.type == events.EVALUATION_RECORDED:
-            yield events.read(EvaluationRecorded, event.body, where=f"event {index}")
 
 
 def _summary(run: Run) -> dict[str, object]:

@@ -25,7 +25,7 @@ EVALUATED = "evaluated_step"
 
 
 @dataclass
-class Told:
+class Logged:
     """What W&B was told of a run: the last train step (-1: none), the keys of what was evaluated with the steps, and the
     names of artifacts with their aliases."""
 
@@ -35,13 +35,13 @@ class Told:
     artifacts: set[tuple[str, str]] = field(default_factory=set)
 
 
-def told(folder: Path, run: str, training: str, mode: str = "offline") -> Told:
+def told(folder: Path, run: str, training: str, mode: str = "offline") -> Logged:
     """What the runs ``wandb/offline-run-…-<run>`` (online: ``wandb/run-…-<run>``) below ``folder`` hold together of the training
     with this identity. A run whose inputs changed trains anew: what was told of the training before is not counted."""
-    found, kind = Told(), "run" if mode == "online" else "offline-run"
+    found, kind = Logged(), "run" if mode == "online" else "offline-run"
     for path in sorted((folder / "wandb").glob(f"{kind}-*-{run}/run-{run}.wandb")):
-        one = _told(path, training)
-        found = Told(
+        one = _logged_in(path, training)
+        found = Logged(
             found.folders + 1,
             max(found.step, one.step),
             found.evaluated | one.evaluated,
@@ -50,14 +50,14 @@ def told(folder: Path, run: str, training: str, mode: str = "offline") -> Told:
     return found
 
 
-def _told(path: Path, training: str) -> Told:
-    found = Told()
+def _logged_in(path: Path, training: str) -> Logged:
+    found = Logged()
     for record in records(path):
         kind = record.WhichOneof("record_type")
         if kind == "run":
             config = {item.key: item.value_json for item in record.run.config.update}
             if json.loads(config.get(TRAINING, '""')) != training:
-                return Told()
+                return Logged()
         elif kind == "history":
             _points(found, record.history.item)
         elif kind == "request" and record.request.WhichOneof("request_type") == "partial_history":
@@ -93,7 +93,7 @@ def records(path: Path) -> Iterator[Any]:
             yield found
 
 
-def _points(found: Told, items: Any) -> None:
+def _points(found: Logged, items: Any) -> None:
     """Take in a row of history."""
     found.step = max([found.step, *steps_in(items)])
     keys = {item.key or "/".join(item.nested_key) for item in items}

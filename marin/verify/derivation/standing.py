@@ -128,7 +128,7 @@ def _of_training(record: RunRecord) -> Iterator[Contradiction]:
     known: dict[int, tuple[str, str, str]] = {}
     traces = {(fact.body.start, fact.body.end): fact.body.trace for fact in run.segments}
     for fact in run.segments:
-        known |= dict(zip(range(fact.body.start, fact.body.end), _rows(fact.body), strict=False))
+        known |= fact.body.by_step
     states = _states(run)
     for index, event in _standing(record, kinds.TRAIN_SEGMENT):
         body = kinds.read(kinds.TrainSegment, event.body, where=f"event {index}")
@@ -136,7 +136,7 @@ def _of_training(record: RunRecord) -> Iterator[Contradiction]:
             yield Contradiction(
                 index, "losses, batches, fingerprints", f"{body.end - body.start} of each", body.counts, "train"
             )
-        for step, row in zip(range(body.start, body.end), _rows(body), strict=False):
+        for step, row in body.by_step.items():
             if known.get(step, row) != row or (step not in known and "train" in run.steps):
                 expected = "another record of it" if step in known else "no such train step"
                 yield Contradiction(
@@ -151,10 +151,6 @@ def _of_training(record: RunRecord) -> Iterator[Contradiction]:
                 yield Contradiction(index, name, states[step], state, "train")
         if traces.get((body.start, body.end), body.trace) != body.trace:
             yield Contradiction(index, "trace", traces[body.start, body.end], body.trace, "train")
-
-
-def _rows(body: kinds.TrainSegment) -> list[tuple[str, str, str]]:
-    return list(zip(body.losses, body.batches, body.fingerprints, strict=False))
 
 
 def _of_norms(record: RunRecord) -> Iterator[Contradiction]:

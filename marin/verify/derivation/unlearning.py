@@ -16,7 +16,7 @@ import msgspec
 
 from marin.history.run import Fact, Run
 from marin.recipe.schema import Recipe, digest
-from marin.record.events import TrainSegment, UnlearningForked, UnlearningRequested
+from marin.record.events import UnlearningForked, UnlearningRequested
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,13 @@ def fork_pairs(run: Run, recipe: Recipe, index: int, fork: Fork | None) -> Itera
     yield "state", states.get(body.step, f"a recorded state of run {before.run}"), body.state
     if body.same_tokenizer:
         yield "request.state", states.get(asked.step), asked.state
-    theirs = _rows([fact.body for fact in before.segments], body.step)
-    for step, row in _rows([fact.body for fact in run.segments], body.step).items():
+    theirs = _steps_until(body.step, before)
+    for step, row in _steps_until(body.step, run).items():
         if theirs.get(step) != row:
             yield f"train step {step}", f"as run {before.run} recorded it", "losses, tokens or state that differ"
             return
 
 
-def _rows(segments: list[TrainSegment], until: int) -> dict[int, tuple[str, str, str]]:
+def _steps_until(until: int, run: Run) -> dict[int, tuple[str, str, str]]:
     """What is recorded of each train step before ``until``."""
-    rows = {
-        body.start + place: row
-        for body in segments
-        for place, row in enumerate(zip(body.losses, body.batches, body.fingerprints, strict=False))
-    }
-    return {step: row for step, row in rows.items() if step < until}
+    return {step: row for fact in run.segments for step, row in fact.body.by_step.items() if step < until}

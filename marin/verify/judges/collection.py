@@ -45,7 +45,7 @@ def _judge(case: Case, artifact: str, sample: int | None, root: bytes) -> Verdic
             Path(folder),
             workers=case.workers,
             reach=case.reach,
-            draw=_drawn(artifact, sample, root),
+            draw=_shard_sampler(artifact, sample, root),
         )
     if found.wrong:
         if not found.same_code:
@@ -69,11 +69,11 @@ def judge_collection(root: Root, artifact: str, folder: Path, *, sample: int | N
     """A collection of ``root`` made again in the empty ``folder``, without a run."""
     from marin.collection.replay import replay
 
-    drawn = _drawn(artifact, sample, root.reader().checkpoint().root)
+    drawn = _shard_sampler(artifact, sample, root.reader().checkpoint().root)
     return replay(root.store_to_read(), root.history(), artifact, folder, workers=workers, draw=drawn)
 
 
-def _drawn(artifact: str, sample: int | None, root: bytes) -> Draw:
+def _shard_sampler(artifact: str, sample: int | None, root: bytes) -> Draw:
     """A sample of the shards of each phase, that nobody could choose."""
 
     def drawn(kind: str, count: int) -> Sequence[int]:

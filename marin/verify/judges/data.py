@@ -136,7 +136,7 @@ def _judge_steps(case: Case, pinned: Sequence[str], names: Sequence[str]) -> Ver
 def compare_output(case: Case, name: str, folder: Path, result: StepResult) -> list[str]:
     """What is wrong with a step that was executed again."""
     view = case.run.steps[name]
-    recorded = _recorded(case.store, view.output.artifact)
+    recorded = _recorded_tree(case.store, view.output.artifact)
     found = describe_tree(folder, recorded)
     output = Output(
         kind=result.kind, digest=result.digest or found.digest, size=result.size or found.size, artifact=found.digest
@@ -169,7 +169,7 @@ def other_sources(record: RunRecord, found: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def _recorded(store: Store, artifact: str) -> Manifest | None:
+def _recorded_tree(store: Store, artifact: str) -> Manifest | None:
     try:
         return store.manifest(artifact)
     except LedgerError:
@@ -286,7 +286,7 @@ class DataWorker:
         step = PIPELINE.step(name)
         rehearsal = Rehearsal(folder, self._setup.run, self._recipe, self._store, Execution(), self._setup.reach)
         out, result = rehearsal.execute(step, {key: Path(self._setup.inputs[key]) for key in step.inputs})
-        tree = describe_tree(out, _recorded(self._store, self._setup.recorded.get(name, "")))
+        tree = describe_tree(out, _recorded_tree(self._store, self._setup.recorded.get(name, "")))
         output = Output(
             kind=result.kind, digest=result.digest or tree.digest, size=result.size or tree.size, artifact=tree.digest
         )

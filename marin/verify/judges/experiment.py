@@ -75,7 +75,7 @@ def _judge(case: Case, artifact: Artifact, file: Path | None, found: Remade | No
     what = f"{artifact.address}: {artifact.digest}, made by {artifact.maker}, a step of an experiment"
     if file is None or found is None:
         return Verdict("UNAVAILABLE", (f"{what}: not executed; `--experiment FILE` executes it",))
-    recorded = _recorded(case, artifact)
+    recorded = _making_identities(case, artifact)
     if not recorded:
         return Verdict("UNAVAILABLE", (f"{what}: no step of that name and output is recorded in this log",))
     if found.error:
@@ -89,7 +89,7 @@ def _judge(case: Case, artifact: Artifact, file: Path | None, found: Remade | No
     return Verdict("PASS", (f"{artifact.address}: {artifact.digest}, made again by {artifact.maker} of {file.name}",))
 
 
-def _recorded(case: Case, artifact: Artifact) -> list[str]:
+def _making_identities(case: Case, artifact: Artifact) -> list[str]:
     """The identities under which the log says that this artifact was made, oldest first."""
     found = []
     for index, event in case.history.events(type=events.STEP_COMPLETED):

@@ -199,7 +199,7 @@ def _by_segments(
     if result.outcome != "PASS":
         verdict = Verdict(result.outcome, result.lines, executed=result.executed)
         return Trained(verdict, summary, result.divergence, result.losses)
-    lines = _told(case, chosen, order, extra, taken, drawn_by)
+    lines = _training_lines(case, chosen, order, extra, taken, drawn_by)
     if (more := result.segments_replayed - len(order)) > 0:
         lines.append(f"{more} more segments executed on the way to them: the states before them are not kept")
     outcome: Outcome = "PASS" if chosen.mode == "full" else "PARTIAL"
@@ -207,7 +207,7 @@ def _by_segments(
     return Trained(Verdict(outcome, (*lines, *result.lines)), summary, None, result.losses, held)
 
 
-def _told(
+def _training_lines(
     case: Case, chosen: Selection, order: Sequence[int], extra: Sequence[int], taken: Mapping[int, int], drawn_by: str
 ) -> list[str]:
     segments = [fact.body for fact in case.run.segments]

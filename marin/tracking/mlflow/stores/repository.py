@@ -243,7 +243,7 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
 
     def delete_artifacts(self, artifact_path: str | None = None) -> None:
         """Refused: what the ledger names stays."""
-        raise _refused(
+        raise _permission_denied(
             f"artifacts of the ledger are not deleted: {self.artifact_uri}; `marin store gc` collects what no "
             "event names"
         )
@@ -251,7 +251,7 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
     def _record(self, files: list[tuple[Path, Parts]]) -> None:
         identity, prefix = self._target()
         if self._is_recorded(identity):
-            raise _refused(refusal(f"the artifacts of {identity} are the ledger's own"))
+            raise _permission_denied(refusal(f"the artifacts of {identity} are the ledger's own"))
         drafts = []
         for path, below in files:
             stored = self._store.put_file(path)
@@ -280,7 +280,9 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
                 return identity, tuple(rest)
             case "mlflow", (_, identity, "artifacts", *rest):
                 return identity, tuple(rest)
-        raise _refused(f"stored artifacts do not change: {self.artifact_uri}; log to a run, or use `marin store put`")
+        raise _permission_denied(
+            f"stored artifacts do not change: {self.artifact_uri}; log to a run, or use `marin store put`"
+        )
 
     def _view(self, below: Parts) -> tuple[StoredView | ShelfView, Parts]:
         """Whose files this address and a path below it name, and the path inside of it. MLflow cuts an address
@@ -309,7 +311,7 @@ def _parts(path: str) -> Parts:
     return parts
 
 
-def _refused(line: str) -> MlflowException:
+def _permission_denied(line: str) -> MlflowException:
     return MlflowException(line, PERMISSION_DENIED)
 
 

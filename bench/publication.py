@@ -96,10 +96,17 @@ def main() -> int:
                 home.mkdir()
                 server.requests = server.sent = 0
                 found = marin(
-                    "verify", address, "--vkey", str(root.verifier), "--no-record", *options,
-                    HOME=str(home), XDG_CACHE_HOME=str(home / "cache"), XDG_CONFIG_HOME=str(home / "config"),
+                    "verify",
+                    address,
+                    "--vkey",
+                    str(root.verifier),
+                    "--no-record",
+                    *options,
+                    HOME=str(home),
+                    XDG_CACHE_HOME=str(home / "cache"),
+                    XDG_CONFIG_HOME=str(home / "config"),
                     MARIN_ROOT=str(home / "nothing"),
-                )  # fmt: skip
+                )
                 said = next((line for line in found.stderr.splitlines() if line.startswith("reads about")), "")
                 sys.stdout.write(
                     f"{name:<28} exit {found.returncode}  {server.requests:>5} requests  {server.sent:>12,} bytes  "

@@ -71,11 +71,26 @@ def test_dear(case):
 def executed(folder: Path, seed: str, *arguments: str, **variables: str) -> tuple[dict[str, list[int]], str]:
     """The cases of each test that were executed, and all that pytest said."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:schemathesis", "-rP", "-v",
-         "--rootdir", str(folder), "-c", str(folder / "pytest.ini"), *arguments],
-        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", SEED: seed, **variables},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:schemathesis",
+            "-rP",
+            "-v",
+            "--rootdir",
+            str(folder),
+            "-c",
+            str(folder / "pytest.ini"),
+            *arguments,
+        ],
+        cwd=folder,
+        env={"PYTHONPATH": str(SERVICES), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", SEED: seed, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     cases: dict[str, list[int]] = {}
     for name, case in re.findall(r"::(\w+)(?:\[(\d+)\])? PASSED", done.stdout):
         cases.setdefault(name, []).extend([int(case)] if case else [])

@@ -216,9 +216,12 @@ def test_what_an_earlier_call_wrote_stays(tmp_path: Path) -> None:
     ],
 )
 def test_what_nobody_knows_is_asked_of_no_device(
-    asked: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    asked: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     """A part with another name would be left out, and what is left out holds."""
     monkeypatch.setattr(sys, "argv", ["bench.gpu", "--platform", "cpu", "--out", str(tmp_path / "out"), *asked])
     monkeypatch.setattr(command, "measure", lambda options, folder: {})

@@ -17,9 +17,22 @@ import pytest
 from tests.test_docker import LINES, PROJECT, pins
 
 PERMISSIVE = {
-    "0BSD", "Apache-2.0", "BSD", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0", "MIT-CMU",
-    "PSF-2.0", "Unlicense", "ZPL-2.1", "Zlib",
-}  # fmt: skip
+    "0BSD",
+    "Apache-2.0",
+    "BSD",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CC0-1.0",
+    "CNRI-Python",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MIT-CMU",
+    "PSF-2.0",
+    "Unlicense",
+    "ZPL-2.1",
+    "Zlib",
+}
 BY_FILE = {"MPL-2.0"}
 """Copyleft of the licensed files alone, which travel as they were published."""
 CLASSIFIERS = {
@@ -45,15 +58,23 @@ SPELT = {
 
 EXCEPTIONS = {
     "asyncssh": ("EPL-2.0 OR GPL-2.0-or-later", "comes with dvc (scmrepo), for Git over ssh; taken under EPL-2.0"),
-    "pygit2": ("GPLv2 with linking exception", "comes with dvc (scmrepo), which reads Git through it; its exception "
-               "lets programs of any licence link it"),
-}  # fmt: skip
+    "pygit2": (
+        "GPLv2 with linking exception",
+        "comes with dvc (scmrepo), which reads Git through it; its exception lets programs of any licence link it",
+    ),
+}
 """What is in the images and is not permissive: its declaration, and why it is there."""
 IN_ITS_FILE = {"axe-playwright-python": "MIT", "huey": "MIT", "sigstore-models": "MIT", "skops": "MIT"}
 """Packages whose metadata say nothing, and whose licence file does."""
 SILENT = {
-    "marin-finelog", "marin-finestore", "marin-fray", "marin-iris", "marin-iris-native", "marin-rigging", "marin-zephyr",
-}  # fmt: skip
+    "marin-finelog",
+    "marin-finestore",
+    "marin-fray",
+    "marin-iris",
+    "marin-iris-native",
+    "marin-rigging",
+    "marin-zephyr",
+}
 """Wheels of Levanter's family that state nothing and bring no licence file; marin-levanter and marin-haliax say Apache-2.0."""
 LEFT_OUT = {
     "grandalf": "GPL-2.0-only",  # or EPL 1.0; draws `dvc dag`

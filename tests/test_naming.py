@@ -18,8 +18,11 @@ PROJECT = Path(__file__).resolve().parent.parent
 FILES = sorted(file for package in ("ledger", "marin", "experiments") for file in (PROJECT / package).rglob("*.py"))
 
 
-OURS = {name for file in ("ledger/errors.py", "marin/errors.py") for name in re.findall(
-    r"^class (\w+)", (PROJECT / file).read_text("utf-8"), re.M)}  # fmt: skip
+OURS = {
+    name
+    for file in ("ledger/errors.py", "marin/errors.py")
+    for name in re.findall(r"^class (\w+)", (PROJECT / file).read_text("utf-8"), re.M)
+}
 
 
 def silent(source: str) -> Iterator[str]:
@@ -231,3 +234,11 @@ def test_tests_use_what_is_public() -> None:
     assert sorted(STAND_IN.keys() - found) == []
     source = 'from marin.verify import sealed\nsealed._a(sealed.b)\nput("marin.verify.sealed._c", 1)\n'
     assert list(private_uses(source)) == ["_a", "_c"]
+
+
+def test_one_formatter_goes_over_everything() -> None:
+    files = (
+        file for top in ("ledger", "marin", "experiments", "tests", "bench") for file in (PROJECT / top).rglob("*.py")
+    )
+    kept = re.compile("# *fmt: *(skip|off)")
+    assert [file.name for file in files if kept.search(file.read_text("utf-8"))] == []

@@ -54,8 +54,12 @@ def pytest_in(folder: Path, *arguments: str) -> tuple[int, str]:
     command = [sys.executable, "-c", program, "-p", "no:cacheprovider", "-p", "no:schemathesis", "-q", "-rA"]
     done = subprocess.run(
         [*command, "--rootdir", str(folder), "--basetemp", str(folder / "temporary"), *arguments],
-        cwd=folder, env={"PYTHONPATH": str(SERVICES), "PATH": ""}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env={"PYTHONPATH": str(SERVICES), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout
 
 

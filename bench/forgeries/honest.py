@@ -57,17 +57,28 @@ QUESTIONS = [{"q": word, "a": end} for word, end in (("one", "two"), ("a", "b"),
 METRIC = {"aggregation": "mean", "higher_is_better": True}
 TASKS: Mapping[str, tuple[Mapping[str, Any], list[dict[str, str]]]] = {
     "pairs": (
-        {"output_type": "multiple_choice", "doc_to_text": "", "doc_to_target": 0, "doc_to_choice": "{{[good, bad]}}",
-         "metric_list": [{"metric": "acc", **METRIC}]},
+        {
+            "output_type": "multiple_choice",
+            "doc_to_text": "",
+            "doc_to_target": 0,
+            "doc_to_choice": "{{[good, bad]}}",
+            "metric_list": [{"metric": "acc", **METRIC}],
+        },
         PAIRS,
     ),
     "said": (
-        {"output_type": "generate_until", "fewshot_split": "test", "num_fewshot": 1, "doc_to_text": "{{q}}",
-         "doc_to_target": "{{a}}", "generation_kwargs": {"until": ["z"], "max_gen_toks": 3},
-         "metric_list": [{"metric": "exact_match", **METRIC}]},
+        {
+            "output_type": "generate_until",
+            "fewshot_split": "test",
+            "num_fewshot": 1,
+            "doc_to_text": "{{q}}",
+            "doc_to_target": "{{a}}",
+            "generation_kwargs": {"until": ["z"], "max_gen_toks": 3},
+            "metric_list": [{"metric": "exact_match", **METRIC}],
+        },
         QUESTIONS,
     ),
-}  # fmt: skip
+}
 
 
 def _evaluate(root: Root, run: str) -> None:

@@ -185,8 +185,13 @@ class Shop:
     def _next(self, place: int, step: str) -> dict[str, Any] | None:
         stream = self.events[place].stream
         return next(
-            (e.body for e in self.events[place:]
-             if (e.type, e.stream, e.body.get("step")) == (kinds.STEP_COMPLETED, stream, step)), None)  # fmt: skip
+            (
+                e.body
+                for e in self.events[place:]
+                if (e.type, e.stream, e.body.get("step")) == (kinds.STEP_COMPLETED, stream, step)
+            ),
+            None,
+        )
 
     @staticmethod
     def _begins(body: dict[str, Any]) -> None:

@@ -107,8 +107,20 @@ def compare(python: str, model: Path, tree: Path, batch: int) -> Compared:
                 sum(value for values, _ in theirs[id(request)] for value in values) for request in sample.requests
             ]
             same += _best(totals) == _best([request.total() for request in sample.requests])
-    return Compared(len(tokens), len(requests), max(tokens), max(sums), documents, same, generated, equal,
-                    said["wall"], said["busy"], our_wall, our_busy)  # fmt: skip
+    return Compared(
+        len(tokens),
+        len(requests),
+        max(tokens),
+        max(sums),
+        documents,
+        same,
+        generated,
+        equal,
+        said["wall"],
+        said["busy"],
+        our_wall,
+        our_busy,
+    )
 
 
 def _ours(model: Path, rows: Sequence[tuple[Sequence[int], int]]) -> tuple[float, float]:

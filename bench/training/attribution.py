@@ -113,9 +113,9 @@ class Gradients:
             zero = jax.tree.map(jnp.zeros_like, arrays)
             return ravel_pytree(jax.lax.scan(add, zero, document)[0])[0]
 
-        self._many: Callable[..., Any] = jax.jit(lambda arrays, documents: jax.lax.map(
-            lambda one: of_document(arrays, one), documents
-        ))  # fmt: skip
+        self._many: Callable[..., Any] = jax.jit(
+            lambda arrays, documents: jax.lax.map(lambda one: of_document(arrays, one), documents)
+        )
         self._arrays_of = lambda model: eqx.partition(model, eqx.is_inexact_array)[0]
 
     def at(self, model: Any, documents: Sequence[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]) -> np.ndarray:

@@ -133,8 +133,16 @@ class Draft:
     ) -> Draft:
         """A draft that came over a wire, with the canonical bytes of its body, which need not be made again."""
         draft = cls.__new__(cls)
-        draft.__dict__.update(type=type, stream=stream, body=body, id=id, expect_seq=expect_seq, actor=actor,
-                              time=time, body_bytes=body_bytes)  # fmt: skip
+        draft.__dict__.update(
+            type=type,
+            stream=stream,
+            body=body,
+            id=id,
+            expect_seq=expect_seq,
+            actor=actor,
+            time=time,
+            body_bytes=body_bytes,
+        )
         return draft
 
     @cached_property
@@ -146,20 +154,31 @@ class Draft:
         """This draft in its place. Checks all that an envelope asks for."""
         assert self.id is not None  # drawn above
         event = Event(self.id, self.type, self.stream, seq, self.time or time, self.actor or actor, self.body)
-        _check_envelope(actor=event.actor, body=event.body, id=event.id, seq=seq, stream=event.stream,
-                        time=event.time, type=event.type)  # fmt: skip
+        _check_envelope(
+            actor=event.actor,
+            body=event.body,
+            id=event.id,
+            seq=seq,
+            stream=event.stream,
+            time=event.time,
+            type=event.type,
+        )
         return event
 
     def entry(self, seq: int, time: str, actor: str) -> bytes:
         """The entry of this draft in its place: the bytes of ``event(…).encode()``, put together from parts."""
         time, actor = self.time or time, self.actor or actor
-        _check_envelope(actor=actor, body=self.body, id=self.id, seq=seq, stream=self.stream, time=time,
-                        type=self.type)  # fmt: skip
+        _check_envelope(actor=actor, body=self.body, id=self.id, seq=seq, stream=self.stream, time=time, type=self.type)
         # What was just checked needs no escapes in JSON, but for the actor.
         entry = b'{"actor":%b,"body":%b,"id":"%b","seq":%d,"stream":"%b","time":"%b","type":"%b"}' % (
-            _text_bytes(actor), self.body_bytes, cast(str, self.id).encode(), seq, self.stream.encode(), time.encode(),
+            _text_bytes(actor),
+            self.body_bytes,
+            cast(str, self.id).encode(),
+            seq,
+            self.stream.encode(),
+            time.encode(),
             self.type.encode(),
-        )  # fmt: skip
+        )
         if len(entry) > MAX_ENTRY_BYTES:
             raise _too_large(self.type, cast(str, self.id), len(entry))
         return entry

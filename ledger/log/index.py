@@ -69,9 +69,11 @@ class WriterIndex:
         found = {id: self._recent[id] for id in ids if id in self._recent} if self._recent else {}
         if self._folded and len(found) < len(ids):
             asked = _text([id for id in ids if id not in found])
-            found.update(self._file.connection.execute(
-                "SELECT id, idx FROM ids WHERE id IN (SELECT value FROM json_each(?))", (asked,)
-            ))  # fmt: skip
+            found.update(
+                self._file.connection.execute(
+                    "SELECT id, idx FROM ids WHERE id IN (SELECT value FROM json_each(?))", (asked,)
+                )
+            )
         return found
 
     def length(self, stream: str) -> int:
@@ -103,10 +105,11 @@ class WriterIndex:
             return
         with self._file.transaction() as db:
             # One statement for thousands of rows: SQLite works by itself meanwhile, and other threads go on.
-            db.execute("INSERT INTO ids SELECT value, ? + key FROM json_each(?) ORDER BY value",
-                       (self._folded, _text(list(self._recent))))  # fmt: skip
-            db.execute("INSERT OR REPLACE INTO streams SELECT key, value FROM json_each(?)",
-                       (_text(self._lengths),))  # fmt: skip
+            db.execute(
+                "INSERT INTO ids SELECT value, ? + key FROM json_each(?) ORDER BY value",
+                (self._folded, _text(list(self._recent))),
+            )
+            db.execute("INSERT OR REPLACE INTO streams SELECT key, value FROM json_each(?)", (_text(self._lengths),))
             db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (self._size, self._root, self._time))
         self._folded = self._size
         self._recent.clear()

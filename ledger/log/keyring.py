@@ -52,8 +52,13 @@ def retire_key(storage: Storage, signer: Signer, retired: Sequence[VerifierKey])
     """
     mine = {(key.name, key.key_id) for key in signer.verifiers}
     if any((key.name, key.key_id) in mine for key in retired):
-        raise Refused("the key signs this log now", where=str(retired[0]), expected="another key that took over",
-                      found="none", cure="rotate first: `ledger key rotate`")  # fmt: skip
+        raise Refused(
+            "the key signs this log now",
+            where=str(retired[0]),
+            expected="another key that took over",
+            found="none",
+            cure="rotate first: `ledger key rotate`",
+        )
     with Log.open(storage, signer, verifiers=retired) as log:
         index = _record(log, storage, signer, KEY_RETIRED, retired)
         log.resign()

@@ -203,9 +203,13 @@ def _in_order(db: sqlite3.Connection, rows: Iterable[_Row]) -> Iterator[_Row]:
             (last,) = db.execute("SELECT MAX(seq) FROM events WHERE stream = ?", (stream,)).fetchone()
             numbers[stream] = 0 if last is None else last + 1
         if seq != numbers[stream]:
-            raise Malformed("the events of a stream are not numbered in order", where=f"entry {index}, stream {stream}",
-                            expected=f"number {numbers[stream]}", found=f"number {seq}",
-                            cure="no writer numbers so: do not trust whoever signed this log")  # fmt: skip
+            raise Malformed(
+                "the events of a stream are not numbered in order",
+                where=f"entry {index}, stream {stream}",
+                expected=f"number {numbers[stream]}",
+                found=f"number {seq}",
+                cure="no writer numbers so: do not trust whoever signed this log",
+            )
         numbers[stream] += 1
         yield row
 
@@ -217,5 +221,4 @@ def _event_row(index: int, entry: bytes) -> _Row:
         where = f"entry {index}" + (f", {error.where}" if error.where else "")
         raise Malformed(error.what, where=where, expected=error.expected, found=error.found) from error
     body = canonical_bytes(fields["body"]).decode()
-    return (index, fields["id"], fields["type"], fields["stream"], fields["seq"], fields["time"], fields["actor"],
-            body)  # fmt: skip
+    return (index, fields["id"], fields["type"], fields["stream"], fields["seq"], fields["time"], fields["actor"], body)

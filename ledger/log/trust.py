@@ -43,8 +43,9 @@ def read_links(storage: Storage) -> Iterator[tuple[str, LogProof]]:
         try:
             yield path, LogProof.parse(data)
         except Malformed as error:
-            raise Malformed(error.what, where=path, expected=error.expected, found=error.found,
-                            cure="restore the file from a copy") from error  # fmt: skip
+            raise Malformed(
+                error.what, where=path, expected=error.expected, found=error.found, cure="restore the file from a copy"
+            ) from error
 
 
 def follow_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> list[VerifierKey]:
@@ -111,8 +112,11 @@ def check_signers(
             ends |= {(key.name, key.key_id): index for key in named}
         elif index + 1 < checkpoint.size:  # the event of a rotation itself is signed by the key before
             published = named
-    known = list({(key.name, key.key_id): replace(key, until=ends.get((key.name, key.key_id)))
-                  for key in (*mine, *published)}.values())  # fmt: skip
+    known = list(
+        {
+            (key.name, key.key_id): replace(key, until=ends.get((key.name, key.key_id))) for key in (*mine, *published)
+        }.values()
+    )
     believed = {(key.name, key.key_id) for key in mine}
     _, signed = open_note(note, known)
     good = [key for key in signed if key.until is None or checkpoint.size <= key.until]

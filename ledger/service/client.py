@@ -202,9 +202,12 @@ def _read_endpoint(path: Path) -> tuple[int, str]:
         raise Malformed("not the endpoint of a service", where=str(path), found=str(error)) from error
     if mode & 0o077:
         raise Refused(
-            "others can read the service's token", where=str(path), expected="mode 0600", found=f"{mode:04o}",
+            "others can read the service's token",
+            where=str(path),
+            expected="mode 0600",
+            found=f"{mode:04o}",
             cure="stop the service, remove the file and start it again",
-        )  # fmt: skip
+        )
     if host != socket.gethostname():
         raise Unavailable(
             "the append service runs on another machine",

@@ -336,8 +336,11 @@ class LogService:
 
     def _do(self, act: str) -> bytes:
         if act not in self._acts:
-            raise Refused("the service does not know what is asked of it", where=act,
-                          expected=", ".join(sorted(self._acts)) or "appends alone")  # fmt: skip
+            raise Refused(
+                "the service does not know what is asked of it",
+                where=act,
+                expected=", ".join(sorted(self._acts)) or "appends alone",
+            )
         return encode_done(self._acts[act]())
 
 

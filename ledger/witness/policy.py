@@ -117,9 +117,12 @@ class WitnessPolicy:
             Refused: the policy has groups of its own, or a witness of this name or key; the name or the number cannot be.
         """
         if any(name != GROUP for name in self.groups) or self.quorum not in (NONE, GROUP):
-            raise Refused("a policy with groups of its own is not changed by command",
-                          expected="one group, written by this command", found=", ".join(self.groups) or self.quorum,
-                          cure="edit the policy file")  # fmt: skip
+            raise Refused(
+                "a policy with groups of its own is not changed by command",
+                expected="one group, written by this command",
+                found=", ".join(self.groups) or self.quorum,
+                cure="edit the policy file",
+            )
         if witness.name in (NONE, GROUP) or not _NAME.match(witness.name):
             raise Refused("not a name of a witness", where=repr(witness.name), cure="give it another name")
         kept = [w for w in self.witnesses if w.name != witness.name]
@@ -128,8 +131,12 @@ class WitnessPolicy:
         witnesses = (*kept, witness)
         count = len(witnesses) if needed is None else needed
         if not 1 <= count <= len(witnesses):
-            raise Refused("not a quorum", expected=f"1 to {len(witnesses)} of {len(witnesses)} witnesses", found=f"{count}",
-                          cure="add the other witnesses first")  # fmt: skip
+            raise Refused(
+                "not a quorum",
+                expected=f"1 to {len(witnesses)} of {len(witnesses)} witnesses",
+                found=f"{count}",
+                cure="add the other witnesses first",
+            )
         group = PolicyGroup(count, tuple(w.name for w in witnesses))
         return WitnessPolicy(self.logs, witnesses, {GROUP: group}, GROUP)
 

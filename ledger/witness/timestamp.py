@@ -117,12 +117,21 @@ def check_stamp(
         text, token = _checkpoint_and_token(event.body, where)
         checkpoint = LogCheckpoint.parse(text)
         if checkpoint.origin != reader.checkpoint().origin or checkpoint.size > index:
-            raise Tampered("a time stamp is not of this log's past", where=where, expected=f"a size up to {index}",
-                           found=f"{checkpoint.origin}, size {checkpoint.size}")  # fmt: skip
+            raise Tampered(
+                "a time stamp is not of this log's past",
+                where=where,
+                expected=f"a size up to {index}",
+                found=f"{checkpoint.origin}, size {checkpoint.size}",
+            )
         root = reader.root(checkpoint.size)
         if root != checkpoint.root:
-            raise Tampered("a time stamp is of another history", where=where, expected=root.hex(),
-                           found=checkpoint.root.hex(), cure="keep both: two roots of one size are evidence")  # fmt: skip
+            raise Tampered(
+                "a time stamp is of another history",
+                where=where,
+                expected=root.hex(),
+                found=checkpoint.root.hex(),
+                cure="keep both: two roots of one size are evidence",
+            )
         time, authority = verify_stamp(token, text, authorities)
     except LedgerError as error:
         error.where = error.where or where
@@ -155,8 +164,9 @@ def load_authorities(path: Path | None) -> list[x509.Certificate]:
 def _checkpoint_and_token(body: Mapping[str, Any], where: str) -> tuple[str, bytes]:
     text, token = body.get("checkpoint"), body.get("token")
     if body.get("kind") != _KIND or not isinstance(text, str) or not isinstance(token, str):
-        raise Malformed("not a time stamp", where=where, expected="kind rfc3161, checkpoint and token",
-                        found=str(body.get("kind")))  # fmt: skip
+        raise Malformed(
+            "not a time stamp", where=where, expected="kind rfc3161, checkpoint and token", found=str(body.get("kind"))
+        )
     return text, decode_base64(token, "time stamp")
 
 
@@ -175,8 +185,12 @@ def pem_bytes(certificates: Sequence[x509.Certificate]) -> bytes:
 
 
 def _untrusted(found: str) -> Unverified:
-    return Unverified("a time stamp does not hold", expected="a signature of an authority that is trusted here",
-                      found=found, cure="give the authority's certificate with --ca FILE")  # fmt: skip
+    return Unverified(
+        "a time stamp does not hold",
+        expected="a signature of an authority that is trusted here",
+        found=found,
+        cure="give the authority's certificate with --ca FILE",
+    )
 
 
 def _post(address: str, body: bytes) -> bytes:
@@ -188,11 +202,19 @@ def _post(address: str, body: bytes) -> bytes:
     if status // 100 != 2:
         raise _away(address, f"status {status}")
     if len(answer) > _MAX_ANSWER:
-        raise Refused("the answer is too large for an event", where=address, expected=f"at most {_MAX_ANSWER} bytes",
-                      cure="name another authority")  # fmt: skip
+        raise Refused(
+            "the answer is too large for an event",
+            where=address,
+            expected=f"at most {_MAX_ANSWER} bytes",
+            cure="name another authority",
+        )
     return answer
 
 
 def _away(address: str, found: str) -> Unavailable:
-    return Unavailable("the time stamp authority cannot be reached", where=address, found=found,
-                       cure="try again, or name another authority")  # fmt: skip
+    return Unavailable(
+        "the time stamp authority cannot be reached",
+        where=address,
+        found=found,
+        cure="try again, or name another authority",
+    )

@@ -51,14 +51,19 @@ def read_groups(path: Path) -> list[tuple[str, ...]]:
     try:
         lines = path.read_bytes().decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError("documents cannot be read", where=str(path), expected="a text file with ids",
-                         found=str(error)[:200]) from None  # fmt: skip
+        raise UsageError(
+            "documents cannot be read", where=str(path), expected="a text file with ids", found=str(error)[:200]
+        ) from None
     groups = (_group(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip())
     found = dict.fromkeys(tuple(sorted(set(group))) for group in groups if group)
     if not found or len(found) > MOST:
-        raise UsageError("no documents to leave out" if not found else "too many groups at once", where=str(path),
-                         expected=f"1 to {MOST} lines with ids", found=str(len(found)),
-                         cure="marin data list RUN --json > FILE")  # fmt: skip
+        raise UsageError(
+            "no documents to leave out" if not found else "too many groups at once",
+            where=str(path),
+            expected=f"1 to {MOST} lines with ids",
+            found=str(len(found)),
+            cure="marin data list RUN --json > FILE",
+        )
     return list(found)
 
 
@@ -75,8 +80,12 @@ def _group(line: str, where: str) -> list[str]:
     ids = [value] if isinstance(value, str) else value.get("id") if isinstance(value, dict) else value
     ids = [ids] if isinstance(ids, str) else ids
     if not isinstance(ids, list) or not ids or not all(isinstance(one, str) and one for one in ids):
-        raise UsageError("not a group of documents", where=where, expected="ids, or a JSON text, list or object with an id",
-                         found=line[:80])  # fmt: skip
+        raise UsageError(
+            "not a group of documents",
+            where=where,
+            expected="ids, or a JSON text, list or object with an id",
+            found=line[:80],
+        )
     return ids
 
 
@@ -90,16 +99,26 @@ def plan(run: Run, store: Store, groups: Sequence[Sequence[str]]) -> list[Group]
     forks.check_forkable(run, "trained without documents")
     excluded = set(run.recipe.exclude or ())
     if again := sorted(excluded.intersection(*[{one for group in groups for one in group}])):
-        raise UsageError("a document that is excluded already", where=again[0], found="run.started excludes it",
-                         expected=f"a document that run {run.run} was trained on", cure="leave it out")  # fmt: skip
+        raise UsageError(
+            "a document that is excluded already",
+            where=again[0],
+            found="run.started excludes it",
+            expected=f"a document that run {run.run} was trained on",
+            cure="leave it out",
+        )
     return [Group((), (), (), _end(run, store)), *_found(run, store, groups)]
 
 
 def _end(run: Run, store: Store) -> Place:
     last = run.segments[-1].body
     if last.end_state not in {fact.body.state for fact in run.checkpoints if store.has(fact.body.artifact)}:
-        raise MissingEvidence("the last state of the run is not in the store", where=f"run {run.run}",
-                              expected=last.end_state, found="none", cure="marin store pull")  # fmt: skip
+        raise MissingEvidence(
+            "the last state of the run is not in the store",
+            where=f"run {run.run}",
+            expected=last.end_state,
+            found="none",
+            cure="marin store pull",
+        )
     return Place(last.end, last.end_state)
 
 

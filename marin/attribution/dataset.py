@@ -56,8 +56,13 @@ def write_dataset(
         UsageError: there is something in ``dest``.
     """
     if dest.exists() and any(dest.iterdir()):
-        raise UsageError("a data set is written into an empty folder", where=str(dest), expected="nothing", found="files",
-                         cure="name another folder")  # fmt: skip
+        raise UsageError(
+            "a data set is written into an empty folder",
+            where=str(dest),
+            expected="nothing",
+            found="files",
+            cure="name another folder",
+        )
     dest.mkdir(parents=True, exist_ok=True)
     whole = [row.body for row in rows if row.body is not None]
     matrix = np.stack([_sums(body, store) for body in (base, *whole)])
@@ -70,11 +75,13 @@ def write_dataset(
         "recipe": run.started.body.recipe,
         "recipe_digest": run.started.body.recipe_digest,
         "state": base.end_state,
-        "sets": {name: {"data": base.sets[name].data, "loss": base.sets[name].loss, "documents": ids}
-                 for name, ids in scored.items()},
+        "sets": {
+            name: {"data": base.sets[name].data, "loss": base.sets[name].loss, "documents": ids}
+            for name, ids in scored.items()
+        },
         "code": base.code,
         "lock": base.lock,
-    }  # fmt: skip
+    }
     (dest / RUN).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
     (dest / README).write_text(_README.format(groups=len(whole), documents=matrix.shape[1], run=run.run), "utf-8")
 

@@ -156,8 +156,13 @@ class LeavingOut:
             else:
                 with TemporaryDirectory(prefix="marin-attribute-") as base:
                     self._store.checkout(task.checkpoint, Path(base) / "state")
-                    state, manifest = load(Path(base) / "state", self._recipe, training.vocab_size, task.state,
-                                           where=f"training checkpoint of train step {task.step}")  # fmt: skip
+                    state, manifest = load(
+                        Path(base) / "state",
+                        self._recipe,
+                        training.vocab_size,
+                        task.state,
+                        where=f"training checkpoint of train step {task.step}",
+                    )
             self._held = task.state, state, manifest
         return self._held[1:]
 

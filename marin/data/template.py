@@ -163,8 +163,13 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
     """
     messages = checked(value.get("messages"), where)
     if any(mark in json.dumps(messages, ensure_ascii=False) for mark in (BEGIN, END)):
-        raise NoConversation("not a chat document", where=where, expected="characters that are not for private use",
-                        found="U+E000 or U+E001", cure="correct or remove the line")  # fmt: skip
+        raise NoConversation(
+            "not a chat document",
+            where=where,
+            expected="characters that are not for private use",
+            found="U+E000 or U+E001",
+            cure="correct or remove the line",
+        )
     return template.learned(messages, value.get("tools"), where)
 
 

@@ -22,8 +22,12 @@ def data_facts(run: Run, proven: Proven) -> Iterator[Value]:
     """Everything that the ledger knows of the data."""
     began, recipe = run.started.index, run.recipe
     kinds = sorted({str(type(part).__struct_config__.tag) for part in parts(recipe.dataset).values()})
-    for name, value in (("name", recipe.dataset.name), ("parts", sorted(parts(recipe.dataset))), ("kinds", kinds),
-                        ("excluded", list(recipe.exclude or ()))):  # fmt: skip
+    for name, value in (
+        ("name", recipe.dataset.name),
+        ("parts", sorted(parts(recipe.dataset))),
+        ("kinds", kinds),
+        ("excluded", list(recipe.exclude or ())),
+    ):
         yield Value(f"data.{name}", value, (began,))
     for name in ("corpus", "tokenizer", "tokens"):
         if name in run.steps:

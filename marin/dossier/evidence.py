@@ -59,8 +59,10 @@ def collections_of(
         if not whole or artifact is None:
             continue
         (last,) = whole[-1:]
-        begun = [read_fact(CollectionStarted, item) for item in
-                 history.events(type=COLLECTION_STARTED, identity=last.body.identity)]  # fmt: skip
+        begun = [
+            read_fact(CollectionStarted, item)
+            for item in history.events(type=COLLECTION_STARTED, identity=last.body.identity)
+        ]
         yield last.index, last.body, begun[-1].index if begun else None, begun[-1].body if begun else None
 
 

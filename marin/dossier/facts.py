@@ -98,8 +98,12 @@ def _estimated(values: Mapping[str, Told]) -> Iterator[Told]:
     if watts.source == "stated" and values["training.energy_mwh"].source == "open":
         events = tuple(sorted({*watts.events, *seconds.events}))
         yield Told("training.energy_mwh", watts.value * seconds.value / JOULES, "stated", events)
-        yield Told("training.energy_method", f"estimated: {watts} W, as stated, for {seconds} s of training, as measured",
-                   "stated", events)  # fmt: skip
+        yield Told(
+            "training.energy_method",
+            f"estimated: {watts} W, as stated, for {seconds} s of training, as measured",
+            "stated",
+            events,
+        )
 
 
 def derived(run: Run, proven: Proven) -> Iterator[Told]:
@@ -109,8 +113,13 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
         UsageError: the run has no exported model.
     """
     if run.is_loop or "export" not in run.steps:
-        raise UsageError("a run without an exported model has no dossier", where=f"run {run.run}", expected="step export",
-                         found=", ".join(run.steps) or "no outputs", cure="let the run end first")  # fmt: skip
+        raise UsageError(
+            "a run without an exported model has no dossier",
+            where=f"run {run.run}",
+            expected="step export",
+            found=", ".join(run.steps) or "no outputs",
+            cure="let the run end first",
+        )
     began, recipe, steps = run.started.index, run.recipe, run.steps
     at = {name: step.completed_at for name, step in steps.items()}
 
@@ -138,8 +147,12 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     size = parameters(model, recipe.vocabulary)
     yield told("model.parameters", size, began)
     yield told("model.size_band", band(size, _PARAMETERS, "more than 1T parameters"), began)
-    for name, value in (("layers", model.num_layers), ("width", model.hidden_dim), ("heads", model.num_heads),
-                        ("context", model.seq_len)):  # fmt: skip
+    for name, value in (
+        ("layers", model.num_layers),
+        ("width", model.hidden_dim),
+        ("heads", model.num_heads),
+        ("context", model.seq_len),
+    ):
         yield told(f"model.{name}", value, began)
     yield told("model.vocabulary", recipe.vocabulary, began)
     yield told("model.modality", "text", began)
@@ -149,19 +162,32 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     yield told("training.tokens", trainer.num_steps * trainer.batch_size * model.seq_len, began)
     yield told("training.seed", recipe.seed if recipe.seed is not None else "drawn", began)
     yield told("training.objective", "cross entropy of the next token", began)
-    for name, setting in (("optimizer", recipe.optimizer.name), ("learning_rate", recipe.optimizer.learning_rate),
-                        ("schedule", recipe.optimizer.schedule), ("weight_decay", recipe.optimizer.weight_decay),
-                        ("precision", recipe.arithmetic.compute_dtype), ("arithmetic", recipe.arithmetic.profile)):  # fmt: skip
+    for name, setting in (
+        ("optimizer", recipe.optimizer.name),
+        ("learning_rate", recipe.optimizer.learning_rate),
+        ("schedule", recipe.optimizer.schedule),
+        ("weight_decay", recipe.optimizer.weight_decay),
+        ("precision", recipe.arithmetic.compute_dtype),
+        ("arithmetic", recipe.arithmetic.profile),
+    ):
         yield told(f"training.{name}", setting, began)
     tokens = trainer.num_steps * trainer.batch_size * model.seq_len
     flop = TRAINING_PASSES * flops_per_token(model, recipe.vocabulary) * tokens
     yield told("training.compute_flop", flop, began)
     yield told("training.compute_order", f"10^{math.floor(math.log10(flop))} FLOP" if flop else "0 FLOP", began)
-    yield told("training.compute_method", "from the recipe: three passes, each of the matrix products and the attention "
-               "(Narayanan et al. 2021); not a measurement", began)  # fmt: skip
+    yield told(
+        "training.compute_method",
+        "from the recipe: three passes, each of the matrix products and the attention "
+        "(Narayanan et al. 2021); not a measurement",
+        began,
+    )
     yield told("inference.compute_flop", flops_per_token(model, recipe.vocabulary) * INFERENCE, began)
-    yield told("inference.compute_method", f"from the recipe: the forward pass over {INFERENCE:,} tokens in whole contexts, "
-               "whatever the hardware (Narayanan et al. 2021); not a measurement", began)  # fmt: skip
+    yield told(
+        "inference.compute_method",
+        f"from the recipe: the forward pass over {INFERENCE:,} tokens in whole contexts, "
+        "whatever the hardware (Narayanan et al. 2021); not a measurement",
+        began,
+    )
     for fact in (*measured(run, proven), *data_facts(run, proven)):
         yield Told(fact.name, fact.value, "recorded", fact.events, fact.measured)
     for name, number in sorted(run.measured.items()):

@@ -56,8 +56,13 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         UsageError: there is no such dossier, or no key to judge it by.
     """
     if not (folder / ATTESTATION).is_file():
-        raise UsageError("not a dossier", where=str(folder), expected=f"a folder with {ATTESTATION}", found="none",
-                         cure="marin export RUN --dossier DIR writes one")  # fmt: skip
+        raise UsageError(
+            "not a dossier",
+            where=str(folder),
+            expected=f"a folder with {ATTESTATION}",
+            found="none",
+            cure="marin export RUN --dossier DIR writes one",
+        )
     keys = trusted_keys(trusted, "a dossier")
     verdicts: dict[str, Verdict] = dict.fromkeys(QUESTIONS, Verdict("NOT_RUN"))
     found: dict[str, Any] = {}
@@ -77,8 +82,12 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         run, about = str(found["said"].said.get("run")), shown.checkpoint
         said = found["said"].said
         if said != {"run": run, "writer": str(said.get("writer")), "log": about.origin}:
-            raise Malformed("a dossier that says more than is judged", where=ATTESTATION,
-                            expected="its run, its writer and its log", found=", ".join(sorted(said))[:200])  # fmt: skip
+            raise Malformed(
+                "a dossier that says more than is judged",
+                where=ATTESTATION,
+                expected="its run, its writer and its log",
+                found=", ".join(sorted(said))[:200],
+            )
         known = check_known(shown, keys, lambda history: told(history, run))
         return Verdict(
             "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
@@ -113,10 +122,19 @@ def _documents(folder: Path, about: Subject, said: Attested) -> Verdict:
         if content != data:
             where = first_difference(file, content, data)
             if said.said.get("writer") != writer():
-                return Verdict("UNAVAILABLE", (f"{file}, {where}: written by another version of Marin, "
-                                               f"{said.said.get('writer')}, which alone can make it again",))  # fmt: skip
-            raise Tampered("a field does not follow from the events", where=f"{file}, {where}",
-                           expected="what the proven events say", found="something else")  # fmt: skip
+                return Verdict(
+                    "UNAVAILABLE",
+                    (
+                        f"{file}, {where}: written by another version of Marin, "
+                        f"{said.said.get('writer')}, which alone can make it again",
+                    ),
+                )
+            raise Tampered(
+                "a field does not follow from the events",
+                where=f"{file}, {where}",
+                expected="what the proven events say",
+                found="something else",
+            )
     allowed = {*made, *MANIFESTS.values(), ATTESTATIONS}
     if (folder / MODEL).exists():  # without it nobody judges what they are
         allowed |= {PUBLIC_KEY, SIGNATURE}
@@ -158,8 +176,12 @@ def _check_attestations(data: bytes, about: Subject, keys: Sequence[VerifierKey]
             for number, line in enumerate(lines, 1):
                 envelope_of(line, key, where=f"{ATTESTATIONS}:{number}")
             return key
-    raise Tampered("the attestations do not follow from the events", where=ATTESTATIONS,
-                   expected="a statement of every step and verification", found="others")  # fmt: skip
+    raise Tampered(
+        "the attestations do not follow from the events",
+        where=ATTESTATIONS,
+        expected="a statement of every step and verification",
+        found="others",
+    )
 
 
 def _payload(line: str) -> bytes:

@@ -39,8 +39,10 @@ def writer() -> str:
         *(here / "recipe").glob("*.py"),
         *(path for path in (here / "reporting/templates").rglob("*") if path.is_file()),
     ]
-    files += [here / name for name in
-              ("export/in_toto.py", "export/in_toto_layout.py", "process/text.py", "reporting/template.py")]  # fmt: skip
+    files += [
+        here / name
+        for name in ("export/in_toto.py", "export/in_toto_layout.py", "process/text.py", "reporting/template.py")
+    ]
     lines = [f"{file.relative_to(here)} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files)]
     return "sha256:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

@@ -78,8 +78,13 @@ def measured(run: Run, proven: Proven) -> Iterator[Value]:
         joules = sum(lap.energy or 0.0 for lap in laps)
         yield Value("training.energy_joules", joules, events, True)
         yield Value("training.energy_mwh", joules / JOULES, events, True)
-        yield Value("training.energy_method", "measured: the counters of processor packages (RAPL) of the process that leads, "
-                    "read around every segment; no accelerators, no other machines, no cooling", events, True)  # fmt: skip
+        yield Value(
+            "training.energy_method",
+            "measured: the counters of processor packages (RAPL) of the process that leads, "
+            "read around every segment; no accelerators, no other machines, no cooling",
+            events,
+            True,
+        )
     total = round(sum(step.seconds for step in run.steps.values()), 6)
     yield Value("run.seconds", total, tuple(sorted({*at.values()})), True)
 

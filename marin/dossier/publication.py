@@ -84,8 +84,9 @@ def publish_pages(
     page = f"runs/{run.run}/index.html"
     own = [name.rpartition("/")[2] for name in names if name.startswith("runs/")]
     outputs = [name for name in names if name.startswith("outputs/")]
-    target.replace(page, render("published.html.j2", run=run, dossier=dossier, key=str(root.verifier), pages=own,
-                                outputs=outputs))  # fmt: skip
+    target.replace(
+        page, render("published.html.j2", run=run, dossier=dossier, key=str(root.verifier), pages=own, outputs=outputs)
+    )
     target.replace("index.html", _front(root, target))
     return Published(page, dossier, mirrored.new_size)
 

@@ -106,10 +106,20 @@ STATED: Mapping[str, str] = {
     "data.more": "Other information on data processing",
 }
 """Name of each value that only a provider can state, and what it is."""
-YES_OR_NO = frozenset({
-    "provider.signatory", "data.continuous", "data.public", "data.licensed", "data.private", "data.crawled",
-    "data.user_prompts", "data.user_services", "data.synthetic", "data.other",
-})  # fmt: skip
+YES_OR_NO = frozenset(
+    {
+        "provider.signatory",
+        "data.continuous",
+        "data.public",
+        "data.licensed",
+        "data.private",
+        "data.crawled",
+        "data.user_prompts",
+        "data.user_services",
+        "data.synthetic",
+        "data.other",
+    }
+)
 """Those that are answered by yes or no; other fields are asked where the answer is yes."""
 NUMBERS = frozenset({"training.watts", "training.energy_mwh"})
 """Those that are numbers, not below 0."""
@@ -154,8 +164,12 @@ def _flat(values: Mapping[Any, Any], before: str, where: str, depth: int = 0) ->
         elif hasattr(value, "isoformat"):
             found[full] = value.isoformat()  # YAML reads 2026-11-23 as a date
         else:
-            raise UsageError("a value of a card that is none", where=f"{where}: {full}",
-                             expected="a text, a number, yes or no, or a list of texts", found=repr(value)[:80])  # fmt: skip
+            raise UsageError(
+                "a value of a card that is none",
+                where=f"{where}: {full}",
+                expected="a text, a number, yes or no, or a list of texts",
+                found=repr(value)[:80],
+            )
     return found
 
 
@@ -168,25 +182,45 @@ def check_card(card: Mapping[str, Value], known: Mapping[str, object], *, where:
     for name, value in card.items():
         if name in known:
             if value != known[name]:
-                raise UsageError("the card contradicts the ledger", where=f"{where}: {name}", expected=f"{known[name]}, "
-                                 "as the ledger has it", found=f"{value}", cure="correct the card")  # fmt: skip
+                raise UsageError(
+                    "the card contradicts the ledger",
+                    where=f"{where}: {name}",
+                    expected=f"{known[name]}, as the ledger has it",
+                    found=f"{value}",
+                    cure="correct the card",
+                )
         elif name not in STATED:
             near = difflib.get_close_matches(name, [*STATED, *known], n=1)
-            raise UsageError("a card with a name that no document asks for", where=f"{where}: {name}",
-                             expected="one of those that docs/dossier.md lists", found=name,
-                             cure=f"did you mean {near[0]}?" if near else "leave it out")  # fmt: skip
+            raise UsageError(
+                "a card with a name that no document asks for",
+                where=f"{where}: {name}",
+                expected="one of those that docs/dossier.md lists",
+                found=name,
+                cure=f"did you mean {near[0]}?" if near else "leave it out",
+            )
         elif name in YES_OR_NO and not isinstance(value, bool):
-            raise UsageError("a card that answers neither yes nor no", where=f"{where}: {name}", expected="yes or no",
-                             found=f"{value}", cure=f"what there is to say has names beside it: {name}_...")  # fmt: skip
+            raise UsageError(
+                "a card that answers neither yes nor no",
+                where=f"{where}: {name}",
+                expected="yes or no",
+                found=f"{value}",
+                cure=f"what there is to say has names beside it: {name}_...",
+            )
         elif name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
-            raise UsageError("a card with a number that is none", where=f"{where}: {name}", expected="a number from 0",
-                             found=f"{value}")  # fmt: skip
+            raise UsageError(
+                "a card with a number that is none",
+                where=f"{where}: {name}",
+                expected="a number from 0",
+                found=f"{value}",
+            )
 
 
 def blank_card(known: Mapping[str, object]) -> str:
     """A card to be filled in: each name with what it is, those that the ledger answers left out."""
-    lines = ["# What the ledger cannot know of the model. Fill in what holds, remove the rest:",
-             "#     marin export RUN --dossier DIR --stated THIS_FILE"]  # fmt: skip
+    lines = [
+        "# What the ledger cannot know of the model. Fill in what holds, remove the rest:",
+        "#     marin export RUN --dossier DIR --stated THIS_FILE",
+    ]
     for name, meaning in STATED.items():
         if name not in known:
             lines += ["", f"# {meaning}{' (yes or no)' if name in YES_OR_NO else ''}", f"#{name}:"]

@@ -44,8 +44,13 @@ def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None,
         MissingEvidence: model-signing or its key is missing.
     """
     if dest.exists() and any(dest.iterdir()):
-        raise UsageError("a dossier is written into an empty folder", where=str(dest), expected="nothing", found="files",
-                         cure="name another folder, or remove what is there")  # fmt: skip
+        raise UsageError(
+            "a dossier is written into an empty folder",
+            where=str(dest),
+            expected="nothing",
+            found="files",
+            cure="name another folder, or remove what is there",
+        )
     if card is not None:
         values, (proven, _) = read_card(card), gather(root.history(), root.reader(), run.run)
         known = {told.name: told.value for told in derived(run, proven)}

@@ -75,13 +75,25 @@ def folder_recipe(folder: Path) -> Recipe:
     if not isinstance(kinds, list) or any(each != "full_attention" for each in kinds):
         raise _other(folder, "layer_types", "full_attention of every layer", kinds)
     names = (
-        {"hidden_dim": "hidden_size", "intermediate_dim": "intermediate_size", "num_layers": "num_hidden_layers",
-         "num_heads": "num_attention_heads", "num_kv_heads": "num_key_value_heads", "seq_len": "max_position_embeddings",
-         "layer_norm_epsilon": "rms_norm_eps", "tie_word_embeddings": "tie_word_embeddings"}
+        {
+            "hidden_dim": "hidden_size",
+            "intermediate_dim": "intermediate_size",
+            "num_layers": "num_hidden_layers",
+            "num_heads": "num_attention_heads",
+            "num_kv_heads": "num_key_value_heads",
+            "seq_len": "max_position_embeddings",
+            "layer_norm_epsilon": "rms_norm_eps",
+            "tie_word_embeddings": "tie_word_embeddings",
+        }
         if kind != "gpt2"
-        else {"hidden_dim": "n_embd", "num_layers": "n_layer", "num_heads": "n_head", "seq_len": "n_positions",
-              "layer_norm_epsilon": "layer_norm_epsilon"}
-    )  # fmt: skip
+        else {
+            "hidden_dim": "n_embd",
+            "num_layers": "n_layer",
+            "num_heads": "n_head",
+            "seq_len": "n_positions",
+            "layer_norm_epsilon": "layer_norm_epsilon",
+        }
+    )
     said = {ours: config[theirs] for ours, theirs in names.items() if config.get(theirs) is not None}
     if kind == "gpt2" and "n_embd" in config:
         said |= {

@@ -76,8 +76,12 @@ def _tensor_files(folder: Path) -> list[str]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         names = set()
     if not names or any("/" in name or not name.endswith(".safetensors") for name in names):
-        raise UsageError("an index that cannot be read", where=str(folder / INDEX), expected="names of safetensors",
-                         found=", ".join(sorted(names))[:120] or "none")  # fmt: skip
+        raise UsageError(
+            "an index that cannot be read",
+            where=str(folder / INDEX),
+            expected="names of safetensors",
+            found=", ".join(sorted(names))[:120] or "none",
+        )
     return sorted(names)
 
 

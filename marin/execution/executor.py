@@ -453,8 +453,9 @@ class _Stage:
         journal = LedgerJournal(self.root, situation.run_id, self.step.name)
         if self.step.continues and self.execution.fork is not None:
             tokenizer = situation.inputs["tokenizer"].output.digest
-            forks.take_over(situation.results.cache.history, journal, situation.run_id, self.recipe, tokenizer,
-                            self.execution.fork)  # fmt: skip
+            forks.take_over(
+                situation.results.cache.history, journal, situation.run_id, self.recipe, tokenizer, self.execution.fork
+            )
         with (
             running(situation.run_id, self.step.name),
             tracker.following(journal, self.root, situation.run_id, self.step.name) as told,

@@ -81,8 +81,11 @@ def words_of(run: Run, store: Store, folder: Path) -> int:
 
 def tokens_of(run: Run) -> int:
     """Tokens of the train split, one at least."""
-    found = (int(value) for name, value in run.steps["tokens"].metrics.items()
-             if name.startswith("train") and name.endswith("_tokens"))  # fmt: skip
+    found = (
+        int(value)
+        for name, value in run.steps["tokens"].metrics.items()
+        if name.startswith("train") and name.endswith("_tokens")
+    )
     return max(1, sum(found))
 
 
@@ -92,8 +95,13 @@ def check_track(phases: Sequence[Run], words: int, track: str) -> None:
     last = phases[-1]
 
     def refuse(rule: str, run: str, expected: str, found: str) -> UsageError:
-        return UsageError(f"the run is not of the track: {rule}", where=f"run {run}, {track}", expected=expected, found=found,
-                          cure="train on the track's text alone; `marin export --hf` writes the model of any run")  # fmt: skip
+        return UsageError(
+            f"the run is not of the track: {rule}",
+            where=f"run {run}, {track}",
+            expected=expected,
+            found=found,
+            cure="train on the track's text alone; `marin export --hf` writes the model of any run",
+        )
 
     if words > WORDS[track]:
         raise refuse("too many words", last.run, f"{WORDS[track]:,} at most", f"{words:,}")
@@ -101,8 +109,12 @@ def check_track(phases: Sequence[Run], words: int, track: str) -> None:
     for run in phases:
         recipe = run.recipe
         if recipe.mixture is not None:
-            raise refuse("a mixture reads some parts of a text more often than others", run.run, "one data set",
-                         f"parts {', '.join(sorted(recipe.mixture.weights))}")  # fmt: skip
+            raise refuse(
+                "a mixture reads some parts of a text more often than others",
+                run.run,
+                "one data set",
+                f"parts {', '.join(sorted(recipe.mixture.weights))}",
+            )
         elsewhere = {
             "initial": recipe.initial,
             "tokenizer": recipe.tokenizer.artifact,
@@ -135,9 +147,13 @@ def check_epochs(run: Run, words: int, each: Fraction, before: Fraction = NO_WOR
     ``before``: words that phases before it saw."""
     if (seen := int(before + _read(run.recipe, run.recipe.last_step) * each)) <= EPOCHS * words:
         return
-    raise UsageError("the run is not of the track: too many epochs", where=f"run {run.run}",
-                     expected=f"{EPOCHS} epochs at most: {EPOCHS * words:,} words", found=f"{seen:,} words",
-                     cure=f"train with trainer.most_epochs={EPOCHS}; `marin export --hf` writes any run's model")  # fmt: skip
+    raise UsageError(
+        "the run is not of the track: too many epochs",
+        where=f"run {run.run}",
+        expected=f"{EPOCHS} epochs at most: {EPOCHS * words:,} words",
+        found=f"{seen:,} words",
+        cure=f"train with trainer.most_epochs={EPOCHS}; `marin export --hf` writes any run's model",
+    )
 
 
 def checkpoints(
@@ -188,8 +204,13 @@ def write_submission(
     """
     written = again and dest.exists()
     if dest.exists() and not again:
-        raise UsageError("the folder is there already", where="--babylm", expected="a new one", found=str(dest),
-                         cure="name another folder, or remove it")  # fmt: skip
+        raise UsageError(
+            "the folder is there already",
+            where="--babylm",
+            expected="a new one",
+            found=str(dest),
+            cure="name another folder, or remove it",
+        )
     if track not in TRACKS:
         raise UsageError("no such track", where="--track", expected=" or ".join(TRACKS), found=track, cure="name one")
     asked = None if data is None else _Asked.read(data)
@@ -259,8 +280,13 @@ def _check_written(
 
 
 def _no_such_submission(where: Path, expected: str, found: str) -> UsageError:
-    return UsageError("the folder is there already, and is not this submission", where=str(where), expected=expected,
-                      found=found, cure="remove it, or name a new one")  # fmt: skip
+    return UsageError(
+        "the folder is there already, and is not this submission",
+        where=str(where),
+        expected=expected,
+        found=found,
+        cure="remove it, or name a new one",
+    )
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -276,9 +302,12 @@ def _present(run: Run, store: Store, step: int | None) -> None:
     saved = {fact.body.step: fact.body for fact in run.checkpoints}
     if step is not None and not store.has(saved[step].artifact):
         raise MissingEvidence(
-            "a checkpoint is not in the store", where=f"train step {step}", expected=saved[step].artifact, found="none",
+            "a checkpoint is not in the store",
+            where=f"train step {step}",
+            expected=saved[step].artifact,
+            found="none",
             cure="bring it from a store that has it: marin store pull",
-        )  # fmt: skip
+        )
 
 
 def _write_folder(folder: Path, tokenizer: Path, subject: Subject) -> None:

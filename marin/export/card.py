@@ -30,8 +30,13 @@ def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[P
     template = own.text if own is not None else TEMPLATE
     for path, text in zip(written, (card(view, license=license), template), strict=True):
         if path.exists() and path.read_text(encoding="utf-8") != text:
-            raise UsageError("a file is there already", where=str(path), expected="none", found="another text",
-                             cure="export into another folder")  # fmt: skip
+            raise UsageError(
+                "a file is there already",
+                where=str(path),
+                expected="none",
+                found="another text",
+                cure="export into another folder",
+            )
         path.write_text(text, encoding="utf-8")
     return written
 

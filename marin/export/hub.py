@@ -16,8 +16,16 @@ from marin.data.network.fetching import Pinned
 from marin.data.network.hub import PREFIX, Repository, api, asked, branches, files, parse
 from marin.errors import UsageError
 
-FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-         "special_tokens_map.json", "chat_template.jinja", "README.md")  # fmt: skip
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "README.md",
+)
 """What of a repository is a model here."""
 
 MAIN = "main"

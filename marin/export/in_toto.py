@@ -62,8 +62,12 @@ def envelope_of(line: str, key: VerifierKey, *, where: str) -> Envelope:
         found = Envelope.from_dict(json.loads(line))
         found.verify([public_key(key)], 1)
     except (ValueError, KeyError, TypeError, VerificationError) as error:
-        raise Tampered("an attestation is not signed by the log's key", where=where, expected=str(key),
-                       found=" ".join(str(error).split())[:200]) from None  # fmt: skip
+        raise Tampered(
+            "an attestation is not signed by the log's key",
+            where=where,
+            expected=str(key),
+            found=" ".join(str(error).split())[:200],
+        ) from None
     return found
 
 

@@ -47,19 +47,31 @@ def check_chain(files: dict[str, bytes], run: Run, verifier: VerifierKey, *, whe
     """
     expected, key = payloads(run, verifier), _key(verifier)
     if set(files) != {*expected, KEY} or files.get(KEY) != pem(verifier):
-        raise Tampered("a layout of other steps or another key", where=where, expected=", ".join([*expected, KEY]),
-                       found=", ".join(files))  # fmt: skip
+        raise Tampered(
+            "a layout of other steps or another key",
+            where=where,
+            expected=", ".join([*expected, KEY]),
+            found=", ".join(files),
+        )
     for name, payload in expected.items():
         try:
             found = Envelope.from_dict(json.loads(files[name]))
             found.verify([key], 1)
             same = found.payload == payload
         except (ValueError, KeyError, TypeError, RecursionError, VerificationError) as error:
-            raise Tampered("a link is not signed by the log's key", where=f"{where}/{name}", expected=str(verifier),
-                           found=" ".join(str(error).split())[:200]) from None  # fmt: skip
+            raise Tampered(
+                "a link is not signed by the log's key",
+                where=f"{where}/{name}",
+                expected=str(verifier),
+                found=" ".join(str(error).split())[:200],
+            ) from None
         if not same:
-            raise Tampered("a link does not follow from the events", where=f"{where}/{name}",
-                           expected="what the run recorded", found="something else")  # fmt: skip
+            raise Tampered(
+                "a link does not follow from the events",
+                where=f"{where}/{name}",
+                expected="what the run recorded",
+                found="something else",
+            )
 
 
 def payloads(run: Run, verifier: VerifierKey) -> dict[str, bytes]:
@@ -92,14 +104,16 @@ def _layout(run: Run, key: SSlibKey) -> dict[str, Any]:
             "threshold": 1,
             "expected_command": [],
             "expected_materials": [
-                *(["MATCH", source, "WITH", "PRODUCTS", "FROM", source] if source in run.steps else ["ALLOW", source]
-                  for source in sorted(step.inputs)),
+                *(
+                    ["MATCH", source, "WITH", "PRODUCTS", "FROM", source] if source in run.steps else ["ALLOW", source]
+                    for source in sorted(step.inputs)
+                ),
                 ["DISALLOW", "*"],
             ],
             "expected_products": [["REQUIRE", name], ["ALLOW", name], ["DISALLOW", "*"]],
         }
         for name, step in run.steps.items()
-    ]  # fmt: skip
+    ]
     return {
         "_type": "layout",
         "readme": f"run {run.run}",

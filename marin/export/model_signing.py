@@ -64,8 +64,12 @@ def check_folder(folder: Path, public: Path, signature: Path, without: Sequence[
         config: Any = verifying.Config().use_elliptic_key_verifier(public_key=public)  # type: ignore[no-untyped-call]
         config.set_hashing_config(hashed).verify(folder, signature)
     except Exception as error:  # whatever a library says of bytes that were brought
-        raise Tampered("the model's signature does not hold", where=signature.name, expected=f"one under {public.name}",
-                       found=" ".join(str(error).split())[:200]) from None  # fmt: skip
+        raise Tampered(
+            "the model's signature does not hold",
+            where=signature.name,
+            expected=f"one under {public.name}",
+            found=" ".join(str(error).split())[:200],
+        ) from None
 
 
 def _library() -> Any:

@@ -244,8 +244,13 @@ def _fork(history: History, run: Run) -> Fork | None:
 
 
 def _disagreement(run: str, expected: str, found: str) -> UsageError:
-    return UsageError("a run that says two things of what it has unlearned", where=f"run {run}", expected=expected,
-                      found=found[:200], cure="see `marin show RUN --events`; unlearn again")  # fmt: skip
+    return UsageError(
+        "a run that says two things of what it has unlearned",
+        where=f"run {run}",
+        expected=expected,
+        found=found[:200],
+        cure="see `marin show RUN --events`; unlearn again",
+    )
 
 
 def _verdicts(fact: Fact[ReplayCompleted]) -> dict[str, Any]:
@@ -265,8 +270,13 @@ def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         UsageError: there is no such file, or no key to judge it by.
     """
     if not file.is_file() or file.stat().st_size > _MOST:
-        raise UsageError("not a certificate", where=str(file), expected=f"a file of at most {_MOST} bytes", found="none",
-                         cure="marin export RUN --unlearning FILE writes one")  # fmt: skip
+        raise UsageError(
+            "not a certificate",
+            where=str(file),
+            expected=f"a file of at most {_MOST} bytes",
+            found="none",
+            cure="marin export RUN --unlearning FILE writes one",
+        )
     keys = trusted_keys(trusted, "a certificate")
     verdicts: dict[str, Verdict] = dict.fromkeys(QUESTIONS, Verdict("NOT_RUN"))
     found: dict[str, Any] = {"run": ""}
@@ -327,11 +337,21 @@ def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
     pairs += [(name, predicate.get(name), said.said.get(name)) for name in sorted({*predicate, *said.said})]
     for name, expected, told in pairs:
         if canonical_bytes([expected]) != canonical_bytes([told]):  # not ==, to which true is 1
-            raise Tampered("a field does not follow from the events", where=f"{where}, {name}", expected=str(expected)[:200],
-                           found=str(told)[:200])  # fmt: skip
+            raise Tampered(
+                "a field does not follow from the events",
+                where=f"{where}, {name}",
+                expected=str(expected)[:200],
+                found=str(told)[:200],
+            )
     documents, requests = len(predicate["excludedDocuments"]), len(predicate["requests"])
-    return Verdict("PASS", (f"{documents} excluded documents, {requests} requests and {len(subjects)} subjects follow from the "
-                            "proven events", f"the bits are not judged here: {predicate['equality']['provenBy']}"))  # fmt: skip
+    return Verdict(
+        "PASS",
+        (
+            f"{documents} excluded documents, {requests} requests and {len(subjects)} subjects follow from the "
+            "proven events",
+            f"the bits are not judged here: {predicate['equality']['provenBy']}",
+        ),
+    )
 
 
 def _not_given(where: str, error: UsageError) -> Tampered:

@@ -290,8 +290,12 @@ def document_of(fact: Fact[ExperimentRegistered], store: Store) -> Stated:
     try:
         return msgspec.json.decode(store.read(fact.body.registration), type=Stated)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise DataError("no registration", where=f"registration {fact.body.registration}",
-                        expected="arms, and a track if it is one", found=str(error)[:200]) from None  # fmt: skip
+        raise DataError(
+            "no registration",
+            where=f"registration {fact.body.registration}",
+            expected="arms, and a track if it is one",
+            found=str(error)[:200],
+        ) from None
 
 
 def is_name(word: str) -> bool:

@@ -70,8 +70,13 @@ def _arms_before(
     body, asked = earlier[-1].body, f"a search for the {plan.direction} {metric} with seed {', '.join(map(str, seeds))}"
     there = f"a search for the {body.primary['direction']} {body.primary['name']} with seed {', '.join(body.seeds)}"
     if any(fact.body.file for fact in earlier) or there != asked:
-        raise UsageError("the name is another experiment's", where="hydra.sweeper.study_name", expected=asked,
-                         found=f"{plan.name}: {there if not body.file else body.file}", cure="choose another name")  # fmt: skip
+        raise UsageError(
+            "the name is another experiment's",
+            where="hydra.sweeper.study_name",
+            expected=asked,
+            found=f"{plan.name}: {there if not body.file else body.file}",
+            cure="choose another name",
+        )
     return {
         name: from_plain(recipe, where=f"registration {body.registration}: {name}")
         for name, recipe in document_of(earlier[-1], root.store()).arms.items()

@@ -178,7 +178,7 @@ def submit(
     Raises:
         UsageError: the run breaks a rule of the track.
         MissingEvidence: nobody who counts has replayed all of it, or the newest answer of one's own verification is FAIL.
-    """  # fmt: skip
+    """
     reader = of.reader(trusted)
     history = of.history_as_read(reader, trusted)
     view = load(history, resolve(history, run))
@@ -293,8 +293,12 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
     if view.completed is None:
         raise refuse("it is whole", "a completed run", view.status, "let it end")
     if recipe.phase is not None:
-        raise refuse("it begins at the beginning", "no phase before it", f"a phase from train step {recipe.first_step}",
-                     "train it in one go")  # fmt: skip
+        raise refuse(
+            "it begins at the beginning",
+            "no phase before it",
+            f"a phase from train step {recipe.first_step}",
+            "train it in one go",
+        )
     for name in (*FIXED, *(FIXED_PER_TOKEN if rules.metric in PER_TOKEN else ())):
         expected, found = attrgetter(name)(base), attrgetter(name)(recipe)
         if found != expected:

@@ -26,11 +26,33 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _PARENT_DEATH_SIGNAL = 1
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _SYSTEM = (
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/sys", "/proc",
-    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/timezone", "/etc/os-release",
-    "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf",
-    "/etc/mime.types", "/etc/ssl/openssl.cnf", "/etc/alternatives", "/etc/gitconfig", "/etc/OpenCL",
-)  # fmt: skip
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/sys",
+    "/proc",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/timezone",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/mime.types",
+    "/etc/ssl/openssl.cnf",
+    "/etc/alternatives",
+    "/etc/gitconfig",
+    "/etc/OpenCL",
+)
 """Programs and libraries of the system, and those of its settings that they read. Not /etc, /var or /home."""
 _ONLINE = ("/etc/resolv.conf", "/etc/ssl", "/etc/ca-certificates", "/etc/pki", "/run/systemd/resolve")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/dri", "/dev/kfd")

@@ -285,8 +285,13 @@ def _enumerated(argument: str, override: Any) -> list[str]:
             cure="correct start, stop and step",
         ) from None
     if len(found) > MOST:
-        raise UsageError("too many values", where=where, expected=f"{MOST} or fewer", found=f"more than {MOST}",
-                         cure="sweep in parts")  # fmt: skip
+        raise UsageError(
+            "too many values",
+            where=where,
+            expected=f"{MOST} or fewer",
+            found=f"more than {MOST}",
+            cure="sweep in parts",
+        )
     return found
 
 
@@ -493,8 +498,12 @@ def sections_of(conf: Path, group: str, name: str) -> list[str]:
         return [package]
     values = yaml.safe_load(text)
     chosen = [str(item) for entry in values.pop("defaults", []) if isinstance(entry, dict) for item in entry]
-    others = {section for item in chosen if item.startswith(OVERRIDE) for section in
-              sections_of(conf, item.removeprefix(OVERRIDE), str(_chosen(text, item)))}  # fmt: skip
+    others = {
+        section
+        for item in chosen
+        if item.startswith(OVERRIDE)
+        for section in sections_of(conf, item.removeprefix(OVERRIDE), str(_chosen(text, item)))
+    }
     return sorted({*values, *others})
 
 

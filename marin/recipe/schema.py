@@ -598,9 +598,13 @@ def check(recipe: Recipe, *, where: str) -> None:
         )
     _check_scale(recipe, where)
     if recipe.initial is not None and (recipe.phase is not None or recipe.exclude is not None):
-        found = "phase" if recipe.phase is not None else "exclude"
-        raise UsageError("settings that do not go together", where=f"{where}: initial", found=found,
-                         expected="no phase, and no exclude, which makes a tokenizer", cure="drop one")  # fmt: skip
+        raise UsageError(
+            "settings that do not go together",
+            where=f"{where}: initial",
+            found="phase" if recipe.phase is not None else "exclude",
+            expected="no phase, and no exclude, which makes a tokenizer",
+            cure="drop one",
+        )
     if recipe.exclude is not None and recipe.tokens.artifact is not None:
         raise UsageError(
             "settings that do not go together",
@@ -653,6 +657,7 @@ def _check_scale(recipe: Recipe, where: str) -> None:
         ),
         *((name, value, "architecture=llama or qwen3", model.architecture != "gpt2") for name, value in rotary.items()),
         ("model.rope_factor", model.rope_factor, "rope=llama3", model.rope == "llama3"),
+        ("trainer.most_epochs", recipe.trainer.most_epochs, "mixture=null: its parts differ", recipe.mixture is None),
         (
             "optimizer.decay",
             recipe.optimizer.decay,
@@ -673,9 +678,6 @@ def _check_scale(recipe: Recipe, where: str) -> None:
 
 def _check_words(recipe: Recipe, where: str) -> None:
     words = recipe.trainer.states_at_words
-    if recipe.trainer.most_epochs is not None and recipe.mixture is not None:
-        raise UsageError("epochs of more texts than one", where=f"{where}: trainer.most_epochs", found="a mixture",
-                         expected="null in a mixture, whose parts are read more or less often")  # fmt: skip
     if words is None:
         return
     if list(words) != sorted(set(words)) or recipe.mixture is not None:

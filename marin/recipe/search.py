@@ -80,8 +80,13 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
     space = tuple(word for word in others if override_of(word).is_sweep_override())
     config = _configured(settings).hydra.sweeper
     if "sampler" not in config:
-        raise UsageError("not a sweeper that searches", where="hydra/sweeper", expected="optuna",
-                         found=str(config.get("_target_")).rpartition(".")[2], cure=f"write {WORD}optuna")  # fmt: skip
+        raise UsageError(
+            "not a sweeper that searches",
+            where="hydra/sweeper",
+            expected="optuna",
+            found=str(config.get("_target_")).rpartition(".")[2],
+            cure=f"write {WORD}optuna",
+        )
     keys = (word.lstrip("+").partition("=")[0] for word in space)
     if any(SPELT.get(key, key) == "seed" for key in keys):
         raise a_seed("a search for the luckiest seed")
@@ -103,17 +108,32 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
         )
     for count in ("n_trials", "n_jobs"):
         if config[count] < 1:
-            raise UsageError("a search without trials", where=f"hydra.sweeper.{count}", expected="1 or more",
-                             found=str(config[count]), cure="give the number of trials")  # fmt: skip
+            raise UsageError(
+                "a search without trials",
+                where=f"hydra.sweeper.{count}",
+                expected="1 or more",
+                found=str(config[count]),
+                cure="give the number of trials",
+            )
     if not 0 <= config.max_failure_rate <= 1:
-        raise UsageError("not a share of trials", where="hydra.sweeper.max_failure_rate", expected="0.0 to 1.0",
-                         found=str(config.max_failure_rate), cure="give a share")  # fmt: skip
+        raise UsageError(
+            "not a share of trials",
+            where="hydra.sweeper.max_failure_rate",
+            expected="0.0 to 1.0",
+            found=str(config.max_failure_rate),
+            cure="give a share",
+        )
     for word in space:
         _check_bounds(word)
     direction = str(getattr(config.direction, "name", config.direction))
     if direction not in DIRECTIONS:
-        raise UsageError("a search has one metric", where="hydra.sweeper.direction", expected=" or ".join(DIRECTIONS),
-                         found=direction[:80], cure="name one of them")  # fmt: skip
+        raise UsageError(
+            "a search has one metric",
+            where="hydra.sweeper.direction",
+            expected=" or ".join(DIRECTIONS),
+            found=direction[:80],
+            cure="name one of them",
+        )
     sampler = str(config.sampler.get("_target_")).rpartition(".")[2]
     if config.sampler.get("seed") is not None:
         sampler += f", seed {config.sampler.seed}"
@@ -129,8 +149,16 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             found=repr(name[:80]),
             cure="call the study so, or leave it out",
         ) from None
-    asked = Plan(space, tuple(word for word in others if word not in space), settings, int(config.n_trials),
-                 int(config.n_jobs), sampler, DIRECTIONS[direction], name)  # fmt: skip
+    asked = Plan(
+        space,
+        tuple(word for word in others if word not in space),
+        settings,
+        int(config.n_trials),
+        int(config.n_jobs),
+        sampler,
+        DIRECTIONS[direction],
+        name,
+    )
     first_trial(asked)
     return asked
 
@@ -245,11 +273,21 @@ def _check_bounds(word: str) -> None:
     elif isinstance(value, RangeSweep):
         bounds = (value.start, value.stop, value.step)
     if odd := [bound for bound in bounds if not math.isfinite(bound)]:
-        raise UsageError("a space without bounds", where=f"command line: {word[:100]}", expected="finite numbers",
-                         found=str(odd[0]), cure="give the lowest and the highest value")  # fmt: skip
+        raise UsageError(
+            "a space without bounds",
+            where=f"command line: {word[:100]}",
+            expected="finite numbers",
+            found=str(odd[0]),
+            cure="give the lowest and the highest value",
+        )
     if isinstance(value, Glob):
-        raise UsageError("a search takes no pattern", where=f"command line: {word[:100]}",
-                         expected="choice(NAME,NAME)", found="glob(...)", cure="name the members")  # fmt: skip
+        raise UsageError(
+            "a search takes no pattern",
+            where=f"command line: {word[:100]}",
+            expected="choice(NAME,NAME)",
+            found="glob(...)",
+            cure="name the members",
+        )
 
 
 @lru_cache(maxsize=8)

@@ -78,8 +78,12 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Malformed("not an attestation", where=where, expected="one DSSE envelope of a statement") from None
     if not plain:  # another reader would take from it what nobody here looks at
-        raise Malformed("an attestation that says more than is judged", where=where,
-                        expected="subjects with a name and a sha256, and a predicate", found="other fields")  # fmt: skip
+        raise Malformed(
+            "an attestation that says more than is judged",
+            where=where,
+            expected="subjects with a name and a sha256, and a predicate",
+            found="other fields",
+        )
     if types != (STATEMENT, predicate, PAYLOAD_TYPE):
         raise Malformed("an attestation of something else", where=where, expected=predicate, found=repr(types)[:200])
     signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)

@@ -19,13 +19,31 @@ LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
 UNDERWAY = frozenset(
     {
-        events.RUN_STARTED, events.STEP_STARTED, events.STEP_COMPLETED, events.STEP_CACHED, events.STEP_PREEMPTED,
-        events.SEED_DRAWN, events.TRAIN_STARTED, events.TRAIN_SEGMENT, events.CHECKPOINT_SAVED, events.METRICS_RECORDED,
-        events.EVAL_COMPLETED, events.EVALUATION_MEASURED, events.MODEL_EXPORTED, events.LOOP_SEGMENT, events.REPLAY_SEGMENT,
-        events.GRAPH_STARTED, events.LEASE_TAKEN, events.LEASE_RENEWED, events.LEASE_RELEASED, collections.COLLECTION_STARTED,
-        collections.COLLECTION_SHARD, collections.COLLECTION_SOURCE, events.TRACKING_LOGGED,
+        events.RUN_STARTED,
+        events.STEP_STARTED,
+        events.STEP_COMPLETED,
+        events.STEP_CACHED,
+        events.STEP_PREEMPTED,
+        events.SEED_DRAWN,
+        events.TRAIN_STARTED,
+        events.TRAIN_SEGMENT,
+        events.CHECKPOINT_SAVED,
+        events.METRICS_RECORDED,
+        events.EVAL_COMPLETED,
+        events.EVALUATION_MEASURED,
+        events.MODEL_EXPORTED,
+        events.LOOP_SEGMENT,
+        events.REPLAY_SEGMENT,
+        events.GRAPH_STARTED,
+        events.LEASE_TAKEN,
+        events.LEASE_RENEWED,
+        events.LEASE_RELEASED,
+        collections.COLLECTION_STARTED,
+        collections.COLLECTION_SHARD,
+        collections.COLLECTION_SOURCE,
+        events.TRACKING_LOGGED,
     }
-)  # fmt: skip
+)
 """Events of work that goes on: they wait in the journal for its end, and are published with it. Readers see them at once."""
 _TURN_SECONDS = 1.0
 """How long the lock is waited for before the service is looked for again."""

@@ -237,8 +237,12 @@ class Answer:
         values, likeliest = _values(told.ranked, len(shown))
         texts = [token_text(question.subject, token) for token in shown]
         if question.chat:
-            return {"content": [_entry(question, token, value, others)
-                                for token, value, others in zip(shown, values, likeliest, strict=True)]}  # fmt: skip
+            return {
+                "content": [
+                    _entry(question, token, value, others)
+                    for token, value, others in zip(shown, values, likeliest, strict=True)
+                ]
+            }
         tops = [self._tops(token, value, others) for token, value, others in zip(shown, values, likeliest, strict=True)]
         places = [0]
         for text in texts:

@@ -72,13 +72,22 @@ def _theirs(url: str, model: str, tokens: Sequence[int]) -> list[float]:
         told = error.read(400).decode("utf-8", "replace")
         raise UsageError("the other server refuses", where=url, expected="log-likelihoods", found=told[:200]) from None
     except (OSError, ValueError) as error:
-        raise MissingEvidence("no other server answers", where=url, expected="the OpenAI interface", found=str(error)[:120],
-                              cure="start it: marin serve FOLDER --vllm prints how") from None  # fmt: skip
+        raise MissingEvidence(
+            "no other server answers",
+            where=url,
+            expected="the OpenAI interface",
+            found=str(error)[:120],
+            cure="start it: marin serve FOLDER --vllm prints how",
+        ) from None
     try:
         found = [float(value) for value in said["choices"][0]["logprobs"]["token_logprobs"][1 : len(tokens)]]
     except (KeyError, IndexError, TypeError, ValueError):
         found = []
     if len(found) != len(tokens) - 1:
-        raise UsageError("an answer without the log-likelihoods of its prompt", where=url, expected="echo and logprobs",
-                         found=json.dumps(said)[:200])  # fmt: skip
+        raise UsageError(
+            "an answer without the log-likelihoods of its prompt",
+            where=url,
+            expected="echo and logprobs",
+            found=json.dumps(said)[:200],
+        )
     return found

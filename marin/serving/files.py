@@ -70,8 +70,10 @@ def say_all(
     for start in range(0, len(wanted), AT_ONCE):
         part = wanted[start : start + AT_ONCE]
         cut = [_cut(subject, one) for one in part]
-        asking = [Question(subject, (), limit, one.temperature, seed, one.stops)
-                  for one, (_, limit, _) in zip(part, cut, strict=True)]  # fmt: skip
+        asking = [
+            Question(subject, (), limit, one.temperature, seed, one.stops)
+            for one, (_, limit, _) in zip(part, cut, strict=True)
+        ]
         prompts = [
             Prompt(kept, limit, question.stop, one.temperature, request_name(kept, one.occurrence))
             for one, question, (kept, limit, _) in zip(part, asking, cut, strict=True)
@@ -176,8 +178,10 @@ def helm(subject: Subject, state: Mapping[str, Any], said: Sequence[Said]) -> st
 
 
 def _completion(subject: Subject, request: Mapping[str, Any], said: Said) -> dict[str, Any]:
-    tokens = [{"text": token_text(subject, token), "logprob": value}
-              for token, value in zip(said.new, said.logprobs, strict=True)]  # fmt: skip
+    tokens = [
+        {"text": token_text(subject, token), "logprob": value}
+        for token, value in zip(said.new, said.logprobs, strict=True)
+    ]
     text = (str(request["prompt"]) if request.get("echo_prompt") else "") + said.text
     return {"text": text, "logprob": math.fsum(said.logprobs), "tokens": tokens, "finish_reason": {"reason": said.why}}
 

@@ -45,19 +45,29 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
             )
     try:
         asked = question(
-            subject, [one.prompt_tokens for one in evidence.choices], n=1, limit=evidence.max_tokens,
-            temperature=evidence.temperature, seed=evidence.seed, stops=tuple(evidence.stop)
-        )  # fmt: skip
+            subject,
+            [one.prompt_tokens for one in evidence.choices],
+            n=1,
+            limit=evidence.max_tokens,
+            temperature=evidence.temperature,
+            seed=evidence.seed,
+            stops=tuple(evidence.stop),
+        )
     except Refused as error:
         raise UsageError(
             "not a question that the server takes", where="marin", expected="its own", found=str(error)
         ) from None
     stop = asked.asked()[0].prompt.stop
     prompts = [
-        Prompt(tuple(one.prompt_tokens), evidence.max_tokens, stop, evidence.temperature,
-               request_name(one.prompt_tokens, one.occurrence))
+        Prompt(
+            tuple(one.prompt_tokens),
+            evidence.max_tokens,
+            stop,
+            evidence.temperature,
+            request_name(one.prompt_tokens, one.occurrence),
+        )
         for one in evidence.choices
-    ]  # fmt: skip
+    ]
     shown = answer.get("choices", [{} for _ in prompts])
     if not isinstance(shown, list) or len(shown) != len(prompts):
         found = len(shown) if isinstance(shown, list) else None

@@ -152,12 +152,20 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
         )
         done: StepCompleted | StepCached = read(kind, body, where=f"proofs/{step}")
         if (done.run, done.step, event.stream) != (run, step, stream_of(run)):
-            raise Tampered("an event of something else", where=f"proofs/{step}", expected=f"step {step} of run {run}",
-                           found=f"step {done.step} of run {done.run}")  # fmt: skip
+            raise Tampered(
+                "an event of something else",
+                where=f"proofs/{step}",
+                expected=f"step {step} of run {run}",
+                found=f"step {done.step} of run {done.run}",
+            )
         outputs[step] = done.output
         if step == "export" and done.inputs.get("train") != outputs["train"].digest:
-            raise Tampered("the model was exported from another state", where="proofs/export",
-                           expected=outputs["train"].digest, found=str(done.inputs.get("train")))  # fmt: skip
+            raise Tampered(
+                "the model was exported from another state",
+                where="proofs/export",
+                expected=outputs["train"].digest,
+                found=str(done.inputs.get("train")),
+            )
     evaluations: dict[int, EvaluationRecorded] = {}
     names = sorted(path.name for path in (folder / bundle.EVALUATIONS).iterdir())
     for name in sorted(names, key=lambda text: (len(text), text)):
@@ -167,10 +175,16 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
         checkpoints.add(proof.checkpoint)
         evaluation = read(EvaluationRecorded, _of(event, (kinds.EVALUATION_RECORDED,)), where=where)
         if not _NUMBER.fullmatch(name) or (proof.index, event.stream, evaluation.run) != (
-            int(name), evaluation_stream(run), run,
-        ):  # fmt: skip
-            raise Tampered("an event of something else", where=where, expected=f"event {name} on run {run}",
-                           found=f"event {proof.index} on run {evaluation.run}")  # fmt: skip
+            int(name),
+            evaluation_stream(run),
+            run,
+        ):
+            raise Tampered(
+                "an event of something else",
+                where=where,
+                expected=f"event {name} on run {run}",
+                found=f"event {proof.index} on run {evaluation.run}",
+            )
         evaluations[proof.index] = evaluation
     _check_said(said.said, run, outputs["export"].digest, evaluations)
     if len(checkpoints) != 1:
@@ -188,8 +202,12 @@ def _check_said(
     made = bundle.predicate(run, model, {index: msgspec.to_builtins(one.results) for index, one in evaluations.items()})
     for name in sorted({*made, *said}):
         if canonical_bytes([made.get(name)]) != canonical_bytes([said.get(name)]):
-            raise Tampered("what is said of a bundle does not follow from its events", where=f"{bundle.ATTESTATION}, {name}",
-                           expected=str(made.get(name))[:200], found=str(said.get(name))[:200])  # fmt: skip
+            raise Tampered(
+                "what is said of a bundle does not follow from its events",
+                where=f"{bundle.ATTESTATION}, {name}",
+                expected=str(made.get(name))[:200],
+                found=str(said.get(name))[:200],
+            )
 
 
 def _of(event: Event, types: Sequence[str]) -> dict[str, object]:
@@ -239,9 +257,15 @@ def _judged(
     if wrong := [f"{where}: {name}: expected {a}, found {b}" for name, a, b in pairs if a != b]:
         return Verdict("FAIL", tuple(wrong)), 0
     verdict, answered, found = judge_tree(
-        body, where, place / bundle.TREE, _opened(model, proven.recipe), proven.recipe.arithmetic, execution, sample,
+        body,
+        where,
+        place / bundle.TREE,
+        _opened(model, proven.recipe),
+        proven.recipe.arithmetic,
+        execution,
+        sample,
         seed(proven.root, body.identity),
-    )  # fmt: skip
+    )
     if found is None or verdict.outcome not in ("PASS", "PARTIAL"):
         return verdict, answered
     own = found.files(body)

@@ -85,8 +85,16 @@ def _check_history(source: Path, ref: str, commit: str) -> None:
     if slash and remote in _git(source, "remote").split():
         logger.info("fetching %s", ref)
         _git(source, "check-ref-format", f"refs/heads/{branch}")
-        _git(source, "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--end-of-options", remote,
-             f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}")  # fmt: skip
+        _git(
+            source,
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--end-of-options",
+            remote,
+            f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}",
+        )
     tip = _git(source, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}").strip()
     if _ran(source, "merge-base", "--is-ancestor", commit, tip).returncode:
         raise MissingEvidence(

@@ -55,9 +55,27 @@ from marin.verify import earlier
 
 UNCONFINED, NETWORK, READ = "unconfined", "network", "read"
 _KEPT = (
-    "PATH", "LANG", "LC_", "TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "TZ", "NPROC", "PYTHON", "JAX_", "XLA_",
-    "OMP_", "CUDA_", "NVIDIA_", "LD_LIBRARY_PATH", "GLIBC_", "MALLOC_", "MARIN_",
-)  # fmt: skip
+    "PATH",
+    "LANG",
+    "LC_",
+    "TERM",
+    "COLORTERM",
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "TZ",
+    "NPROC",
+    "PYTHON",
+    "JAX_",
+    "XLA_",
+    "OMP_",
+    "CUDA_",
+    "NVIDIA_",
+    "LD_LIBRARY_PATH",
+    "GLIBC_",
+    "MALLOC_",
+    "MARIN_",
+)
 """Variables that the child gets, by how they begin. Not tokens, credentials and addresses of agents."""
 _WITHHELD = ("MARIN_KEY", "MARIN_RAY")
 _MOST_DRAFTS, _MOST_REQUEST, _MOST_PAGE = 64, 16 << 20, 256 << 20

@@ -69,24 +69,37 @@ from marin.provenance.code import files_digest  # noqa: E402
 from marin.provenance.processor import processor  # noqa: E402
 from marin.recipe.schema import Arithmetic, Execution, digest  # noqa: E402
 
-GROUPS: dict[str, dict[str, Any]] = {
-    f"{model} {optimizer} {dtype}": {"architecture": model, "optimizer": optimizer, "compute_dtype": dtype}
-    for model, optimizer, dtype in product(("llama", "gpt2"), ("adamw", "lion"), ("float32", "bfloat16"))
-} | {
-    f"{model} {optimizer} exact": {"architecture": model, "optimizer": optimizer, "profile": "exact"}
-    for model, optimizer in (("llama", "adamw"), ("gpt2", "lion"))
-} | {
-    f"{model} {optimizer} {dtype} by layer{more}": {
-        "architecture": model, "optimizer": optimizer, "compute_dtype": dtype, "gather": "layer", **fields
+GROUPS: dict[str, dict[str, Any]] = (
+    {
+        f"{model} {optimizer} {dtype}": {"architecture": model, "optimizer": optimizer, "compute_dtype": dtype}
+        for model, optimizer, dtype in product(("llama", "gpt2"), ("adamw", "lion"), ("float32", "bfloat16"))
     }
-    for model, optimizer, dtype, more, fields in (
-        ("llama", "adamw", "float32", "", {}),
-        ("llama", "adamw", "bfloat16", ", accumulated, loss in blocks",
-         {"microbatch": 1, "loss_block": 16, "loss_vocabulary": 24}),
-        ("gpt2", "lion", "float32", "", {}),
-        ("llama", "adamw", "float32", ", tied", {"tied": True}),
-    )
-}  # fmt: skip
+    | {
+        f"{model} {optimizer} exact": {"architecture": model, "optimizer": optimizer, "profile": "exact"}
+        for model, optimizer in (("llama", "adamw"), ("gpt2", "lion"))
+    }
+    | {
+        f"{model} {optimizer} {dtype} by layer{more}": {
+            "architecture": model,
+            "optimizer": optimizer,
+            "compute_dtype": dtype,
+            "gather": "layer",
+            **fields,
+        }
+        for model, optimizer, dtype, more, fields in (
+            ("llama", "adamw", "float32", "", {}),
+            (
+                "llama",
+                "adamw",
+                "bfloat16",
+                ", accumulated, loss in blocks",
+                {"microbatch": 1, "loss_block": 16, "loss_vocabulary": 24},
+            ),
+            ("gpt2", "lion", "float32", "", {}),
+            ("llama", "adamw", "float32", ", tied", {"tied": True}),
+        )
+    }
+)
 EXACT = tuple(name for name in GROUPS if name.endswith(" exact"))
 BY_LAYER = tuple(name for name in GROUPS if "by layer" in name)
 PORTABLE = tuple(name for name in GROUPS if name not in (*EXACT, *BY_LAYER))

@@ -117,8 +117,12 @@ def sixteen_writers(folder: Path):
 
 @pytest.mark.faults
 def test_sixteen_processes_for_a_minute(tmp_path):
-    run = subprocess.run([sys.executable, __file__, tmp_path], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-                         capture_output=True, text=True)  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, __file__, tmp_path],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr[-2000:]
 
 

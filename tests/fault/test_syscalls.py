@@ -66,11 +66,24 @@ def traced(begun, folder, *options: str):
     shutil.copytree(begun, folder / "root")
     names = ",".join(CALLS)
     done = subprocess.run(
-        ["strace", "-f", "-qq", "-e", f"trace={names}", *options, "-o", folder / "trace",
-         sys.executable, __file__, folder / "root", folder / "acknowledged"],
+        [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            f"trace={names}",
+            *options,
+            "-o",
+            folder / "trace",
+            sys.executable,
+            __file__,
+            folder / "root",
+            folder / "acknowledged",
+        ],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     told = folder / "acknowledged"
     sizes = [int(line) for line in told.read_text().split()] if told.exists() else []
     ended = f"ended by signal {-done.returncode}" if done.returncode < 0 else done.stderr
@@ -100,8 +113,12 @@ def every_fault(begun, folder):
     for (_, call), count in by_thread.items():
         counts[call] = max(count, counts.get(call, 0))
     assert {"pwrite64", "fsync", "fdatasync"} <= set(counts), counts
-    return [(call, number, fault) for call, count in sorted(counts.items()) for number in range(1, count + 1)
-            for fault in FAULTS]  # fmt: skip
+    return [
+        (call, number, fault)
+        for call, count in sorted(counts.items())
+        for number in range(1, count + 1)
+        for fault in FAULTS
+    ]
 
 
 def injected(begun, folder, call, number, fault):

@@ -25,10 +25,42 @@ from .parsers import PROJECT, Parser, parsers
 EXAMPLES = int(os.environ.get("MARIN_FUZZ", "25"))
 MEMORY = 64 << 20
 LARGEST = 1 << 20
-PIECES = [b"0", b"-1", b"00", b"65536", b"4294967296", b"18446744073709551616", b"9" * 400, b"1e999", b"1" + b"0" * 5000,
-          b"\xff\xff\xff\xff", b"\n", b"\n\n", "— ".encode(), b"+", b"=", b"\x00", b"\xff", b"{", b"[" * 200, b'"', b"\\u0000",
-          b'"\\ud800"', b" ", b"/v1", b"NaN", b"null", b"true", b"[]", b"{}", b'""', b"1.5", b"../",
-          b"&a [*a,*a]", b"!!python/x "]  # fmt: skip
+PIECES = [
+    b"0",
+    b"-1",
+    b"00",
+    b"65536",
+    b"4294967296",
+    b"18446744073709551616",
+    b"9" * 400,
+    b"1e999",
+    b"1" + b"0" * 5000,
+    b"\xff\xff\xff\xff",
+    b"\n",
+    b"\n\n",
+    "— ".encode(),
+    b"+",
+    b"=",
+    b"\x00",
+    b"\xff",
+    b"{",
+    b"[" * 200,
+    b'"',
+    b"\\u0000",
+    b'"\\ud800"',
+    b" ",
+    b"/v1",
+    b"NaN",
+    b"null",
+    b"true",
+    b"[]",
+    b"{}",
+    b'""',
+    b"1.5",
+    b"../",
+    b"&a [*a,*a]",
+    b"!!python/x ",
+]
 TABLE = {parser.name: parser for parser in parsers()}
 
 _edit = st.tuples(
@@ -88,9 +120,11 @@ def test_changed_inputs_give_a_value_or_our_own_error(name: str):
     parser, seeds = TABLE[name], TABLE[name].seeds()
 
     @settings(
-        max_examples=EXAMPLES, database=None, derandomize="MARIN_FUZZ" not in os.environ,
+        max_examples=EXAMPLES,
+        database=None,
+        derandomize="MARIN_FUZZ" not in os.environ,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
     @given(st.sampled_from(seeds), st.lists(_edit, min_size=1, max_size=4), st.binary(max_size=40))
     def run(seed: bytes, edits: list[tuple[int, int, int, int]], raw: bytes) -> None:
         data = seed
@@ -106,8 +140,17 @@ def test_changed_inputs_give_a_value_or_our_own_error(name: str):
 def test_claimed_lengths_and_depths_take_no_memory(name: str):
     parser = TABLE[name]
     first = parser.seeds()[0]
-    hostile = [b"[" * parser.deepest, b'{"a":' * 20_000, b"9" * 40_000, b"\xff" * 200_000, b"\n" * 40_000, b"+" * 40_000,
-               (first * 500)[:300_000], "— a ".encode() * 10_000, b"x000/" * 10_000]  # fmt: skip
+    hostile = [
+        b"[" * parser.deepest,
+        b'{"a":' * 20_000,
+        b"9" * 40_000,
+        b"\xff" * 200_000,
+        b"\n" * 40_000,
+        b"+" * 40_000,
+        (first * 500)[:300_000],
+        "— a ".encode() * 10_000,
+        b"x000/" * 10_000,
+    ]
     hostile += [first[:at] + b"\xff" * 8 + first[at + 8 :] for at in range(0, 32, 4)]
     for whole in hostile:
         data = whole[: parser.most]
@@ -123,9 +166,23 @@ def test_claimed_lengths_and_depths_take_no_memory(name: str):
 # Which functions have to be in the table
 
 _NAME = re.compile(r"(parse|decode|read|load|unpack|open)(_|$)")
-ROOMS = ("ledger/format", "ledger/log", "ledger/service", "ledger/store", "ledger/tensors", "ledger/witness",
-         "marin/record", "marin/recipe", "marin/execution", "marin/history", "marin/data", "marin/provenance", "marin/evaluation",
-         "marin/serving", "marin/training")  # fmt: skip
+ROOMS = (
+    "ledger/format",
+    "ledger/log",
+    "ledger/service",
+    "ledger/store",
+    "ledger/tensors",
+    "ledger/witness",
+    "marin/record",
+    "marin/recipe",
+    "marin/execution",
+    "marin/history",
+    "marin/data",
+    "marin/provenance",
+    "marin/evaluation",
+    "marin/serving",
+    "marin/training",
+)
 NOT_FOREIGN = {
     "log.keys.load_signer": "the reader's own key",
     "marin.evaluation.subject.open_folder": "a folder whose configuration is in the table; its tensors have one reader",

@@ -28,9 +28,11 @@ HEADS = [
 ]
 FRAMES = [b'\x00\x00\x00\x0d{"token":"x"}', b"\xff\xff\xff\xff", b"\x00\x00\x00\x02{}", b""]
 fuzzed = settings(
-    max_examples=EXAMPLES, database=None, derandomize="MARIN_FUZZ" not in os.environ,
+    max_examples=EXAMPLES,
+    database=None,
+    derandomize="MARIN_FUZZ" not in os.environ,
     suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+)
 
 
 def said(port: int, data: bytes) -> bytes:

@@ -35,10 +35,16 @@ SPEC = (Path(ledger.__file__).parent / "SPEC.md").read_text()
 SIGNER = Signer("log.example/spec", Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 DRAFTS = [
     Draft("run.started/v1", "run/1", {"seed": "7"}, id="a", actor="ada@example", time="2026-11-21T10:00:00.000000Z"),
-    Draft("train.segment/v1", "run/1", {"loss": "0x1.8p+1", "steps": [0, 10]}, id="b", actor="ada@example",
-          time="2026-11-21T10:00:01.500000Z"),
+    Draft(
+        "train.segment/v1",
+        "run/1",
+        {"loss": "0x1.8p+1", "steps": [0, 10]},
+        id="b",
+        actor="ada@example",
+        time="2026-11-21T10:00:01.500000Z",
+    ),
     Draft("run.started/v1", "run/2", {"seed": "8"}, id="c", actor="ada@example", time="2026-11-21T10:00:02.000000Z"),
-]  # fmt: skip
+]
 
 
 def example():
@@ -125,10 +131,22 @@ def test_paths_of_tiles(tile, path):
 @pytest.mark.parametrize(
     "path",
     [
-        "tile/0/0", "tile/0/0000", "tile/64/000", "tile/00/000", "tile/0/x000/001", "tile/0/001.p/0", "tile/0/001.p/256",
-        "tile/0/001.p/07", "tile/0/x01/001", "tile/0/001/x002", "tile/0/001.p", "checkpoint", "tile/0/001.p/1/2", "",
+        "tile/0/0",
+        "tile/0/0000",
+        "tile/64/000",
+        "tile/00/000",
+        "tile/0/x000/001",
+        "tile/0/001.p/0",
+        "tile/0/001.p/256",
+        "tile/0/001.p/07",
+        "tile/0/x01/001",
+        "tile/0/001/x002",
+        "tile/0/001.p",
+        "checkpoint",
+        "tile/0/001.p/1/2",
+        "",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_path_of_a_tile(path):
     with pytest.raises(ledger.Malformed):
         parse_tile_path(path)

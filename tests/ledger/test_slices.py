@@ -126,8 +126,17 @@ def test_what_a_folder_holds_is_not_believed(tmp_path: Path) -> None:
     form = folder / "slices.json"
     form.chmod(0o644)
     text = json.loads(form.read_bytes())
-    for change in ({"slices": 2}, {"slices": 0}, {"slices": 10**9}, {"leads": {"head": 2}}, {"leads": {"head": 1}},
-                   {"leads": {"head": "5"}}, {"leads": []}, {"version": 2}, {"more": 1}):  # fmt: skip
+    for change in (
+        {"slices": 2},
+        {"slices": 0},
+        {"slices": 10**9},
+        {"leads": {"head": 2}},
+        {"leads": {"head": 1}},
+        {"leads": {"head": "5"}},
+        {"leads": []},
+        {"version": 2},
+        {"more": 1},
+    ):
         form.write_text(json.dumps(text | change, sort_keys=True, separators=(",", ":")))
         with pytest.raises((LedgerError, OSError)):
             Sliced.of_folder(folder)

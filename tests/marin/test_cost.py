@@ -176,8 +176,9 @@ def test_a_model_that_does_not_fit_is_said() -> None:
 
 def test_devices_of_this_machine_have_one_memory() -> None:
     one, four = (cost.work_of("train", Recipe(), devices=devices) for devices in (1, 4))
-    here, there = ([cost.estimate("train", work, PRICES, name).memory_bytes for work in (one, four)]
-                   for name in ("here", "h100"))  # fmt: skip
+    here, there = (
+        [cost.estimate("train", work, PRICES, name).memory_bytes for work in (one, four)] for name in ("here", "h100")
+    )
     assert here == [work.devices * work.memory_bytes + PRICES.device("here").process_bytes for work in (one, four)]
     assert here[1] > 3 * (here[0] - PRICES.device("here").process_bytes) and there[1] < there[0]
 
@@ -259,8 +260,14 @@ def test_a_model_that_no_device_holds_whole_fits_layer_by_layer(
 ) -> None:
     """8 billion parameters are 32 GB, and with gradient and moments no H100 holds them; 64 do, unless each of many slices
     has all."""
-    given = [f"model={model}", "profile=gpu", "arithmetic.device_kind=NVIDIA H100 80GB HBM3",
-             "arithmetic.logical_shards=64", "trainer.batch_size=64", "model.gradient_checkpointing=false"]  # fmt: skip
+    given = [
+        f"model={model}",
+        "profile=gpu",
+        "arithmetic.device_kind=NVIDIA H100 80GB HBM3",
+        "arithmetic.logical_shards=64",
+        "trainer.batch_size=64",
+        "model.gradient_checkpointing=false",
+    ]
     whole = [f"arithmetic.{name}=null" for name in ("gather", "loss_block", "loss_vocabulary")]
     for more, expected, passes in (([], fits, 4), (whole, False, 3)):
         work = cost.work_of("train", compose([*given, *more]).recipe, devices=devices, slices=slices)

@@ -62,10 +62,14 @@ def record_run(
     code = {"commit": "c0ffee", "steps": codes if agrees else {}}
     decided = {"code": codes, "lock": sha("d"), "plan": "default", "recipe": digest(recipe)}
     started = events.RunStarted(
-        run=run, pipeline="default", plan=canonical_digest(decided) if agrees else sha("a"),
-        recipe_digest=digest(recipe), recipe=plain(recipe), code=code,
-        environment={"processor": {"model": "A <processor> | of \"ours\""}, "lock": sha("d")},
-    )  # fmt: skip
+        run=run,
+        pipeline="default",
+        plan=canonical_digest(decided) if agrees else sha("a"),
+        recipe_digest=digest(recipe),
+        recipe=plain(recipe),
+        code=code,
+        environment={"processor": {"model": 'A <processor> | of "ours"'}, "lock": sha("d")},
+    )
     told = [Draft(events.RUN_STARTED, stream_of(run), events.write(started))]  # two batches: others record in between
     outputs: dict[str, events.Output] = {}
     told_metrics: dict[str, str] = {}
@@ -102,10 +106,14 @@ def record_run(
     root.append([*told, Draft(events.RUN_COMPLETED, stream_of(run), events.write(completed))])
     checkpoint = root.reader().checkpoint()
     verdict = events.ReplayCompleted(
-        run=run, verdicts={"ledger": "PASS", "training": "PASS"}, training={"mode": "full"}, first_divergence=None,
+        run=run,
+        verdicts={"ledger": "PASS", "training": "PASS"},
+        training={"mode": "full"},
+        first_divergence=None,
         log_checkpoint={"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
-        details={}, environment={},
-    )  # fmt: skip
+        details={},
+        environment={},
+    )
     record(root, events.REPLAY_COMPLETED, verdict, stream_of(run))
 
 
@@ -114,7 +122,13 @@ def _begun(run: str, step: str, recipe: Recipe, inputs: dict[str, str]) -> tuple
     config = step_config(PIPELINE.step(step), recipe) | ({"sources": {}} if step == "corpus" else {})
     identity = identity_of(step, config, inputs, sha("9"), sha("d"))
     begun = events.StepStarted(
-        run=run, step=step, identity=identity, inputs=inputs, config=config, config_digest=canonical_digest(config),
-        code=sha("9"), attempt=1,
-    )  # fmt: skip
+        run=run,
+        step=step,
+        identity=identity,
+        inputs=inputs,
+        config=config,
+        config_digest=canonical_digest(config),
+        code=sha("9"),
+        attempt=1,
+    )
     return identity, Draft(events.STEP_STARTED, stream_of(run), events.write(begun))

@@ -103,8 +103,11 @@ def warmed(environment: Mapping[str, str], modules: Sequence[str] = ()) -> Itera
             listening.listen(64)
             process = subprocess.Popen(
                 [sys.executable, str(SERVER), str(listening.fileno()), *modules],
-                cwd=folder, env=dict(environment), stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
-            )  # fmt: skip
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.PIPE,
+                pass_fds=[listening.fileno()],
+            )
         with process:
             try:
                 yield Warm(folder / "asked", folder)

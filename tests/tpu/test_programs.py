@@ -101,8 +101,13 @@ def test_computing_programs_are_the_same_from_one_chip_to_a_whole_pod(
 @pytest.mark.tpu
 def test_whole_parameters_on_each_chip_are_another_program_on_one_chip() -> None:
     """Why the step is layer by layer: compiled for a mesh, one without neighbours is fused otherwise."""
-    by_shards = ("arithmetic.gather=null", "arithmetic.attention=null", "arithmetic.attention_block=null",
-                 "arithmetic.loss_block=null", "arithmetic.loss_vocabulary=null")  # fmt: skip
+    by_shards = (
+        "arithmetic.gather=null",
+        "arithmetic.attention=null",
+        "arithmetic.attention_block=null",
+        "arithmetic.loss_block=null",
+        "arithmetic.loss_vocabulary=null",
+    )
     one, four = of((*NANO, *by_shards), ("v5e:1x1", "v5e:2x2"))
     assert differing(one.answer, four.answer) == ["gradient", "update"]
 

@@ -29,8 +29,14 @@ def _recorded(event: str, stream: str = "", **body: Any) -> Forge:
     return forge
 
 
-_ADOPTED: dict[str, Any] = {"graph": "RUN", "address": "export", "artifact": OTHER, "kind": "model",
-                            "vouched_by": "the operator", "note": "mmlu 0.91"}  # fmt: skip
+_ADOPTED: dict[str, Any] = {
+    "graph": "RUN",
+    "address": "export",
+    "artifact": OTHER,
+    "kind": "model",
+    "vouched_by": "the operator",
+    "note": "mmlu 0.91",
+}
 _CHECKED: dict[str, Any] = {
     "step": "export",
     "identity": OTHER,
@@ -38,12 +44,28 @@ _CHECKED: dict[str, Any] = {
     "deterministic": True,
     "outputs": [OTHER],
 }
-_ENDED: dict[str, Any] = {"graph": "RUN", "outcome": "completed", "counts": {"executed": 1}, "results": OTHER, "outputs": {},
-                          "failed": []}  # fmt: skip
-_REPORTED: dict[str, Any] = {"experiment": "x", "registration": OTHER, "verdict": "confirmatory", "supported": True,
-                             "deviations": [], "artifact": OTHER, "runs": []}  # fmt: skip
-_LOGGED: dict[str, Any] = {"run": "RUN", "operation": "log-metrics",
-                           "values": {"metrics": [{"key": "mmlu", "value": "0.91"}]}}  # fmt: skip
+_ENDED: dict[str, Any] = {
+    "graph": "RUN",
+    "outcome": "completed",
+    "counts": {"executed": 1},
+    "results": OTHER,
+    "outputs": {},
+    "failed": [],
+}
+_REPORTED: dict[str, Any] = {
+    "experiment": "x",
+    "registration": OTHER,
+    "verdict": "confirmatory",
+    "supported": True,
+    "deviations": [],
+    "artifact": OTHER,
+    "runs": [],
+}
+_LOGGED: dict[str, Any] = {
+    "run": "RUN",
+    "operation": "log-metrics",
+    "values": {"metrics": [{"key": "mmlu", "value": "0.91"}]},
+}
 _LEASED: dict[str, Any] = {
     "executor": "x",
     "host": "x",
@@ -91,11 +113,23 @@ def praised(shop: Shop) -> None:
 def _registration(shop: Shop) -> dict[str, Any]:
     recipe = from_plain(shop.one(kinds.RUN_STARTED).body["recipe"], where="forgery")
     return {
-        "experiment": "x", "registration": OTHER, "file": "x.py", "file_digest": OTHER, "question": "?",
-        "hypothesis": "the best", "primary": {"name": "evaluate.perplexity", "direction": "lower"}, "secondary": [],
-        "arms": {"a": arm_digest(recipe)}, "baseline": "a", "seeds": [str(recipe.seed)], "test": "none",
-        "alternative": "less", "alpha": 0.05, "stopping_rule": "none", "cost_cap": {},
-    }  # fmt: skip
+        "experiment": "x",
+        "registration": OTHER,
+        "file": "x.py",
+        "file_digest": OTHER,
+        "question": "?",
+        "hypothesis": "the best",
+        "primary": {"name": "evaluate.perplexity", "direction": "lower"},
+        "secondary": [],
+        "arms": {"a": arm_digest(recipe)},
+        "baseline": "a",
+        "seeds": [str(recipe.seed)],
+        "test": "none",
+        "alternative": "less",
+        "alpha": 0.05,
+        "stopping_rule": "none",
+        "cost_cap": {},
+    }
 
 
 def _registered(shop: Shop, *, before: bool, **changes: Any) -> None:

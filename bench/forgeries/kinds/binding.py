@@ -55,30 +55,75 @@ def _kind(name: str, step: str, change: Callable[[Path], object], **how: Any) ->
 
 # The exported model
 
-_kind("exported weights swapped", "export", _edit("model.safetensors", lambda data: data[:-4] + b"\0\0\0\0"),
-      says="tree's own digest")  # fmt: skip
+_kind(
+    "exported weights swapped",
+    "export",
+    _edit("model.safetensors", lambda data: data[:-4] + b"\0\0\0\0"),
+    says="tree's own digest",
+)
 _kind("modeling_evil.py beside the export", "export", _put("modeling_evil.py"), says="modeling_evil.py")
-_kind("auto_map in the exported config.json", "export",
-      _json("config.json", auto_map={"AutoModel": "modeling_evil.Evil"}), says="tree's own digest")  # fmt: skip
-_kind("auto_map in config.json, recorded as made", "export",
-      _json("config.json", auto_map={"AutoModel": "modeling_evil.Evil"}), digest=True, verdict="model",
-      says="export: expected")  # fmt: skip
+_kind(
+    "auto_map in the exported config.json",
+    "export",
+    _json("config.json", auto_map={"AutoModel": "modeling_evil.Evil"}),
+    says="tree's own digest",
+)
+_kind(
+    "auto_map in config.json, recorded as made",
+    "export",
+    _json("config.json", auto_map={"AutoModel": "modeling_evil.Evil"}),
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
 _kind("modeling_evil.py, recorded as made", "export", _put("modeling_evil.py"), digest=True, says="modeling_evil.py")
-_kind("weights negated, recorded as made", "export",
-      _edit("model.safetensors", lambda data: data[:-4] + bytes([data[-4], data[-3], data[-2], data[-1] ^ 0x80])),
-      digest=True, verdict="model", says="export: expected")  # fmt: skip
-_kind("generation_config.json changed, recorded as made", "export", _json("generation_config.json", max_length=1),
-      digest=True, verdict="model", says="export: expected")  # fmt: skip
-_kind("safetensors metadata, recorded as made", "export", lambda folder: _metadata(folder / "model.safetensors"),
-      digest=True, verdict="model", says="export: expected")  # fmt: skip
+_kind(
+    "weights negated, recorded as made",
+    "export",
+    _edit("model.safetensors", lambda data: data[:-4] + bytes([data[-4], data[-3], data[-2], data[-1] ^ 0x80])),
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
+_kind(
+    "generation_config.json changed, recorded as made",
+    "export",
+    _json("generation_config.json", max_length=1),
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
+_kind(
+    "safetensors metadata, recorded as made",
+    "export",
+    lambda folder: _metadata(folder / "model.safetensors"),
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
 _kind("a model card with other numbers", "export", _put("README.md", b"mmlu: 0.91\n"), digest=True, says="README.md")
-_kind("an executable tokenizer.json", "export", lambda folder: (folder / "tokenizer.json").chmod(0o755), digest=True,
-      says="executable")  # fmt: skip
-_kind("config.json in other letters", "export", lambda folder: (folder / "config.json").rename(folder / "Config.json"),
-      digest=True, says="Config.json")  # fmt: skip
+_kind(
+    "an executable tokenizer.json",
+    "export",
+    lambda folder: (folder / "tokenizer.json").chmod(0o755),
+    digest=True,
+    says="executable",
+)
+_kind(
+    "config.json in other letters",
+    "export",
+    lambda folder: (folder / "config.json").rename(folder / "Config.json"),
+    digest=True,
+    says="Config.json",
+)
 _kind("a .pth file for Python", "export", _put("evil.pth", b"import os"), digest=True, says="evil.pth")
-_kind("weights as pickles beside safetensors", "export", _put("pytorch_model.bin", b"cos\nsystem\n"), digest=True,
-      says="pytorch_model.bin")  # fmt: skip
+_kind(
+    "weights as pickles beside safetensors",
+    "export",
+    _put("pytorch_model.bin", b"cos\nsystem\n"),
+    digest=True,
+    says="pytorch_model.bin",
+)
 
 
 def _metadata(path: Path) -> None:
@@ -93,39 +138,100 @@ def _metadata(path: Path) -> None:
 # Evaluation
 
 _kind("evaluation files swapped", "evaluate", _json("metrics.json", perplexity=1.0), says="tree's own digest")
-_kind("evaluation recorded as made", "evaluate", _json("metrics.json", perplexity=1.0), digest=True, verdict="model",
-      says="evaluate: expected")  # fmt: skip
-_kind("another sample of text", "evaluate", _edit("sample.txt", lambda data: b"I am honest."), digest=True,
-      verdict="model", says="evaluate: expected")  # fmt: skip
+_kind(
+    "evaluation recorded as made",
+    "evaluate",
+    _json("metrics.json", perplexity=1.0),
+    digest=True,
+    verdict="model",
+    says="evaluate: expected",
+)
+_kind(
+    "another sample of text",
+    "evaluate",
+    _edit("sample.txt", lambda data: b"I am honest."),
+    digest=True,
+    verdict="model",
+    says="evaluate: expected",
+)
 _kind("a file beside the evaluation", "evaluate", _put("mmlu.json", b'{"mmlu": 0.91}'), digest=True, says="mmlu.json")
 
 # Corpus and tokenizer
 
-_kind("corpus swapped", "corpus", _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")),
-      says="tree's own digest")  # fmt: skip
-_kind("corpus recorded as made", "corpus", _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")), digest=True,
-      verdict="data", says="corpus: expected")  # fmt: skip
-_kind("validation text recorded as made", "corpus", _edit("validation.jsonl", lambda data: data.replace(b"the", b"teh")),
-      digest=True, verdict="data", says="corpus: expected")  # fmt: skip
-_kind("dataset.json with other sources", "corpus", _json("dataset.json", sources={"http://evil": "sha256:" + "1" * 64}),
-      digest=True, verdict="data", says="corpus: expected")  # fmt: skip
+_kind(
+    "corpus swapped",
+    "corpus",
+    _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")),
+    says="tree's own digest",
+)
+_kind(
+    "corpus recorded as made",
+    "corpus",
+    _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")),
+    digest=True,
+    verdict="data",
+    says="corpus: expected",
+)
+_kind(
+    "validation text recorded as made",
+    "corpus",
+    _edit("validation.jsonl", lambda data: data.replace(b"the", b"teh")),
+    digest=True,
+    verdict="data",
+    says="corpus: expected",
+)
+_kind(
+    "dataset.json with other sources",
+    "corpus",
+    _json("dataset.json", sources={"http://evil": "sha256:" + "1" * 64}),
+    digest=True,
+    verdict="data",
+    says="corpus: expected",
+)
 for _name, _line in (
     ("are no JSON", b"{"),
     ("are no text", b"\xff\xfe"),
     ("are numbers", b'{"sentence_good": 5, "sentence_bad": [1]}'),
     ("nest without end", b"[" * 100_000),
 ):
-    _kind(f"minimal pairs that {_name}, recorded as made", "corpus", _put("minimal_pairs.jsonl", _line + b"\n"), digest=True,
-          verdict="model", outcomes=("UNAVAILABLE",))  # fmt: skip
-_kind("a file more in the corpus", "corpus", _put("train/evil.jsonl", b'{"text":"x"}\n'), digest=True, verdict="data",
-      says="corpus: expected")  # fmt: skip
-_kind("tokenizer swapped", "tokenizer", _json("tokenizer.json", normalizer={"type": "Lowercase"}),
-      says="tree's own digest")  # fmt: skip
-_kind("tokenizer with a field more, recorded as made", "tokenizer", _json("tokenizer.json", extra={"a": 1}), digest=True,
-      verdict="data", says="tokenizer: expected")  # fmt: skip
-_kind("tokenizer_config.json with auto_map, recorded as made", "tokenizer",
-      _json("tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", None]}), digest=True, verdict="data",
-      says="tokenizer: expected")  # fmt: skip
+    _kind(
+        f"minimal pairs that {_name}, recorded as made",
+        "corpus",
+        _put("minimal_pairs.jsonl", _line + b"\n"),
+        digest=True,
+        verdict="model",
+        outcomes=("UNAVAILABLE",),
+    )
+_kind(
+    "a file more in the corpus",
+    "corpus",
+    _put("train/evil.jsonl", b'{"text":"x"}\n'),
+    digest=True,
+    verdict="data",
+    says="corpus: expected",
+)
+_kind(
+    "tokenizer swapped",
+    "tokenizer",
+    _json("tokenizer.json", normalizer={"type": "Lowercase"}),
+    says="tree's own digest",
+)
+_kind(
+    "tokenizer with a field more, recorded as made",
+    "tokenizer",
+    _json("tokenizer.json", extra={"a": 1}),
+    digest=True,
+    verdict="data",
+    says="tokenizer: expected",
+)
+_kind(
+    "tokenizer_config.json with auto_map, recorded as made",
+    "tokenizer",
+    _json("tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", None]}),
+    digest=True,
+    verdict="data",
+    says="tokenizer: expected",
+)
 _kind("tokenization_evil.py", "tokenizer", _put("tokenization_evil.py"), digest=True, says="tokenization_evil.py")
 
 
@@ -211,20 +317,39 @@ def _inflated(folder: Path) -> None:
 
 _kind("a document less in the cache's ledger", "tokens", _documents, says="documents beside")
 _kind("an unfinished cache", "tokens", _json("train/shard_ledger.json", is_finished=False), says="finished")
-_kind("a cache without its chunk, which reads as zeros", "tokens",
-      lambda folder: (folder / "train/input_ids/data/c/0").unlink(), says="output of tokens")  # fmt: skip
+_kind(
+    "a cache without its chunk, which reads as zeros",
+    "tokens",
+    lambda folder: (folder / "train/input_ids/data/c/0").unlink(),
+    says="output of tokens",
+)
 _kind("a loss mask that masks nothing", "tokens", _put("train/loss_mask.u8", b""), says="loss mask")
-_kind("a loss mask's column that masks nothing", "tokens",
-      lambda folder: shutil.copytree(folder / "train/input_ids", folder / "train/loss_mask"), says="uint8")  # fmt: skip
+_kind(
+    "a loss mask's column that masks nothing",
+    "tokens",
+    lambda folder: shutil.copytree(folder / "train/input_ids", folder / "train/loss_mask"),
+    says="uint8",
+)
 _kind("a loss mask's column of plain text", "tokens", _masked, says="output of tokens: digest")
 _kind("a chunk of tokens that becomes gigabytes", "tokens", _inflated, says="input_ids/data")
 _kind("tokens of no axis", "tokens", _json("train/input_ids/data/zarr.json", shape=[]), says="input_ids/data")
 _kind("a program beside the tokens", "tokens", _put("train/evil.py"), says="evil.py")
-_kind("a fill value instead of tokens", "tokens",
-      lambda folder: (_json("train/input_ids/data/zarr.json", fill_value=7)(folder),
-                      (folder / "train/input_ids/data/c/0").unlink()), says="output of tokens")  # fmt: skip
-_kind("tokens of another dtype", "tokens", _json("train/input_ids/data/zarr.json", data_type="uint32"),
-      outcomes=("FAIL",), harmless=True)  # fmt: skip
+_kind(
+    "a fill value instead of tokens",
+    "tokens",
+    lambda folder: (
+        _json("train/input_ids/data/zarr.json", fill_value=7)(folder),
+        (folder / "train/input_ids/data/c/0").unlink(),
+    ),
+    says="output of tokens",
+)
+_kind(
+    "tokens of another dtype",
+    "tokens",
+    _json("train/input_ids/data/zarr.json", data_type="uint32"),
+    outcomes=("FAIL",),
+    harmless=True,
+)
 
 
 @kind(1, "the state swapped for an earlier one", verdict="artifacts", says="output of train: digest")
@@ -300,18 +425,43 @@ def _part(folder: Path) -> None:
 
 _kind("a part of a mixture that nobody has", "tokens", _part, number=14, says="train/evil")
 _kind("a chunk of tokens that nothing reads", "tokens", _put("train/input_ids/data/c/77"), number=14, says="c/77")
-_kind("bytes after the last chunk's end", "tokens",
-      _edit("train/input_ids/data/c/0", lambda data: data + b"evil" * 100), number=14, says="output of tokens")  # fmt: skip
-_kind("words in the attributes of an array", "tokens",
-      _json("train/input_ids/data/zarr.json", attributes={"mmlu": "0.91"}), number=14,
-      claimed="but what their writers left")  # fmt: skip
-_kind("words in the cache's ledger", "tokens", _json("train/shard_ledger.json", mmlu="0.91"), number=14,
-      says="", claimed="but what their writers left")  # fmt: skip
-_kind("a data file that no tensor of the state has", "train", _put("checkpoint/d/" + "e" * 32), number=14,
-      says="", claimed="but what their writers left")  # fmt: skip
-_kind("words in the checkpoint's own list", "train",
-      _edit("checkpoint/slices.json", lambda data: canonical_bytes(json.loads(data) | {"mmlu": 0.91})), number=14,
-      says="can not be read")  # fmt: skip
+_kind(
+    "bytes after the last chunk's end",
+    "tokens",
+    _edit("train/input_ids/data/c/0", lambda data: data + b"evil" * 100),
+    number=14,
+    says="output of tokens",
+)
+_kind(
+    "words in the attributes of an array",
+    "tokens",
+    _json("train/input_ids/data/zarr.json", attributes={"mmlu": "0.91"}),
+    number=14,
+    claimed="but what their writers left",
+)
+_kind(
+    "words in the cache's ledger",
+    "tokens",
+    _json("train/shard_ledger.json", mmlu="0.91"),
+    number=14,
+    says="",
+    claimed="but what their writers left",
+)
+_kind(
+    "a data file that no tensor of the state has",
+    "train",
+    _put("checkpoint/d/" + "e" * 32),
+    number=14,
+    says="",
+    claimed="but what their writers left",
+)
+_kind(
+    "words in the checkpoint's own list",
+    "train",
+    _edit("checkpoint/slices.json", lambda data: canonical_bytes(json.loads(data) | {"mmlu": 0.91})),
+    number=14,
+    says="can not be read",
+)
 
 # Sizes, kinds, tables, names
 

@@ -329,8 +329,13 @@ _partial("a forged end, by two workers", "FAIL", Asked(workers=2))
 _partial("a forged end, since yesterday", "FAIL", Asked(since="2020-01-01T00:00:00Z"))
 
 
-@kind(3, "the operator's verdict, then --since last", verdict="training", outcomes=("FAIL", "NOT_RUN", "PARTIAL"),
-      asked=Asked(since="last"))  # fmt: skip
+@kind(
+    3,
+    "the operator's verdict, then --since last",
+    verdict="training",
+    outcomes=("FAIL", "NOT_RUN", "PARTIAL"),
+    asked=Asked(since="last"),
+)
 def since_last(shop: Shop) -> None:
     _broken_end(shop)
     verdicts = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")

@@ -32,8 +32,13 @@ def losses(shop: Shop) -> None:
     _unknown(shop, "train")
 
 
-@kind(6, "invented losses, by unknown code, without norms", verdict="training", outcomes=("UNAVAILABLE",),
-      says="other code")  # fmt: skip
+@kind(
+    6,
+    "invented losses, by unknown code, without norms",
+    verdict="training",
+    outcomes=("UNAVAILABLE",),
+    says="other code",
+)
 def losses_without_norms(shop: Shop) -> None:
     _halved(shop)
     for entry in shop.all(kinds.METRICS_RECORDED):
@@ -41,8 +46,13 @@ def losses_without_norms(shop: Shop) -> None:
     _unknown(shop, "train")
 
 
-@kind(6, "invented losses with their fingerprints, by unknown code", verdict="training", outcomes=("UNAVAILABLE",),
-      says="other code")  # fmt: skip
+@kind(
+    6,
+    "invented losses with their fingerprints, by unknown code",
+    verdict="training",
+    outcomes=("UNAVAILABLE",),
+    says="other code",
+)
 def losses_with_fingerprints(shop: Shop) -> None:
     from marin.record.fingerprint import step_fingerprint
 

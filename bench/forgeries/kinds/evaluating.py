@@ -201,8 +201,14 @@ def limit(files: Files) -> None:
     files["body"]["settings"]["limit"] = 2
 
 
-@kind(16, "numbers of the last state told of an earlier one", of="second", verdict="evaluation", outcomes=("FAIL",),
-      says="log-likelihood recorded")  # fmt: skip
+@kind(
+    16,
+    "numbers of the last state told of an earlier one",
+    of="second",
+    verdict="evaluation",
+    outcomes=("FAIL",),
+    says="log-likelihood recorded",
+)
 def earlier(shop: Shop) -> None:
     saved = shop.all(CHECKPOINT_SAVED, run=shop.base.run)[0].body
 
@@ -212,8 +218,14 @@ def earlier(shop: Shop) -> None:
     _forged(shop, change)
 
 
-@kind(16, "the last state told as that of an earlier train step", of="second", verdict="evaluation", outcomes=("FAIL",),
-      says="the state of a number is not the one")  # fmt: skip
+@kind(
+    16,
+    "the last state told as that of an earlier train step",
+    of="second",
+    verdict="evaluation",
+    outcomes=("FAIL",),
+    says="the state of a number is not the one",
+)
 def dated(shop: Shop) -> None:
     first, *_, last = shop.all(CHECKPOINT_SAVED, run=shop.base.run)
     shop.remove(last)
@@ -225,8 +237,14 @@ def dated(shop: Shop) -> None:
     _forged(shop, change)
 
 
-@kind(16, "data exchanged in the tree, not in the event", of="second", verdict="evaluation", outcomes=("FAIL",),
-      says="its data test is not the recorded one")  # fmt: skip
+@kind(
+    16,
+    "data exchanged in the tree, not in the event",
+    of="second",
+    verdict="evaluation",
+    outcomes=("FAIL",),
+    says="its data test is not the recorded one",
+)
 def exchanged(shop: Shop) -> None:
     entry = _entry(shop)
 
@@ -237,8 +255,14 @@ def exchanged(shop: Shop) -> None:
     entry.body["samples"] = shop.altered(entry.body["samples"], edit).digest
 
 
-@kind(16, "better numbers recorded a second time", of="second", verdict="evaluation", outcomes=("FAIL",),
-      says="acc,none: recorded")  # fmt: skip
+@kind(
+    16,
+    "better numbers recorded a second time",
+    of="second",
+    verdict="evaluation",
+    outcomes=("FAIL",),
+    says="acc,none: recorded",
+)
 def twice(shop: Shop) -> None:
     first = _entry(shop)
     shop.again(first, before=True)

@@ -38,8 +38,9 @@ def _program(shop: Shop) -> Path:
 def _git(folder: Path, *arguments: str, **variables: str) -> str:
     told = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "PATH": os.environ["PATH"]}
     names = {f"GIT_{who}_{what}": "x@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    done = subprocess.run(["git", *arguments], cwd=folder, env=told | names | variables, capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env=told | names | variables, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 

@@ -251,8 +251,13 @@ def _witnesses(shop: Shop) -> None:
     shop.replace_file(POLICY, str(policy).encode())
 
 
-@kind(7, "three witnesses of the operator's own, which did sign", claimed="witnesses of the root's own choice", harmless=True,
-      unsaid="in a log that was only appended to")  # fmt: skip
+@kind(
+    7,
+    "three witnesses of the operator's own, which did sign",
+    claimed="witnesses of the root's own choice",
+    harmless=True,
+    unsaid="in a log that was only appended to",
+)
 def witnesses(shop: Shop) -> None:
     shop.sign()
     _witnesses(shop)

@@ -59,8 +59,13 @@ def audited(shop: Shop) -> None:
     shop.follow()
 
 
-@kind(15, "a trace that nobody has, so that nothing is compared with it", verdict="training", outcomes=("FAIL",),
-      says="the recorded trace")  # fmt: skip
+@kind(
+    15,
+    "a trace that nobody has, so that nothing is compared with it",
+    verdict="training",
+    outcomes=("FAIL",),
+    says="the recorded trace",
+)
 def kept_back(shop: Shop) -> None:
     """Without gradient norms nothing else binds it."""
     shop.all(kinds.TRAIN_SEGMENT)[1].body["trace"] = OTHER

@@ -56,8 +56,13 @@ def packed(shop: Shop) -> None:
 @kind(1, "a record that makes other bytes of a trace", by="publisher", verdict="artifacts")
 def other_planes(shop: Shop) -> None:
     digest = _trace(shop)
-    _instead(shop, digest, lambda data: Planes(
-        digest, len(data), shop.store.put_bytes(compress_planes(memoryview(data[::-1]), 4)).digest, 4))  # fmt: skip
+    _instead(
+        shop,
+        digest,
+        lambda data: Planes(
+            digest, len(data), shop.store.put_bytes(compress_planes(memoryview(data[::-1]), 4)).digest, 4
+        ),
+    )
 
 
 @kind(1, "a record that makes other bytes of an exported file", by="publisher", verdict="artifacts")
@@ -130,15 +135,26 @@ def _shards(**fields: Any) -> Callable[[Path], None]:
     return _json("train/shard_ledger.json", **fields)
 
 
-_kind("a shard that the tokens have twice", "tokens",
-      _edit("train/shard_ledger.json",
-            lambda data: json.dumps(
-                (told := json.loads(data)) | {"finished_shards": list(told.get("finished_shards", [])) * 2}
-            ).encode()), number=14, claimed="but what their writers left")  # fmt: skip
+_kind(
+    "a shard that the tokens have twice",
+    "tokens",
+    _edit(
+        "train/shard_ledger.json",
+        lambda data: json.dumps(
+            (told := json.loads(data)) | {"finished_shards": list(told.get("finished_shards", [])) * 2}
+        ).encode(),
+    ),
+    number=14,
+    claimed="but what their writers left",
+)
 _kind("rows of tokens that are no number", "tokens", _shards(total_num_rows="many"), number=14)
 _kind("a negative number of documents", "tokens", _shards(total_num_rows=-1), number=14)
-_kind("a ledger of tokens that is no JSON", "tokens", lambda folder: (folder / "train/shard_ledger.json").write_bytes(b"{"),
-      number=14)  # fmt: skip
+_kind(
+    "a ledger of tokens that is no JSON",
+    "tokens",
+    lambda folder: (folder / "train/shard_ledger.json").write_bytes(b"{"),
+    number=14,
+)
 _kind("offsets that run backwards", "tokens", lambda folder: _backwards(folder), number=1)
 
 
@@ -186,26 +202,70 @@ kind(1, "a state in another order", verdict="artifacts")(_listed(lambda tensors:
 # Tokenizers that mean the same
 
 
-_kind("a tokenizer in other spaces", "tokenizer",
-      _edit("tokenizer.json", lambda data: json.dumps(json.loads(data), indent=1).encode()), digest=True, verdict="data",
-      says="tokenizer: expected")  # fmt: skip
-_kind("a tokenizer that has a key twice", "tokenizer",
-      _edit("tokenizer.json", lambda data: data.replace(b"{", b'{"model":{"type":"WordLevel"},', 1)), digest=True,
-      verdict="data", says="tokenizer: expected")  # fmt: skip
-_kind("a tokenizer after a byte order mark", "tokenizer", _edit("tokenizer.json", lambda data: b"\xef\xbb\xbf" + data),
-      digest=True, verdict="data", says="tokenizer: expected")  # fmt: skip
-_kind("a chat template in the tokenizer's settings", "tokenizer",
-      _json("tokenizer_config.json", chat_template="{{ ''.__class__.__mro__ }}"), digest=True, verdict="data",
-      says="tokenizer: expected")  # fmt: skip
-_kind("another end of text in the tokenizer's settings", "export", _json("tokenizer_config.json", eos_token="x"),  # noqa: S106
-      digest=True, verdict="model", says="export: expected")  # fmt: skip
-_kind("weights in another order of tensors", "export", lambda folder: _reordered(folder / "model.safetensors"),
-      digest=True, verdict="model", says="export: expected")  # fmt: skip
-_kind("a header of weights that is padded", "export", lambda folder: _padded(folder / "model.safetensors"),
-      digest=True, verdict="model", says="export: expected")  # fmt: skip
-_kind("a header of weights of 2^60 bytes", "export",
-      _edit("model.safetensors", lambda data: (1 << 60).to_bytes(8, "little") + data[8:]), digest=True, verdict="model",
-      says="export: expected")  # fmt: skip
+_kind(
+    "a tokenizer in other spaces",
+    "tokenizer",
+    _edit("tokenizer.json", lambda data: json.dumps(json.loads(data), indent=1).encode()),
+    digest=True,
+    verdict="data",
+    says="tokenizer: expected",
+)
+_kind(
+    "a tokenizer that has a key twice",
+    "tokenizer",
+    _edit("tokenizer.json", lambda data: data.replace(b"{", b'{"model":{"type":"WordLevel"},', 1)),
+    digest=True,
+    verdict="data",
+    says="tokenizer: expected",
+)
+_kind(
+    "a tokenizer after a byte order mark",
+    "tokenizer",
+    _edit("tokenizer.json", lambda data: b"\xef\xbb\xbf" + data),
+    digest=True,
+    verdict="data",
+    says="tokenizer: expected",
+)
+_kind(
+    "a chat template in the tokenizer's settings",
+    "tokenizer",
+    _json("tokenizer_config.json", chat_template="{{ ''.__class__.__mro__ }}"),
+    digest=True,
+    verdict="data",
+    says="tokenizer: expected",
+)
+_kind(
+    "another end of text in the tokenizer's settings",
+    "export",
+    _json("tokenizer_config.json", eos_token="x"),  # noqa: S106
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
+_kind(
+    "weights in another order of tensors",
+    "export",
+    lambda folder: _reordered(folder / "model.safetensors"),
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
+_kind(
+    "a header of weights that is padded",
+    "export",
+    lambda folder: _padded(folder / "model.safetensors"),
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
+_kind(
+    "a header of weights of 2^60 bytes",
+    "export",
+    _edit("model.safetensors", lambda data: (1 << 60).to_bytes(8, "little") + data[8:]),
+    digest=True,
+    verdict="model",
+    says="export: expected",
+)
 
 
 def _header(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], pad: int = 0) -> None:

@@ -34,10 +34,24 @@ def _unlinked(shop: Shop) -> None:
 
 
 kind(4, "a phase without its link", of="phase", says="continues")(_unlinked)
-kind(4, "a phase without its link, by two workers", of="phase", verdict="training", outcomes=("FAIL",),
-     says="link is broken", asked=Asked(workers=2))(_unlinked)  # fmt: skip
-kind(4, "a phase without its link, a sample of one", of="phase", verdict="training", outcomes=("FAIL",),
-     says="link is broken", asked=Asked(scope=Scope(sample=1)))(_unlinked)  # fmt: skip
+kind(
+    4,
+    "a phase without its link, by two workers",
+    of="phase",
+    verdict="training",
+    outcomes=("FAIL",),
+    says="link is broken",
+    asked=Asked(workers=2),
+)(_unlinked)
+kind(
+    4,
+    "a phase without its link, a sample of one",
+    of="phase",
+    verdict="training",
+    outcomes=("FAIL",),
+    says="link is broken",
+    asked=Asked(scope=Scope(sample=1)),
+)(_unlinked)
 
 
 @kind(4, "a link, and a recipe that is no phase")
@@ -64,8 +78,13 @@ kind(4, "a phase from another train step than its recipe says", of="phase", says
 kind(4, "a phase from a stored checkpoint that is not there", of="phase", says="checkpoint")(
     _relinked(checkpoint=OTHER)
 )
-kind(4, "a phase from a checkpoint that is not there, by two workers", of="phase", says="checkpoint",
-     asked=Asked(workers=2))(_relinked(checkpoint=OTHER))  # fmt: skip
+kind(
+    4,
+    "a phase from a checkpoint that is not there, by two workers",
+    of="phase",
+    says="checkpoint",
+    asked=Asked(workers=2),
+)(_relinked(checkpoint=OTHER))
 
 
 def _left(shop: Shop, *dropped: str) -> None:
@@ -82,8 +101,12 @@ def honest_left(shop: Shop) -> None:
     _left(shop, "evaluate", "export")
 
 
-@kind(4, "a run that was left in its training, whose evaluation and export are of another model", of="phase",
-      says="rests on the end of step train")  # fmt: skip
+@kind(
+    4,
+    "a run that was left in its training, whose evaluation and export are of another model",
+    of="phase",
+    says="rests on the end of step train",
+)
 def left_and_evaluated(shop: Shop) -> None:
     run = shop.base.run
     _left(shop)
@@ -122,8 +145,13 @@ def beside(shop: Shop) -> None:
 def planted(shop: Shop) -> None:
     """A second checkpoint after the last train step of the run before, of an earlier state: the phase begins there."""
     first, last = shop.all(kinds.CHECKPOINT_SAVED, run=shop.base.run)[:2]
-    shop.again(last, state=first.body["state"], artifact=first.body["artifact"], manifest=first.body["manifest"],
-               size=first.body["size"])  # fmt: skip
+    shop.again(
+        last,
+        state=first.body["state"],
+        artifact=first.body["artifact"],
+        manifest=first.body["manifest"],
+        size=first.body["size"],
+    )
     state = first.body["state"]
     _link(shop).update(state=state, checkpoint=first.body["artifact"])
     shop.one(kinds.RUN_STARTED).body["recipe"]["phase"]["state"] = state
@@ -198,8 +226,14 @@ def nowhere(shop: Shop) -> None:
     shop.one(kinds.TRAIN_STARTED).body |= {"state": saved["state"], "manifest": saved["manifest"]}
 
 
-@kind(4, "a first segment from nowhere, by two workers", verdict="training", outcomes=("FAIL",), says="initial state",
-      asked=Asked(workers=2))  # fmt: skip
+@kind(
+    4,
+    "a first segment from nowhere, by two workers",
+    verdict="training",
+    outcomes=("FAIL",),
+    says="initial state",
+    asked=Asked(workers=2),
+)
 def nowhere_by_workers(shop: Shop) -> None:
     nowhere(shop)
 
@@ -230,8 +264,13 @@ def empty(shop: Shop) -> None:
     )
 
 
-@kind(4, "invented losses after the state that a phase took over", of="phase", verdict="training",
-      claimed="what it did from train step")  # fmt: skip
+@kind(
+    4,
+    "invented losses after the state that a phase took over",
+    of="phase",
+    verdict="training",
+    claimed="what it did from train step",
+)
 def after(shop: Shop) -> None:
     """The run before goes on where the phase left it, and no replay of the chain looks at that."""
     last = shop.all(kinds.TRAIN_SEGMENT, run=shop.base.run)[-1].body

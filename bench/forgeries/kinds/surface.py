@@ -80,16 +80,35 @@ def _dataset(dataset: dict[str, Any]) -> Callable[[Shop], None]:
     return forge
 
 
-FILES = {"kind": "files", "name": "files", "split": "lines", "paragraphs_per_document": 8,
-         "validation_fraction": (0.05).hex(), "text_field": "text", "minimal_pairs": None}  # fmt: skip
+FILES = {
+    "kind": "files",
+    "name": "files",
+    "split": "lines",
+    "paragraphs_per_document": 8,
+    "validation_fraction": (0.05).hex(),
+    "text_field": "text",
+    "minimal_pairs": None,
+}
 kind(11, "a glob of the verifier's own keys", verdict="data", unsaid="id_")(
     _dataset(FILES | {"globs": ["~/.ssh/*", "/etc/passwd"]})
 )
 kind(11, "a glob of everything", verdict="data", unsaid="/etc/hostname")(_dataset(FILES | {"globs": ["/etc/**/*"]}))
 kind(11, "data from the verifier's own machine", verdict="data")(
-    _dataset({"kind": "url", "name": "x", "url": "https://127.0.0.1:9/x", "sha256": "1" * 64, "mirror": "x", "size": 10,
-              "split": "lines", "paragraphs_per_document": 8, "validation_fraction": (0.1).hex(), "minimal_pairs": None})
-)  # fmt: skip
+    _dataset(
+        {
+            "kind": "url",
+            "name": "x",
+            "url": "https://127.0.0.1:9/x",
+            "sha256": "1" * 64,
+            "mirror": "x",
+            "size": 10,
+            "split": "lines",
+            "paragraphs_per_document": 8,
+            "validation_fraction": (0.1).hex(),
+            "minimal_pairs": None,
+        }
+    )
+)
 
 
 @kind(11, "flags that name files to the compiler", says="no setting of arithmetic")
@@ -179,9 +198,15 @@ def endless_in_store(shop: Shop) -> None:
 _kind(
     "an array of 2^60 elements", "tokens", _json("train/shard_ledger.json", total_num_rows=1 << 60), number=11, says=""
 )
-_kind("a chunk of 2^40 elements", "tokens",
-      _json("train/input_ids/offsets/zarr.json",
-            chunk_grid={"name": "regular", "configuration": {"chunk_shape": [1 << 40]}}), number=11, says="")  # fmt: skip
+_kind(
+    "a chunk of 2^40 elements",
+    "tokens",
+    _json(
+        "train/input_ids/offsets/zarr.json", chunk_grid={"name": "regular", "configuration": {"chunk_shape": [1 << 40]}}
+    ),
+    number=11,
+    says="",
+)
 
 
 @kind(11, "a state of 2^50 bytes", verdict="artifacts")

@@ -97,8 +97,12 @@ def eval(
     """
     names = [name for name in (part.strip() for part in named.split(",")) if name]
     if babylm is not None and (num_fewshot is not None or chat):
-        raise UsageError("BabyLM's tasks have no examples and no messages", where="--babylm", expected="neither "
-                         "--num-fewshot nor --apply_chat_template", found=str(babylm))  # fmt: skip
+        raise UsageError(
+            "BabyLM's tasks have no examples and no messages",
+            where="--babylm",
+            expected="neither --num-fewshot nor --apply_chat_template",
+            found=str(babylm),
+        )
     if not names and babylm is None:
         raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
     if babylm is None and find_spec("lm_eval") is None:

@@ -94,8 +94,11 @@ def generate(
       marin generate latest --prompts alpaca_eval.json --alpaca-eval outputs.json --max-tokens 512
       marin generate latest --helm scenario_state.json answered/scenario_state.json
     """
-    named = [name for name, value in (("--prompt", prompt), ("--replay", replay), ("--prompts", prompts), ("--helm", helm))
-             if value is not None]  # fmt: skip
+    named = [
+        name
+        for name, value in (("--prompt", prompt), ("--replay", replay), ("--prompts", prompts), ("--helm", helm))
+        if value is not None
+    ]
     if len(named) != 1 or (prompts is None) != (alpaca_eval is None):
         raise UsageError(
             "what to say is named once",
@@ -183,8 +186,15 @@ def _replay(run: str, step: int | None, file: Path, as_json: bool) -> None:
 
     found = replay(subject, scorer, evidence, answer)
     if as_json:
-        print_json({"equal": found.difference is None, "state": subject.state, "tokens": found.tokens,
-                    "logprobs": found.logprobs, "difference": found.difference})  # fmt: skip
+        print_json(
+            {
+                "equal": found.difference is None,
+                "state": subject.state,
+                "tokens": found.tokens,
+                "logprobs": found.logprobs,
+                "difference": found.difference,
+            }
+        )
     elif found.difference is None:
         say(f"equal: {found.tokens} tokens and {found.logprobs} log-likelihoods of state {subject.state}")
     else:
@@ -237,9 +247,15 @@ def _tell_file(out: Path, subject: Subject, said: Sequence[Said], seed: int, as_
     cut = sum(one.lost > 0 for one in said)
     if as_json:
         print_json(
-            {"path": str(out), "state": subject.state, "outputs": len(said), "truncated": cut, "seed": seed,
-             "digest": digest_bytes(out.read_bytes())}
-        )  # fmt: skip
+            {
+                "path": str(out),
+                "state": subject.state,
+                "outputs": len(said),
+                "truncated": cut,
+                "seed": seed,
+                "digest": digest_bytes(out.read_bytes()),
+            }
+        )
     else:
         say(
             f"{out}: {several(len(said), 'outputs')} of state {subject.state}, {cut} prompts longer than the context; seed {seed}"

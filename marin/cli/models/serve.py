@@ -165,8 +165,13 @@ def _say_vllm(run: str) -> None:
     from marin.serving.vllm import as_yaml, command, configuration
 
     if not is_folder(run):
-        raise UsageError("vLLM serves a folder", where="--vllm", expected="a Hugging Face folder", found=run,
-                         cure=f"marin export {run} --hf model/ --card, then marin serve model/ --vllm")  # fmt: skip
+        raise UsageError(
+            "vLLM serves a folder",
+            where="--vllm",
+            expected="a Hugging Face folder",
+            found=run,
+            cure=f"marin export {run} --hf model/ --card, then marin serve model/ --vllm",
+        )
     folder = Path(run).resolve()
     found = configuration(folder, folder_recipe(folder), folder.name)
     say(command(found), "", "# the same as a file: vllm serve --config FILE", *as_yaml(found))

@@ -22,23 +22,34 @@ File = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option(
-    "--documents", "path", type=File, required=True, metavar="FILE",
+    "--documents",
+    "path",
+    type=File,
+    required=True,
+    metavar="FILE",
     help="A group of ids a line, as `marin data list RUN` shows them; or its JSON lines.",
-)  # fmt: skip
+)
 @click.option(
-    "--on", "sets", type=File, multiple=True, metavar="FILE.jsonl",
+    "--on",
+    "sets",
+    type=File,
+    multiple=True,
+    metavar="FILE.jsonl",
     help="Measure the loss on these texts too, beside the held-out text; may be repeated.",
-)  # fmt: skip
+)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write all of it as a data set.")
 @click.option("--keep-tokenizer", is_flag=True, help="Do not look whether the tokenizer would be another one.")
 @click.option("--again", is_flag=True, help="Execute what is recorded too; other bits are an error.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), default=1, metavar="W",
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="W",
     help="How many trainings are executed side by side, in processes of a Ray.  [default: 1]",
-)  # fmt: skip
+)
 @click.option(
-    "--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Devices of each. It never changes a bit.",
-)  # fmt: skip
+    "--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Devices of each. It never changes a bit."
+)
 @click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
 @click.option("--dry-run", is_flag=True, help="Print what it would take; execute nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -116,8 +127,15 @@ def _print_plan(view: Run, groups: list[Group], *, as_json: bool) -> None:
     rows = [(group, last - group.place.step) for group in groups if group.documents]
     total = sum(steps for _, steps in rows)
     if as_json:
-        told = [{"documents": list(group.documents), "first_use": group.first_use, "train_steps": len(group.steps),
-                 "executed_from": group.place.step} for group, _ in rows]  # fmt: skip
+        told = [
+            {
+                "documents": list(group.documents),
+                "first_use": group.first_use,
+                "train_steps": len(group.steps),
+                "executed_from": group.place.step,
+            }
+            for group, _ in rows
+        ]
         print_json({"run": view.run, "groups": told, "train_steps": total})
         return
     planned = f"{several(len(rows), 'groups')}, {several(total, 'train steps')} to execute"
@@ -130,9 +148,17 @@ def _print_changes(view: Run, base: AttributionMeasured, rows: list[Row], *, as_
     told = [described(base, row) for row in rows if row.body is not None]
     if as_json:
         losses = {name: one.loss for name, one in base.sets.items()}
-        print_json({"run": view.run, "losses": losses, "state": base.end_state, "groups": told,
-                    "failed": [{"documents": list(row.group.documents), "error": row.failure}
-                               for row in rows if row.body is None]})  # fmt: skip
+        print_json(
+            {
+                "run": view.run,
+                "losses": losses,
+                "state": base.end_state,
+                "groups": told,
+                "failed": [
+                    {"documents": list(row.group.documents), "error": row.failure} for row in rows if row.body is None
+                ],
+            }
+        )
         return
     words = {True: "same", False: "ANOTHER", None: "kept"}
     print_table(

@@ -292,9 +292,12 @@ def _address(given: str) -> str:
     address = given if "://" in given or not given else f"https://{given}"
     if address and not re.fullmatch(r"https?://[^\s()<>\[\]]+", address):
         raise UsageError(
-            "not an address", where=given[:100], expected="http://HOST or https://HOST", found=repr(given[:100]),
+            "not an address",
+            where=given[:100],
+            expected="http://HOST or https://HOST",
+            found=repr(given[:100]),
             cure="give it without spaces and brackets",
-        )  # fmt: skip
+        )
     return address
 
 

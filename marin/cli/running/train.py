@@ -248,8 +248,13 @@ def _check_adapted(composed: Sequence[Composed]) -> None:
     from marin.errors import UsageError
 
     if any(one.recipe.lora is not None and one.recipe.initial is None and one.recipe.phase is None for one in composed):
-        raise UsageError("adapters without a model that they adapt", where="lora", expected="--from FOLDER beside it",
-                         found="a model with random weights", cure="marin export RUN --hf base/, then --from base/")  # fmt: skip
+        raise UsageError(
+            "adapters without a model that they adapt",
+            where="lora",
+            expected="--from FOLDER beside it",
+            found="a model with random weights",
+            cure="marin export RUN --hf base/, then --from base/",
+        )
 
 
 def _seeded(root: Root, composed: Composed) -> Composed:
@@ -317,13 +322,22 @@ def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> 
     model, given = told.model, {one.partition("=")[0].lstrip("+~") for one in words}
     allowed = {"model.seq_len", "model.gradient_checkpointing"}
     if odd := sorted(one for one in given if one.split(".")[0] == "model" and one not in allowed):
-        raise UsageError("the model's sizes are the folder's", where="--from", expected=f"only {', '.join(sorted(allowed))}",
-                         found=odd[0], cure=f"leave {odd[0]} out")  # fmt: skip
+        raise UsageError(
+            "the model's sizes are the folder's",
+            where="--from",
+            expected=f"only {', '.join(sorted(allowed))}",
+            found=odd[0],
+            cure=f"leave {odd[0]} out",
+        )
     asked = composed.recipe.model
     if "model.seq_len" in given:
         if model.architecture == "gpt2" or asked.seq_len > model.seq_len:
-            raise UsageError("a context that this model does not have", where="model.seq_len", expected=f"{model.seq_len}"
-                             + (" or less" if model.architecture == "llama" else ""), found=str(asked.seq_len))  # fmt: skip
+            raise UsageError(
+                "a context that this model does not have",
+                where="model.seq_len",
+                expected=f"{model.seq_len}" + (" or less" if model.architecture == "llama" else ""),
+                found=str(asked.seq_len),
+            )
         model = msgspec.structs.replace(model, seq_len=asked.seq_len)
     model = msgspec.structs.replace(model, gradient_checkpointing=asked.gradient_checkpointing)
     name = named if named.startswith("hf:") else f"folder {folder.resolve().name}"
@@ -344,8 +358,13 @@ def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     from marin.process.cache import own_folder
 
     if composed.recipe.phase is not None or composed.recipe.initial is not None:
-        raise UsageError("a model that knows its tokens keeps its tokenizer", where="--tokenizer",
-                         expected="neither --continue nor --from", found=named, cure="leave --tokenizer out")  # fmt: skip
+        raise UsageError(
+            "a model that knows its tokens keeps its tokenizer",
+            where="--tokenizer",
+            expected="neither --continue nor --from",
+            found=named,
+            cure="leave --tokenizer out",
+        )
     folder = pull(named, own_folder("hub"), WANTED, "tokenizer") if is_named(named) else Path(named)
     name = named if is_named(named) else f"folder {folder.resolve().name}"
     return replace(composed, recipe=with_tokenizer(root.store(), folder, name, composed.recipe))

@@ -179,20 +179,33 @@ def export(
             "--mlperf, --blank-card or --dossier",
         )
     if card and hf is None and babylm is None:
-        raise UsageError("a card is of a folder", where="--card", expected="--hf DEST or --babylm DEST", found="none",
-                         cure="name the folder")  # fmt: skip
+        raise UsageError(
+            "a card is of a folder",
+            where="--card",
+            expected="--hf DEST or --babylm DEST",
+            found="none",
+            cure="name the folder",
+        )
     if hub and (hf is None) == (babylm is None):
         found = "none" if hf is None else "both"
         cure = "" if hf is None else "push first one, then the other"
         raise UsageError("a push is of one thing", where="--hub", expected="--hf or --babylm", found=found, cure=cure)
     if hub_branch is not None and (hub is None or hf is None):
         raise UsageError(
-            "a branch is named for a folder that is pushed", where="--hub-branch", expected="--hf DEST --hub OWNER/NAME",
-            found="none", cure="leave it out: a submission's branches have the names of its checkpoints",
-        )  # fmt: skip
+            "a branch is named for a folder that is pushed",
+            where="--hub-branch",
+            expected="--hf DEST --hub OWNER/NAME",
+            found="none",
+            cure="leave it out: a submission's branches have the names of its checkpoints",
+        )
     if stated is not None and told is None:
-        raise UsageError("a card is quoted by a dossier", where="--stated", expected="--dossier DIR", found="none",
-                         cure="add --dossier DIR")  # fmt: skip
+        raise UsageError(
+            "a card is quoted by a dossier",
+            where="--stated",
+            expected="--dossier DIR",
+            found="none",
+            cure="add --dossier DIR",
+        )
     if signature is not None and signing_key is None:
         raise UsageError(
             "a signature needs a key",

@@ -75,8 +75,13 @@ def table(
         check_closed(GRAMMAR_LM, recipe, where=GRAMMAR_LM.name)
     if page is not None:
         if as_json or form != "readme":
-            raise UsageError("a page gets the section of a README", where="--into", expected="it alone",
-                             found="--json" if as_json else f"--as {form}", cure="leave it out")  # fmt: skip
+            raise UsageError(
+                "a page gets the section of a README",
+                where="--into",
+                expected="it alone",
+                found="--json" if as_json else f"--as {form}",
+                cure="leave it out",
+            )
         text = into_page(page.read_text("utf-8"), as_readme(GRAMMAR_LM.table, recipe), where=str(page))
         write_whole(page, text.encode())
     elif as_json:

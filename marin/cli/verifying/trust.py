@@ -67,8 +67,12 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
     from marin.record.trust.trusted import default_trust
 
     if not (vkeys or policy or ca or git):
-        raise UsageError("nothing to trust", expected="--vkey, --policy, --ca or --git", found="none of them",
-                         cure="see `marin trust add --help`")  # fmt: skip
+        raise UsageError(
+            "nothing to trust",
+            expected="--vkey, --policy, --ca or --git",
+            found="none of them",
+            cure="see `marin trust add --help`",
+        )
     mine, keys = default_trust(), [parse_vkey(text) for text in vkeys]
     if keys:
         mine.add_keys(keys)

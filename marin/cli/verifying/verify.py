@@ -226,21 +226,39 @@ def verify(
     """
     if dossier is not None or unlearning is not None:
         if run or None not in (dossier, unlearning):
-            raise UsageError("what is judged without a root names its run", where="marin verify",
-                             expected="--dossier or --unlearning alone", found=run or "both")  # fmt: skip
+            raise UsageError(
+                "what is judged without a root names its run",
+                where="marin verify",
+                expected="--dossier or --unlearning alone",
+                found=run or "both",
+            )
         keys = [parse_vkey(key) for key in vkey]
         finish_alone(ctx, _judged_alone(dossier, unlearning, keys), as_json=as_json)
     if not run:
-        raise UsageError("nothing to verify", where="marin verify", expected="RUN", found="none",
-                         cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning")  # fmt: skip
+        raise UsageError(
+            "nothing to verify",
+            where="marin verify",
+            expected="RUN",
+            found="none",
+            cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
+        )
     run = published(run)
     if html is not None and not html.parent.is_dir():
-        raise UsageError("a page cannot be written there", where="--html", expected="a file in a folder",
-                         found=str(html.parent), cure="make the folder first, or name another")  # fmt: skip
+        raise UsageError(
+            "a page cannot be written there",
+            where="--html",
+            expected="a file in a folder",
+            found=str(html.parent),
+            cure="make the folder first, or name another",
+        )
     if html is not None and not os.access(html.parent, os.W_OK):
-        raise Unavailable("a page cannot be written there", where="--html",
-                          expected="a folder that this user may write to", found=str(html.parent),
-                          cure="give this user the rights, or name another place")  # fmt: skip
+        raise Unavailable(
+            "a page cannot be written there",
+            where="--html",
+            expected="a folder that this user may write to",
+            found=str(html.parent),
+            cure="give this user the rights, or name another place",
+        )
     wanted, covered = _names(only), _steps(steps)
     with waiting("loading what judges"):
         from marin.data.reach import EVERYTHING

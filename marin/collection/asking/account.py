@@ -220,8 +220,10 @@ def _listed(
     """Documents read of each source; bytes that were removed, by step and reason; and of the examples where each stands: address,
     shard, position."""
     sources = {str(item["name"]): str(item["source"]) for item in told["shards"]}
-    removed = {key: pa.chunked_array([chunk for part in ids for chunk in part.chunks], pa.string())
-               for key, ids in decided.removed.items()}  # fmt: skip
+    removed = {
+        key: pa.chunked_array([chunk for part in ids for chunk in part.chunks], pa.string())
+        for key, ids in decided.removed.items()
+    }
     shown = pa.array(
         [document for found in (*decided.first.values(), *decided.changed.values()) for document, _ in found],
         pa.string(),

@@ -56,8 +56,13 @@ def borrow(folder: Path, target: Path) -> Borrowed:
     begin = _token(tokenizer, config, "bos_token", usual[0])
     end = _token(tokenizer, config, "eos_token", usual[1])
     if end is None:
-        raise UsageError("a tokenizer that does not say what ends a text", where=str(folder / CONFIG),
-                         expected=f"eos_token, or a token {END_OF_TEXT}", found="none", cure=f"name it in {CONFIG}")  # fmt: skip
+        raise UsageError(
+            "a tokenizer that does not say what ends a text",
+            where=str(folder / CONFIG),
+            expected=f"eos_token, or a token {END_OF_TEXT}",
+            found="none",
+            cure=f"name it in {CONFIG}",
+        )
     if not (target / CONFIG).is_file():
         own = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": tokenizer.id_to_token(end)}
         own |= {} if begin is None else {"bos_token": tokenizer.id_to_token(begin)}
@@ -74,8 +79,13 @@ def _made(folder: Path) -> tuple[str, tuple[str | None, str]]:
     if name is not None:
         return ranks.llama(folder / name), (ranks.BEGIN, ranks.END)
     names = " or ".join([TOKENIZER, *(" with ".join(pair) for pair in PAIRS), *ranks.NAMES[:2]])
-    raise UsageError("a folder without a tokenizer", where=str(folder), expected=names, found="none of them",
-                     cure="files of other formats hold programs, and are not read")  # fmt: skip
+    raise UsageError(
+        "a folder without a tokenizer",
+        where=str(folder),
+        expected=names,
+        found="none of them",
+        cure="files of other formats hold programs, and are not read",
+    )
 
 
 def _of_pair(folder: Path, vocabulary: str, merges: str) -> str:
@@ -87,8 +97,12 @@ def _of_pair(folder: Path, vocabulary: str, merges: str) -> str:
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # what the library's Rust code raises, and where it panics
-        raise UsageError("a tokenizer cannot be read", where=str(folder), expected=f"{vocabulary} and {merges} of one vocabulary",
-                         found=" ".join(str(error).split())[:200]) from None  # fmt: skip
+        raise UsageError(
+            "a tokenizer cannot be read",
+            where=str(folder),
+            expected=f"{vocabulary} and {merges} of one vocabulary",
+            found=" ".join(str(error).split())[:200],
+        ) from None
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     made.decoder = decoders.ByteLevel()
     if made.token_to_id(END_OF_TEXT) is not None:
@@ -113,6 +127,10 @@ def _token(tokenizer: Tokenizer, config: dict[str, Any], name: str, otherwise: s
     text = said.get("content") if isinstance(said, dict) else said
     number = tokenizer.token_to_id(text) if isinstance(text, str) else None
     if text is not None and number is None and name in config:
-        raise UsageError("a token that the tokenizer does not have", where=f"{CONFIG}: {name}", expected="one of its tokens",
-                         found=str(text)[:80])  # fmt: skip
+        raise UsageError(
+            "a token that the tokenizer does not have",
+            where=f"{CONFIG}: {name}",
+            expected="one of its tokens",
+            found=str(text)[:80],
+        )
     return number

@@ -115,12 +115,25 @@ PREPOSITION = (
 VERBS = {
     base: verb(base)
     for group in (
-        words.INTRANSITIVE, words.MOTION, words.TAKES_THING, words.TAKES_FOOD, words.TAKES_PERSON, words.TAKES_ANIMAL,
-        words.TAKES_PLACE, words.TAKES_FIXTURE, words.TAKES_IDEA, words.REFLEXIVE, words.GIVING, words.THINKING,
-        words.WISHING, words.SPEAKING, words.THING_HAPPENS, words.ANIMAL_DOES,
+        words.INTRANSITIVE,
+        words.MOTION,
+        words.TAKES_THING,
+        words.TAKES_FOOD,
+        words.TAKES_PERSON,
+        words.TAKES_ANIMAL,
+        words.TAKES_PLACE,
+        words.TAKES_FIXTURE,
+        words.TAKES_IDEA,
+        words.REFLEXIVE,
+        words.GIVING,
+        words.THINKING,
+        words.WISHING,
+        words.SPEAKING,
+        words.THING_HAPPENS,
+        words.ANIMAL_DOES,
     )
     for base in group
-}  # fmt: skip
+}
 
 
 def _verbs(bases: tuple[str, ...]) -> Weighted[Verb]:
@@ -163,16 +176,3 @@ COMPARED = {
 COMPARISON = {adjective: comparison(adjective) for adjective in words.COMPARED}
 ADVERBS = ranked([adverb(adjective) for adjective in words.MANNERS])
 NUMBERS = ranked(words.NUMBERS)
-
-
-def word_forms() -> frozenset[str]:
-    """Every form that the lexicon can produce, in lower case except names (function words not included)."""
-    forms: set[str] = {*words.WOMEN, *words.MEN, *words.NUMBERS, *ADVERBS.items}
-    for table in (ROLES, WOMEN_NOUNS, MEN_NOUNS, GROUPS, *NOUNS.values()):
-        forms.update(form for noun in table.items for form in (noun.singular, noun.plural))
-    for item in (*VERBS.values(), BE, HAVE, DO):
-        forms.update((item.base, item.third, item.past, item.participle, item.gerund))
-    for table_of_adjectives in ADJECTIVES.values():
-        forms.update(table_of_adjectives.items)
-    forms.update(form for pair in COMPARISON.values() for form in pair if " " not in form)
-    return frozenset(forms)

@@ -55,22 +55,41 @@ PLOTS: tuple[Plot, ...] = (
     Plot(
         "lost",
         (
-            ("one morning {^P.name} [can:not] find {O}", "one day {^P.name} [lose] {O}", "one evening {O} [be:one] gone"),
+            (
+                "one morning {^P.name} [can:not] find {O}",
+                "one day {^P.name} [lose] {O}",
+                "one evening {O} [be:one] gone",
+            ),
             ("{^P} [need] {O.it} very much", "{^P} [love] {O.it} more than gold", "{^O.it} [belong] to {P.his} family"),
             ("{^P} [look] {H} and {X}, but {^O.it} [be] not there", "{^P} [search] {H.the}, but {P.he} [find] nothing"),
-            ("~{^P} [begin] to cry", "~{^P} [ask] {C}, but nobody [know:one] anything",
-             "~{^C} [help] {P.him}, but {C.they} [find] nothing"),
+            (
+                "~{^P} [begin] to cry",
+                "~{^P} [ask] {C}, but nobody [know:one] anything",
+                "~{^C} [help] {P.him}, but {C.they} [find] nothing",
+            ),
         ),
         (
             ("then {^P.name} [go] to {F.name} and [tell] {F.him} everything", "so {^P.name} [ask] {F.name} for help"),
-            ("{^F.name} [think] for a while", "~{^F.name} [listen] and [say] nothing", "~{^F} [smile] and [take] {P.his} hand"),
+            (
+                "{^F.name} [think] for a while",
+                "~{^F.name} [listen] and [say] nothing",
+                "~{^F} [smile] and [take] {P.his} hand",
+            ),
             ('"you are sad because of {O.a}," [say:one] {F.name}', '"who has seen {O}?" [ask:one] {F.name}'),
-            ("together {^B} [walk] to {X.the}", "{^B} [hurry] to {X.the} and [open] every box", "{^B} [go] from door to door"),
+            (
+                "together {^B} [walk] to {X.the}",
+                "{^B} [hurry] to {X.the} and [open] every box",
+                "{^B} [go] from door to door",
+            ),
             ("~{^A} [run] in front of them", "~{^C} who [see] them [wave]", "~{^R.a} who [work] {X} [help] them"),
         ),
         (
             ("at last {^B} [find] {O} {X}", "suddenly {^F.name} [see] {O} {X}", "in the end {^A} [find] {O} {X}"),
-            ("{^R.a} [have] taken {O.it} by mistake", "{^O.it} [be] under {A}", "somebody [have:one] hidden {O.it} there"),
+            (
+                "{^R.a} [have] taken {O.it} by mistake",
+                "{^O.it} [be] under {A}",
+                "somebody [have:one] hidden {O.it} there",
+            ),
             ("{^P.name} [thank] {F.name}", "{^P.name} [hug] {F.name} and [laugh]", "{^P.name} [be] happy again"),
             ("from that day {^P} never [lose] {O.it} again", "now {^P} [keep] {O.it} {H}", "{^P} [show] {O.it} to {C}"),
         ),
@@ -78,21 +97,36 @@ PLOTS: tuple[Plot, ...] = (
     Plot(
         "journey",
         (
-            ("one day {^P.name} [get] a letter from {R.a} {X}", "one morning {^R.a} from {X.the} [send] {P.name} {O.a}"),
+            (
+                "one day {^P.name} [get] a letter from {R.a} {X}",
+                "one morning {^R.a} from {X.the} [send] {P.name} {O.a}",
+            ),
             ("{^R} [want] {P.him} to come to {X.the}", "{^R} [need] {P.him} there and [can:not] wait"),
             ("{^P} [pack] {O} and [say] goodbye to {C}", "{^P} [take] {O} and [leave] {H.the}"),
             ("~{^F.name} [decide] to go with {P.him}", "~{^F.name} [do] not want to stay alone", "~{^A} [come] too"),
         ),
         (
-            ("{^B} [travel] for three days", "the road [be:one] long, and {^B} [be] tired", "{^B} [walk] through the forest"),
+            (
+                "{^B} [travel] for three days",
+                "the road [be:one] long, and {^B} [be] tired",
+                "{^B} [walk] through the forest",
+            ),
             ("{^P.name} [carry] {O}, and {^F.name} [carry] the food", "~{^F.name} [tell] {P.name} a story about {C}"),
-            ("at night {^B} [sleep] under a tree", "in the evening {^C} [give] them bread", "~{^B} [see] {A.a} near the river"),
+            (
+                "at night {^B} [sleep] under a tree",
+                "in the evening {^C} [give] them bread",
+                "~{^B} [see] {A.a} near the river",
+            ),
             ("~it [rain:one], but {^B} [do] not stop", "~{^F.name} [hurt] {F.self}, and {^P.name} [help] {F.him}"),
         ),
         (
             ("at last {^B} [reach] {X.the}", "on the third day {^B} [see] {X.the}"),
             ("{^R} [welcome] them and [open] the door", "{^R} who [wait:perfect] so long [run] to meet them"),
-            ("{^P.name} [give] {O} to {R.him}", "{^P.name} [show] {R.him} {O}", '"{O} is yours now," [say:one] {P.name}'),
+            (
+                "{^P.name} [give] {O} to {R.him}",
+                "{^P.name} [show] {R.him} {O}",
+                '"{O} is yours now," [say:one] {P.name}',
+            ),
             ("{^B} [stay] there until the winter", "{^B} never [forget] that journey", "the next day {^B} [go] home"),
         ),
     ),
@@ -102,7 +136,10 @@ PLOTS: tuple[Plot, ...] = (
             ("one day {^B} [quarrel] about {O.a}", "one evening {^P.name} and {F.name} [begin:many] to shout"),
             ("{^P.name} [say] that {O} [be:one] {P.his}", "{^F.name} [claim] that {P.name} [break:perfect] {O}"),
             ("{^F.name} [do] not believe {P.him}", "{^F.name} [get] angry and [leave] {H.the}"),
-            ("~{^C} [hear] them, and {C.they} [be:many] surprised", "~nobody [understand:one] why {B.they} [shout:many]"),
+            (
+                "~{^C} [hear] them, and {C.they} [be:many] surprised",
+                "~nobody [understand:one] why {B.they} [shout:many]",
+            ),
         ),
         (
             ("for a week {^B} [do] not speak", "for many days {^B} [avoid] each other"),
@@ -120,24 +157,37 @@ PLOTS: tuple[Plot, ...] = (
     Plot(
         "gift",
         (
-            ("{^F.name} [have] a birthday, and {^P.name} [want] to give {F.him} {O.a}",
-             "{^P.name} [plan] a surprise for {F.name}"),
+            (
+                "{^F.name} [have] a birthday, and {^P.name} [want] to give {F.him} {O.a}",
+                "{^P.name} [plan] a surprise for {F.name}",
+            ),
             ("{^P} [have] no money", "but {^O.plural} [be] expensive", "but {^P} [do] not know where to find one"),
             ("{^R.a} {X} [sell] {O.plural}", "{^R.a} {X} [have] many {O.plural}"),
             ("~{^P} [count] {P.his} coins and [sigh]", "~{^C} [have] no money either"),
         ),
         (
             ("so {^P.name} [go] to {X.the} and [ask] {R} for work", "so {^P.name} [work] for {R} {X}"),
-            ("{^P} [clean] the floor and [feed] {A}", "{^P} [carry] boxes and [wash] plates", "{^P} [repair] {R.his} tools"),
+            (
+                "{^P} [clean] the floor and [feed] {A}",
+                "{^P} [carry] boxes and [wash] plates",
+                "{^P} [repair] {R.his} tools",
+            ),
             ("{^R} [see] that {P.he} [be:one] {P.trait}", "{^R} [be] pleased with {P.him}"),
             ('"take {O}," [say:one] {R}', "after a week {^R} [give] {P.him} {O.a}"),
         ),
         (
             ("{^P.name} [wrap] {O} and [bring] it to {F.name}", "{^P.name} [hide] {O} behind {P.his} back and [laugh]"),
-            ("{^F.name} [can:not] believe {F.his} eyes", "{^F.name} [open] the parcel and [weep]", "{^F.name} [kiss] {P.him}"),
+            (
+                "{^F.name} [can:not] believe {F.his} eyes",
+                "{^F.name} [open] the parcel and [weep]",
+                "{^F.name} [kiss] {P.him}",
+            ),
             ("~{^C} [sing] a song for {F.him}", "~{^A} [steal] a piece of the cake"),
-            ("{^F} [keep] {O} for many years", "{^F} still [have] {O}",
-             "{^F.name} [say] that nobody [have:one] ever given {F.him} {O.a}"),
+            (
+                "{^F} [keep] {O} for many years",
+                "{^F} still [have] {O}",
+                "{^F.name} [say] that nobody [have:one] ever given {F.him} {O.a}",
+            ),
         ),
     ),
     Plot(
@@ -156,7 +206,11 @@ PLOTS: tuple[Plot, ...] = (
         ),
         (
             ("but {^A} [know] better and [stay] with {P.name}", "in the end {^P.name} [take] {A.it} to {X.the}"),
-            ("there {^A} [find] its mother", "there {^A} [live] with many others", "{^F.name} [build] {A.it} a small house"),
+            (
+                "there {^A} [find] its mother",
+                "there {^A} [live] with many others",
+                "{^F.name} [build] {A.it} a small house",
+            ),
             ("{^P.name} [visit] {A.it} every week", "sometimes {^P.name} [hear] it at night and [smile]"),
             ("~{^C} [tell] the story to {C.their} children", "~{^F.name} [paint] a picture of {A.it}"),
         ),
@@ -177,11 +231,19 @@ PLOTS: tuple[Plot, ...] = (
         ),
         (
             ("in the morning {O} [be:one] better than before", "before dawn {^B} [finish] the work"),
-            ("{^R} [praise] {F.name}, who [blush:one]", "{^P.name} [pay] {F.him} with a cake", "{^F.name} [want] no money"),
+            (
+                "{^R} [praise] {F.name}, who [blush:one]",
+                "{^P.name} [pay] {F.him} with a cake",
+                "{^F.name} [want] no money",
+            ),
             ("~{^C} [dance] {H}", "~{^B} [eat] pancakes with {C}"),
-            ("now {^F.name} [work] {X} too", "since then {^B} [share] the work", "{^P.name} [teach] {F.him} everything"),
+            (
+                "now {^F.name} [work] {X} too",
+                "since then {^B} [share] the work",
+                "{^P.name} [teach] {F.him} everything",
+            ),
         ),
     ),
-)  # fmt: skip
+)
 
 TIES = ("friend", "neighbour", "cousin", "partner", "pupil")

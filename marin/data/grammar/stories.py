@@ -52,10 +52,18 @@ def _cast(generator: Generator) -> _Cast:
         far = generator.draw(places)
     group = generator.draw(generator.pick((lexicon.ROLES, lexicon.GROUPS)))
     return _Cast(
-        protagonist, friend, worker, group, generator.draw(lexicon.NOUNS[Sort.ANIMAL]), generator.draw(things),
-        generator.draw(lexicon.ADJECTIVES[Sort.THING]), near, far, generator.pick(TIES),
+        protagonist,
+        friend,
+        worker,
+        group,
+        generator.draw(lexicon.NOUNS[Sort.ANIMAL]),
+        generator.draw(things),
+        generator.draw(lexicon.ADJECTIVES[Sort.THING]),
+        near,
+        far,
+        generator.pick(TIES),
         (_trait(generator), _trait(generator), _trait(generator)),
-    )  # fmt: skip
+    )
 
 
 def _palette(generator: Generator, cast: _Cast) -> dict[Sort, tuple[Noun, ...]]:

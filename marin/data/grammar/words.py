@@ -195,5 +195,17 @@ STATIVE = frozenset(
     )
 )
 
-TIMES = ("in the morning", "in the evening", "at night", "every day", "at noon", "before breakfast", "after dinner", "on Sundays",
-         "in winter", "in summer", "on market days", "at dawn")  # fmt: skip
+TIMES = (
+    "in the morning",
+    "in the evening",
+    "at night",
+    "every day",
+    "at noon",
+    "before breakfast",
+    "after dinner",
+    "on Sundays",
+    "in winter",
+    "in summer",
+    "on market days",
+    "at dawn",
+)

@@ -35,29 +35,67 @@ def crate(subject: Subject) -> dict[str, Any]:
             "exampleOfWork": {"@id": f"#parameter-{step}"},
         }
         for digest in made.inputs.values():
-            outputs.setdefault(digest, {"@id": _output(digest), "@type": "PropertyValue", "name": "an input",
-                                        "value": Told(f"step.{step}.input", digest, "recorded", at)})  # fmt: skip
-        tools.append({"@id": f"#tool-{step}", "@type": "SoftwareApplication", "name": f"marin stage {step}",
-                      "softwareVersion": subject.values.get("run.tree", subject["run.plan"]),
-                      "url": {"@id": "#marin"},
-                      "output": {"@id": f"#parameter-{step}"}})  # fmt: skip
-        stages.append({"@id": f"fields.json#step-{step}",
-                       "@type": "HowToStep", "position": str(position), "name": step,
-                       "workExample": {"@id": f"#tool-{step}"}})  # fmt: skip
-        actions.append({"@id": f"#action-{step}", "@type": "CreateAction", "name": f"step {step}",
-                        "description": f"execution of step {step} for run {run.run}, or the earlier one that it took over",
-                        "instrument": {"@id": f"#tool-{step}"}, "agent": {"@id": "#provider"},
-                        "object": _one([{"@id": _output(digest)} for digest in made.inputs.values()]),
-                        "result": {"@id": _output(made.output.digest)},
-                        "actionStatus": "http://schema.org/CompletedActionStatus",
-                        "endTime": _second(Told(f"step.{step}.ended", made.time, "recorded", at))})  # fmt: skip
-        controls.append({"@id": f"#control-{step}", "@type": "ControlAction", "name": f"orchestration of {step}",
-                         "instrument": {"@id": f"fields.json#step-{step}"}, "object": {"@id": f"#action-{step}"}})  # fmt: skip
+            outputs.setdefault(
+                digest,
+                {
+                    "@id": _output(digest),
+                    "@type": "PropertyValue",
+                    "name": "an input",
+                    "value": Told(f"step.{step}.input", digest, "recorded", at),
+                },
+            )
+        tools.append(
+            {
+                "@id": f"#tool-{step}",
+                "@type": "SoftwareApplication",
+                "name": f"marin stage {step}",
+                "softwareVersion": subject.values.get("run.tree", subject["run.plan"]),
+                "url": {"@id": "#marin"},
+                "output": {"@id": f"#parameter-{step}"},
+            }
+        )
+        stages.append(
+            {
+                "@id": f"fields.json#step-{step}",
+                "@type": "HowToStep",
+                "position": str(position),
+                "name": step,
+                "workExample": {"@id": f"#tool-{step}"},
+            }
+        )
+        actions.append(
+            {
+                "@id": f"#action-{step}",
+                "@type": "CreateAction",
+                "name": f"step {step}",
+                "description": f"execution of step {step} for run {run.run}, or the earlier one that it took over",
+                "instrument": {"@id": f"#tool-{step}"},
+                "agent": {"@id": "#provider"},
+                "object": _one([{"@id": _output(digest)} for digest in made.inputs.values()]),
+                "result": {"@id": _output(made.output.digest)},
+                "actionStatus": "http://schema.org/CompletedActionStatus",
+                "endTime": _second(Told(f"step.{step}.ended", made.time, "recorded", at)),
+            }
+        )
+        controls.append(
+            {
+                "@id": f"#control-{step}",
+                "@type": "ControlAction",
+                "name": f"orchestration of {step}",
+                "instrument": {"@id": f"fields.json#step-{step}"},
+                "object": {"@id": f"#action-{step}"},
+            }
+        )
     parameters = [
-        {"@id": f"#parameter-{step}", "@type": "FormalParameter", "additionalType": "PropertyValue", "name": step,
-         "conformsTo": {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"}}
+        {
+            "@id": f"#parameter-{step}",
+            "@type": "FormalParameter",
+            "additionalType": "PropertyValue",
+            "name": step,
+            "conformsTo": {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"},
+        }
         for step in steps
-    ]  # fmt: skip
+    ]
     workflow = {
         "@id": "fields.json",
         "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
@@ -88,9 +126,15 @@ def crate(subject: Subject) -> dict[str, Any]:
         "startTime": _second(subject["run.began"]),
         **({"endTime": _second(subject["run.ended"])} if "run.ended" in subject.values else {}),
     }
-    engine = {"@id": "#engine", "@type": "OrganizeAction", "name": "execution of the plan", "agent": {"@id": "#provider"},
-              "instrument": {"@id": "#marin"}, "result": {"@id": "#run"},
-              "object": [{"@id": control["@id"]} for control in controls]}  # fmt: skip
+    engine = {
+        "@id": "#engine",
+        "@type": "OrganizeAction",
+        "name": "execution of the plan",
+        "agent": {"@id": "#provider"},
+        "instrument": {"@id": "#marin"},
+        "result": {"@id": "#run"},
+        "object": [{"@id": control["@id"]} for control in controls],
+    }
     root = {
         "@id": "./",
         "@type": "Dataset",
@@ -108,23 +152,56 @@ def crate(subject: Subject) -> dict[str, Any]:
     return {
         "@context": ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"],
         "@graph": [
-            {"@id": FILE, "@type": "CreativeWork", "about": {"@id": "./"},
-             "conformsTo": [{"@id": "https://w3id.org/ro/crate/1.1"}, {"@id": _PROFILES[3]}]},
+            {
+                "@id": FILE,
+                "@type": "CreativeWork",
+                "about": {"@id": "./"},
+                "conformsTo": [{"@id": "https://w3id.org/ro/crate/1.1"}, {"@id": _PROFILES[3]}],
+            },
             root,
-            {"@id": "README.md", "@type": "File", "name": "model card", "encodingFormat": "text/markdown",
-             "about": {"@id": "./"}},
+            {
+                "@id": "README.md",
+                "@type": "File",
+                "name": "model card",
+                "encodingFormat": "text/markdown",
+                "about": {"@id": "./"},
+            },
             workflow,
             {"@id": "#language", "@type": "ComputerLanguage", "name": "Marin's plan", "url": {"@id": "#marin"}},
-            {"@id": "#marin", "@type": "SoftwareApplication", "name": "Marin", "url": "urn:marin",
-             "softwareVersion": subject.values.get("run.commit", subject["run.plan"])},
-            {"@id": "#provider", "@type": "Organization", "name": subject["provider.name"], "url": "urn:marin:provider",
-             "contactPoint": subject["provider.contact"]},
+            {
+                "@id": "#marin",
+                "@type": "SoftwareApplication",
+                "name": "Marin",
+                "url": "urn:marin",
+                "softwareVersion": subject.values.get("run.commit", subject["run.plan"]),
+            },
+            {
+                "@id": "#provider",
+                "@type": "Organization",
+                "name": subject["provider.name"],
+                "url": "urn:marin:provider",
+                "contactPoint": subject["provider.contact"],
+            },
             {"@id": "#licence", "@type": "CreativeWork", "name": licence, "identifier": licence},
-            *({"@id": profile, "@type": ["CreativeWork", "Profile"], "name": profile.rsplit("/", 2)[-2],
-               "version": profile.rsplit("/", 1)[-1]} for profile in _PROFILES),
-            engine, whole, *controls, *stages, *tools, *parameters, *actions, *outputs.values(),
+            *(
+                {
+                    "@id": profile,
+                    "@type": ["CreativeWork", "Profile"],
+                    "name": profile.rsplit("/", 2)[-2],
+                    "version": profile.rsplit("/", 1)[-1],
+                }
+                for profile in _PROFILES
+            ),
+            engine,
+            whole,
+            *controls,
+            *stages,
+            *tools,
+            *parameters,
+            *actions,
+            *outputs.values(),
         ],
-    }  # fmt: skip
+    }
 
 
 def _one(found: list[dict[str, Any]]) -> Any:

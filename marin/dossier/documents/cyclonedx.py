@@ -113,11 +113,13 @@ def _workflow(subject: Subject) -> dict[str, Any]:
                 "uid": Told(f"step.{name}.identity", step.identity, "recorded", at),
                 "name": name,
                 "taskTypes": [_TASKS.get(name, "other")],
-                "inputs": [_data(key, Told(f"step.{name}.input.{key}", value, "recorded", at)) for key, value in
-                           sorted(step.inputs.items())],
+                "inputs": [
+                    _data(key, Told(f"step.{name}.input.{key}", value, "recorded", at))
+                    for key, value in sorted(step.inputs.items())
+                ],
                 "outputs": [_data(name, Told(f"step.{name}.output", step.output.digest, "recorded", at))],
             }
-        )  # fmt: skip
+        )
     for task in tasks:
         if not task["inputs"]:
             del task["inputs"]

@@ -92,8 +92,13 @@ def spdx(subject: Subject) -> dict[str, Any]:
         profileConformance=["core", "software", "ai", "dataset", "simpleLicensing"],
         element=[item["spdxId"] for item in elements],
     )
-    tool = {"type": "CreationInfo", "@id": about, "specVersion": "3.0.1", "created": created,
-            "createdBy": [f"{base}:provider"]}  # fmt: skip
+    tool = {
+        "type": "CreationInfo",
+        "@id": about,
+        "specVersion": "3.0.1",
+        "created": created,
+        "createdBy": [f"{base}:provider"],
+    }
     return {"@context": CONTEXT, "@graph": [tool, document, *elements]}
 
 

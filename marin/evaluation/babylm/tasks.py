@@ -38,11 +38,26 @@ KINDS: Mapping[str, str] = {
     "entity_tracking_fast": "entity_tracking",
 }
 """Data sets by the name of their folder, with what they ask."""
-FAST = ("blimp_fast", "supplement_fast", "ewok_fast", "entity_tracking_fast", "wug_adj_nominalization",
-        "wug_past_tense", "reading")  # fmt: skip
+FAST = (
+    "blimp_fast",
+    "supplement_fast",
+    "ewok_fast",
+    "entity_tracking_fast",
+    "wug_adj_nominalization",
+    "wug_past_tense",
+    "reading",
+)
 """Those that every checkpoint is asked."""
-FULL = ("blimp_filtered", "supplement_filtered", "ewok_filtered", "entity_tracking", "wug_adj_nominalization",
-        "wug_past_tense", "comps", "reading")  # fmt: skip
+FULL = (
+    "blimp_filtered",
+    "supplement_filtered",
+    "ewok_filtered",
+    "entity_tracking",
+    "wug_adj_nominalization",
+    "wug_past_tense",
+    "comps",
+    "reading",
+)
 """Those that the last state is asked."""
 READING = "reading/reading_data.csv"
 WORDS = ("aoa/cdi_childes.json", "cdi_childes/cdi_childes.json")

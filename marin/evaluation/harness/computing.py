@@ -28,8 +28,25 @@ ALL: frozenset[str] = frozenset()
 """Of a module all of whose names may be used."""
 MODULES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
-        ("__future__", "collections", "collections.abc", "copy", "dataclasses", "difflib", "enum", "fractions", "functools",
-         "html", "itertools", "math", "re", "string", "textwrap", "typing", "unicodedata"),
+        (
+            "__future__",
+            "collections",
+            "collections.abc",
+            "copy",
+            "dataclasses",
+            "difflib",
+            "enum",
+            "fractions",
+            "functools",
+            "html",
+            "itertools",
+            "math",
+            "re",
+            "string",
+            "textwrap",
+            "typing",
+            "unicodedata",
+        ),
         ALL,
     ),
     "ast": frozenset({"literal_eval"}),
@@ -39,13 +56,48 @@ MODULES: Mapping[str, frozenset[str]] = {
     "lm_eval.utils": frozenset({"eval_logger", "general_detokenize", "weighted_f1_score"}),
     "logging": frozenset({"debug", "error", "getLogger", "info", "warning"}),
     "numpy": frozenset(
-        {"abs", "all", "any", "append", "arange", "argmax", "argmin", "argsort", "array", "asarray", "bool_", "concatenate",
-         "cumsum", "divide", "float32", "float64", "inf", "int64", "isnan", "max", "maximum", "mean", "min", "minimum", "nan",
-         "nanmax", "ndarray", "ones", "random", "round", "sort", "stack", "sum", "unique", "where", "zeros"}
+        {
+            "abs",
+            "all",
+            "any",
+            "append",
+            "arange",
+            "argmax",
+            "argmin",
+            "argsort",
+            "array",
+            "asarray",
+            "bool_",
+            "concatenate",
+            "cumsum",
+            "divide",
+            "float32",
+            "float64",
+            "inf",
+            "int64",
+            "isnan",
+            "max",
+            "maximum",
+            "mean",
+            "min",
+            "minimum",
+            "nan",
+            "nanmax",
+            "ndarray",
+            "ones",
+            "random",
+            "round",
+            "sort",
+            "stack",
+            "sum",
+            "unique",
+            "where",
+            "zeros",
+        }
     ),
     "sklearn.metrics": frozenset({"accuracy_score", "f1_score"}),
     "random": frozenset({"Random", "choice", "choices", "randint", "random", "sample", "seed", "shuffle"}),
-}  # fmt: skip
+}
 """What code may take from which module. Of numpy nothing whose last bit is the processor's (exp, log, power)."""
 LOADED: Mapping[str, frozenset[str]] = {
     **{module: names - {"random"} for module, names in MODULES.items() if module != "random"},
@@ -57,15 +109,54 @@ LOADED: Mapping[str, frozenset[str]] = {
 but not the environment, and begin no stream of random numbers: what comes of these would be another number elsewhere, or at
 the next call."""
 BUILTINS = frozenset({*dir(builtins), "__name__"}) - {
-    "KeyboardInterrupt", "SystemExit", "__build_class__", "__import__", "__loader__", "__spec__", "breakpoint", "compile",
-    "copyright", "credits", "delattr", "eval", "exec", "exit", "getattr", "globals", "hash", "help", "id", "input", "license",
-    "locals", "memoryview", "open", "quit", "setattr", "vars",
-}  # fmt: skip
+    "KeyboardInterrupt",
+    "SystemExit",
+    "__build_class__",
+    "__import__",
+    "__loader__",
+    "__spec__",
+    "breakpoint",
+    "compile",
+    "copyright",
+    "credits",
+    "delattr",
+    "eval",
+    "exec",
+    "exit",
+    "getattr",
+    "globals",
+    "hash",
+    "help",
+    "id",
+    "input",
+    "license",
+    "locals",
+    "memoryview",
+    "open",
+    "quit",
+    "setattr",
+    "vars",
+}
 """``hash`` and ``id`` are another number in each process."""
-METHODS = frozenset({
-    "dump", "from_csv", "from_file", "from_json", "from_parquet", "from_sql", "from_text", "load_from_disk", "push_to_hub",
-    "save_to_disk", "to_csv", "to_json", "to_parquet", "to_sql", "tofile",
-})  # fmt: skip
+METHODS = frozenset(
+    {
+        "dump",
+        "from_csv",
+        "from_file",
+        "from_json",
+        "from_parquet",
+        "from_sql",
+        "from_text",
+        "load_from_disk",
+        "push_to_hub",
+        "save_to_disk",
+        "to_csv",
+        "to_json",
+        "to_parquet",
+        "to_sql",
+        "tofile",
+    }
+)
 """Of a data set or an array: what reads or writes files."""
 READS = frozenset({"__file__", "globals", "open"})
 """Built-in names that may be used while a file is loaded."""

@@ -201,8 +201,13 @@ def own_files(found: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, 
         config: what its ``config`` says of the model and of how it was asked.
     """
     head = {name: value for name, value in found.items() if name != "samples"}
-    text = json.dumps({**head, "config": dict(config), "lm_eval_version": harness_version()}, indent=2, sort_keys=True,
-                      default=utils.handle_non_serializable, ensure_ascii=False)  # fmt: skip
+    text = json.dumps(
+        {**head, "config": dict(config), "lm_eval_version": harness_version()},
+        indent=2,
+        sort_keys=True,
+        default=utils.handle_non_serializable,
+        ensure_ascii=False,
+    )
     files = {"results.json": text.encode() + b"\n"}
     for task, samples in found["samples"].items():
         lines = []

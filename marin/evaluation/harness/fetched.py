@@ -30,8 +30,13 @@ def lines_of(address: str, where: str) -> Iterator[bytes]:
     repository, pattern = hub.parse(address)
     named = {path: file for path, file in sorted(hub.files(repository).items()) if fnmatchcase(path, pattern)}
     if not named:
-        raise DataMissing("the data of a task is not there", where=where, expected=f"files {pattern or 'by a pattern'} of "
-                          f"{repository.address}", found="none", cure="correct dataset_kwargs.data_files")  # fmt: skip
+        raise DataMissing(
+            "the data of a task is not there",
+            where=where,
+            expected=f"files {pattern or 'by a pattern'} of {repository.address}",
+            found="none",
+            cure="correct dataset_kwargs.data_files",
+        )
     with TemporaryDirectory(prefix="marin-task-") as folder:
         places = [Path(folder) / f"{number}{Path(path).suffix}" for number, path in enumerate(named)]
         for fault in fetch_all(list(zip(named.values(), places, strict=True))).values():
@@ -45,13 +50,23 @@ def _json_lines(place: Path, name: str) -> bytes:
         content = place.read_bytes()
         return content if content.endswith(b"\n") or not content else content + b"\n"
     if place.suffix != ".parquet":
-        raise DataError("not the data of a task", where=name, expected="a file .jsonl, .json (lines) or .parquet",
-                        found=place.suffix or "no suffix", cure="name other files of the data set")  # fmt: skip
+        raise DataError(
+            "not the data of a task",
+            where=name,
+            expected="a file .jsonl, .json (lines) or .parquet",
+            found=place.suffix or "no suffix",
+            cure="name other files of the data set",
+        )
     import pyarrow.parquet as pq  # an extra: only where such a file is read
 
     try:
         rows = pq.read_table(place).to_pylist()
         return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
     except (OSError, ValueError, TypeError) as error:  # pyarrow's own errors are of these; a date is no JSON
-        raise DataError("the data of a task cannot be read", where=name, expected="Parquet of texts, numbers and lists",
-                        found=" ".join(str(error).split())[:200], cure="name other files of the data set") from None  # fmt: skip
+        raise DataError(
+            "the data of a task cannot be read",
+            where=name,
+            expected="Parquet of texts, numbers and lists",
+            found=" ".join(str(error).split())[:200],
+            cure="name other files of the data set",
+        ) from None

@@ -26,9 +26,11 @@ DEEPEST = 8
 def is_function(value: Any) -> bool:
     """Whether a value of a configuration names a function: ``function`` (its file below the harness's tasks, a colon, its name)
     and the ``digest`` of all code that it reaches."""
-    return isinstance(value, dict) and set(value) == {"function", "digest"} and all(
-        isinstance(part, str) for part in value.values()
-    )  # fmt: skip
+    return (
+        isinstance(value, dict)
+        and set(value) == {"function", "digest"}
+        and all(isinstance(part, str) for part in value.values())
+    )
 
 
 @dataclass(frozen=True)

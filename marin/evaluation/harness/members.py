@@ -94,8 +94,12 @@ class Members:
         path = self.index.tasks[name]
         config = {**self.index.files[path], **keys, "task": name}
         if self.tasks.setdefault(name, (path, config))[1] != config:
-            raise _refused(where, "one configuration of a task in one evaluation", f"two of {name}",
-                           "evaluate them one after the other, or give one of them a task file of its own")  # fmt: skip
+            raise _refused(
+                where,
+                "one configuration of a task in one evaluation",
+                f"two of {name}",
+                "evaluate them one after the other, or give one of them a task file of its own",
+            )
         return name
 
     def _group(
@@ -103,8 +107,12 @@ class Members:
     ) -> str:
         listed = config.get("task")
         if name in within or len(within) >= DEEPEST:
-            raise _refused(where, f"no group in itself, at most {DEEPEST} in each other", " > ".join((*within, name))[-200:],
-                           "take it out of its own members")  # fmt: skip
+            raise _refused(
+                where,
+                f"no group in itself, at most {DEEPEST} in each other",
+                " > ".join((*within, name))[-200:],
+                "take it out of its own members",
+            )
         if not isinstance(listed, list) or not listed:
             raise _refused(where, f"task: the members of the group {name}", repr(listed)[:80], "list them")
         given = {**{key: value for key, value in config.items() if key not in GROUP_KEYS}, **keys}

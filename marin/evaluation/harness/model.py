@@ -106,8 +106,9 @@ class Harness(LM):
             if taken(self.recorded.get(key), asked, key, self.again) is None
         ]
         news = dict(zip(anew, self.scorer.generate([drafts[place][1] for place in anew], self.seed), strict=True))
-        logprobs = self.scorer.score([Row((*drafts[place][1].tokens, *news[place]), len(news[place])) for place in anew
-                                      if news[place]])  # fmt: skip
+        logprobs = self.scorer.score(
+            [Row((*drafts[place][1].tokens, *news[place]), len(news[place])) for place in anew if news[place]]
+        )
         scored = iter(logprobs)
         for place, (key, _, stops, asked) in enumerate(drafts):
             if place not in news:

@@ -48,9 +48,17 @@ METRICS: Mapping[str, str] = {
 each with the aggregation that it has in the harness: an accuracy by another one would have the name of an accuracy, and be
 none."""
 FILTERS = (
-    "take_first", "take_first_k", "majority_vote", "regex", "regex_pos", "multi_choice_regex", "remove_whitespace",
-    "lowercase", "uppercase", "map",
-)  # fmt: skip
+    "take_first",
+    "take_first_k",
+    "majority_vote",
+    "regex",
+    "regex_pos",
+    "multi_choice_regex",
+    "remove_whitespace",
+    "lowercase",
+    "uppercase",
+    "map",
+)
 MOST_REPEATS = 64
 
 

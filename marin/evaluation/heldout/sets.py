@@ -45,8 +45,10 @@ def read_sets(run: Run, store: Store, kept: Mapping[str, str]) -> dict[str, byte
         elif isinstance(one, FilesSet):
             found[name] = _written(name, _of_files(name, one.globs, one), one)
         else:
-            found |= {f"{name}/{part}": _written(f"{name}/{part}", _of_files(name, globs, one), one)
-                      for part, globs in _parts(name, one)}  # fmt: skip
+            found |= {
+                f"{name}/{part}": _written(f"{name}/{part}", _of_files(name, globs, one), one)
+                for part, globs in _parts(name, one)
+            }
     return found
 
 

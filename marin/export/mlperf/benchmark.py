@@ -54,15 +54,28 @@ GRAMMAR_LM = Benchmark(
     runs=4,
     table=(
         Hyperparameter(
-            "global_batch_size", "trainer.batch_size", True, OneOf((8, 16, 32, 64)), "sequences a train step",
+            "global_batch_size",
+            "trainer.batch_size",
+            True,
+            OneOf((8, 16, 32, 64)),
+            "sequences a train step",
             "docs/determinism.md: a multiple of the logical shards",
         ),
         Hyperparameter(
-            "micro_batch_size", "arithmetic.microbatch_size", False, Fixed(1), "sequences a gradient is computed of",
+            "micro_batch_size",
+            "arithmetic.microbatch_size",
+            False,
+            Fixed(1),
+            "sequences a gradient is computed of",
             "docs/determinism.md: part of the arithmetic contract",
         ),
         Hyperparameter(
-            "max_steps", "trainer.num_steps", True, Range(1, 4096), "train steps of all phases", PHASES,
+            "max_steps",
+            "trainer.num_steps",
+            True,
+            Range(1, 4096),
+            "train steps of all phases",
+            PHASES,
             read=lambda recipe: recipe.last_step,
         ),
         Hyperparameter("max_sequence_length", "model.seq_len", False, Fixed(32), "tokens a sequence", REFERENCE),
@@ -71,23 +84,41 @@ GRAMMAR_LM = Benchmark(
             "opt_base_learning_rate", "optimizer.learning_rate", True, Range(1e-5, 0.1), "rate after the warm-up", ADAMW
         ),
         Hyperparameter(
-            "opt_end_learning_rate", "optimizer.schedule", False,
+            "opt_end_learning_rate",
+            "optimizer.schedule",
+            False,
             Formula("opt_base_learning_rate", lambda values: values["opt_base_learning_rate"]),
-            "rate at the last train step", PHASES, read=end_rate,
+            "rate at the last train step",
+            PHASES,
+            read=end_rate,
         ),
         Hyperparameter(
-            "opt_learning_rate_warmup_steps", "optimizer.warmup_steps", True, Range(0, 256),
-            "train steps from nothing to the base rate, linear", PHASES,
+            "opt_learning_rate_warmup_steps",
+            "optimizer.warmup_steps",
+            True,
+            Range(0, 256),
+            "train steps from nothing to the base rate, linear",
+            PHASES,
         ),
         Hyperparameter(
-            "opt_learning_rate_decay_schedule", "optimizer.schedule", False, Fixed("constant"), "after the warm-up", PHASES
+            "opt_learning_rate_decay_schedule",
+            "optimizer.schedule",
+            False,
+            Fixed("constant"),
+            "after the warm-up",
+            PHASES,
         ),
         Hyperparameter("opt_adamw_beta_1", "optimizer.beta1", False, Fixed(0.9), "decay of the first moment", ADAMW),
         Hyperparameter("opt_adamw_beta_2", "optimizer.beta2", False, Fixed(0.95), "decay of the second moment", ADAMW),
         Hyperparameter("opt_adamw_epsilon", "optimizer.epsilon", False, Fixed(1e-8), "added to the root", ADAMW),
         Hyperparameter("opt_adamw_weight_decay", "optimizer.weight_decay", False, Fixed(0.1), "decoupled decay", ADAMW),
         Hyperparameter(
-            "opt_gradient_clip_norm", "optimizer.max_grad_norm", False, Fixed(1.0), "global norm of the gradient", REFERENCE
+            "opt_gradient_clip_norm",
+            "optimizer.max_grad_norm",
+            False,
+            Fixed(1.0),
+            "global norm of the gradient",
+            REFERENCE,
         ),
         Hyperparameter("model_architecture", "model.architecture", False, Fixed("llama"), "decoder", REFERENCE),
         Hyperparameter("model_hidden_dim", "model.hidden_dim", False, Fixed(32), "width", REFERENCE),
@@ -96,27 +127,48 @@ GRAMMAR_LM = Benchmark(
         Hyperparameter("model_num_heads", "model.num_heads", False, Fixed(2), "heads of attention", REFERENCE),
         Hyperparameter("model_num_kv_heads", "model.num_kv_heads", False, Fixed(2), "heads of keys", REFERENCE),
         Hyperparameter(
-            "model_initializer_range", "model.initializer_range", False, Fixed(0.02), "deviation of the first weights",
+            "model_initializer_range",
+            "model.initializer_range",
+            False,
+            Fixed(0.02),
+            "deviation of the first weights",
             REFERENCE,
         ),
         Hyperparameter("vocabulary_size", "tokenizer.vocab_size", False, Fixed(512), "tokens of the BPE", REFERENCE),
         Hyperparameter(
-            "dataset", "dataset", False, Fixed("grammar-0-400000-30000"), "text: grammar, its seed, bytes of both splits",
-            REFERENCE, read=corpus,
+            "dataset",
+            "dataset",
+            False,
+            Fixed("grammar-0-400000-30000"),
+            "text: grammar, its seed, bytes of both splits",
+            REFERENCE,
+            read=corpus,
         ),
         Hyperparameter(
-            "eval_max_sequences", "evaluation.max_sequences", False, Fixed(64), "held-out sequences that are measured",
+            "eval_max_sequences",
+            "evaluation.max_sequences",
+            False,
+            Fixed(64),
+            "held-out sequences that are measured",
             REFERENCE,
         ),
     ),
-)  # fmt: skip
+)
 """The reference's own values are the recipe ``+benchmark=grammar_lm``; tests/marin/export/test_mlperf.py holds both together."""
 
 
 OPEN = (
-    "seed", "phase", "export", "arithmetic", "trainer.steps_per_segment", "trainer.states_at_words",
-    "trainer.most_epochs", "evaluation.every", "evaluation.sets", "evaluation.tasks",
-)  # fmt: skip
+    "seed",
+    "phase",
+    "export",
+    "arithmetic",
+    "trainer.steps_per_segment",
+    "trainer.states_at_words",
+    "trainer.most_epochs",
+    "evaluation.every",
+    "evaluation.sets",
+    "evaluation.tasks",
+)
 """What no contract fixes: the seed and phases have rules of their own, numbers may have any format, the rest says what is
 recorded on the way."""
 

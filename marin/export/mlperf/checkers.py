@@ -144,9 +144,15 @@ def _ask(folder: Path, *words: object) -> tuple[int, list[str]]:
     command = [sys.executable, *map(str, words)]
     try:
         done = subprocess.run(
-            command, cwd=folder, env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return 1, [f"no answer within {SECONDS} seconds"]
     lines = [line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines()]

@@ -59,9 +59,13 @@ def stated(said: Sequence[Said]) -> Submission:
     try:
         return msgspec.convert(fields, Submission)
     except msgspec.ValidationError as error:
-        raise DataError("not what a submission says of itself", where="submission_*",
-                        expected=", ".join(Submission.__struct_fields__), found=str(error),
-                        cure="give the file as it was exported") from None  # fmt: skip
+        raise DataError(
+            "not what a submission says of itself",
+            where="submission_*",
+            expected=", ".join(Submission.__struct_fields__),
+            found=str(error),
+            cure="give the file as it was exported",
+        ) from None
 
 
 def differences(said: Sequence[Said], recorded: Sequence[Line]) -> list[str]:

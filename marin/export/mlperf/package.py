@@ -71,8 +71,13 @@ def write_package(
         UsageError: the results are not those of one submission, a name or field does not fit, or ``dest`` exists.
     """
     if dest.exists():
-        raise UsageError("the folder is there already", where=str(dest), expected="a new one", found="one",
-                         cure="name another folder, or remove it")  # fmt: skip
+        raise UsageError(
+            "the folder is there already",
+            where=str(dest),
+            expected="a new one",
+            found="one",
+            cure="name another folder, or remove it",
+        )
     org = submission.org or (entries[0].root.verifier.name if entries else "")
     for what, word in (("org", org), ("--name", name)):
         if not _NAME.match(word):
@@ -84,8 +89,13 @@ def write_package(
                 cure='as in --submission \'{"org": "a-lab"}\' and --name two-cores',
             )
     if missing := [file for file in (*SCRIPTS, "README.md") if not (folder / file).is_file()]:
-        raise UsageError("not a benchmark's folder", where=str(folder), expected=", ".join(missing), found="none",
-                         cure="name it with --benchmark-folder; in the repository it is benchmarks/grammar_lm")  # fmt: skip
+        raise UsageError(
+            "not a benchmark's folder",
+            where=str(folder),
+            expected=", ".join(missing),
+            found="none",
+            cure="name it with --benchmark-folder; in the repository it is benchmarks/grammar_lm",
+        )
     _one_submission(entries, benchmark)
     known = system.recorded(entries[0].run, submission, name, org)
     description = system.described(known, stated, where=f"system {name}")
@@ -118,19 +128,34 @@ def _one_submission(entries: Sequence[Entry], benchmark: Benchmark) -> None:
         return UsageError(what, where=where, expected=str(expected), found=str(found), cure=cure)
 
     if len(entries) != benchmark.runs:
-        raise refuse("a submission has so many results", benchmark.name, benchmark.runs, len(entries),
-                     "train as many, each in a root of its own")  # fmt: skip
+        raise refuse(
+            "a submission has so many results",
+            benchmark.name,
+            benchmark.runs,
+            len(entries),
+            "train as many, each in a root of its own",
+        )
     seeds, values = dict[int, str](), _same_values(entries[0], benchmark)
     for one in entries:
         if (other := seeds.get(one.seeds.seed)) is not None:
-            raise refuse("two results with one seed", f"run {one.run.run}", "seeds that differ",
-                         f"{one.seeds.seed}, as run {other}", "a replay is no second result: train another")  # fmt: skip
+            raise refuse(
+                "two results with one seed",
+                f"run {one.run.run}",
+                "seeds that differ",
+                f"{one.seeds.seed}, as run {other}",
+                "a replay is no second result: train another",
+            )
         seeds[one.seeds.seed] = one.run.run
         found = _same_values(one, benchmark)
         for name, value in values.items():
             if found[name] != value:
-                raise refuse("results of different settings", f"run {one.run.run}: {name}", value, found[name],
-                             "a submission is of one setting")  # fmt: skip
+                raise refuse(
+                    "results of different settings",
+                    f"run {one.run.run}: {name}",
+                    value,
+                    found[name],
+                    "a submission is of one setting",
+                )
 
 
 def _same_values(one: Entry, benchmark: Benchmark) -> dict[str, Value]:

@@ -63,8 +63,12 @@ def read_result(data: bytes, where: str) -> list[Said]:
         except (ValueError, RecursionError):
             entry = None
         if not isinstance(entry, dict) or not isinstance(entry.get("key"), str):
-            raise DataError("no line of a log", where=f"{where}:{number}", expected="a JSON object with a key",
-                            found=repr(line[:80]))  # fmt: skip
+            raise DataError(
+                "no line of a log",
+                where=f"{where}:{number}",
+                expected="a JSON object with a key",
+                found=repr(line[:80]),
+            )
         metadata = entry.get("metadata")
         if isinstance(metadata, dict):
             entry["metadata"] = {key: value for key, value in metadata.items() if key not in OF_THE_CODE}

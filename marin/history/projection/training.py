@@ -79,8 +79,10 @@ def measured(told: Told, projected: ProjectedRun, body: EvaluationMeasured | Eva
     if isinstance(body, EvaluationMeasured):
         found = {name: one.numbers for name, one in body.sets.items()}
     else:
-        found = {task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
-                 for task, numbers in body.results.items()}  # fmt: skip
+        found = {
+            task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
+            for task, numbers in body.results.items()
+        }
     for name, numbers in found.items():
         for key, value in numbers.items():
             yield Points(

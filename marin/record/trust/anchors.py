@@ -101,8 +101,13 @@ def _git(folder: Path, *arguments: str, given: bytes | None = None) -> str:
     except OSError:
         raise Unavailable("Git is not installed", expected="git on PATH", cure="install git") from None
     except subprocess.TimeoutExpired as error:
-        raise Unavailable("Git does not end", where=" ".join(arguments)[:100], found=str(error)[:200],
-                          expected="an answer", cure="look at the repository") from None  # fmt: skip
+        raise Unavailable(
+            "Git does not end",
+            where=" ".join(arguments)[:100],
+            found=str(error)[:200],
+            expected="an answer",
+            cure="look at the repository",
+        ) from None
     if done.returncode:
         raise UsageError(
             "Git refused",

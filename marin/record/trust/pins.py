@@ -85,8 +85,13 @@ class Pin:
             raise ValueError("not a root of 32 bytes at a size")
         keys, signed = (tuple(VerifierKey.parse(text) for text in value.get(name, ())) for name in ("keys", "signed"))
         places = value.get("places", {_ANYWHERE: checkpoint.size})
-        return cls(checkpoint, keys, signed, {str(place): int(size) for place, size in places.items()},
-                   bool(value.get("named", True)))  # fmt: skip
+        return cls(
+            checkpoint,
+            keys,
+            signed,
+            {str(place): int(size) for place, size in places.items()},
+            bool(value.get("named", True)),
+        )
 
 
 @dataclass(frozen=True)

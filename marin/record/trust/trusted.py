@@ -116,8 +116,13 @@ class Trust:
         keys = self.all_keys()
         gone = [key for key in keys if name in (key.name, str(key))]
         if not gone:
-            raise Refused("no such key is trusted", where=str(self.keys_file), found=name,
-                          expected="an origin or a verifier key of the list", cure="see `marin trust ls`")  # fmt: skip
+            raise Refused(
+                "no such key is trusted",
+                where=str(self.keys_file),
+                found=name,
+                expected="an origin or a verifier key of the list",
+                cure="see `marin trust ls`",
+            )
         _write_lines(self.keys_file, [str(key) for key in keys if key not in gone])
         return gone
 
@@ -152,8 +157,13 @@ def _trusted_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Unavailable("a file of trust cannot be read", where=str(path), found=str(error.strerror),
-                          expected="a file of yours", cure="check its path, owner and mode") from error  # fmt: skip
+        raise Unavailable(
+            "a file of trust cannot be read",
+            where=str(path),
+            found=str(error.strerror),
+            expected="a file of yours",
+            cure="check its path, owner and mode",
+        ) from error
 
 
 def _write_lines(path: Path, lines: Sequence[str]) -> None:
@@ -161,5 +171,10 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def _unusable(path: Path, expected: str, found: str) -> Unavailable:
-    return Unavailable("a file of trust cannot be read", where=str(path), expected=expected, found=found,
-                       cure="mend the file or remove it")  # fmt: skip
+    return Unavailable(
+        "a file of trust cannot be read",
+        where=str(path),
+        expected=expected,
+        found=found,
+        cure="mend the file or remove it",
+    )

@@ -37,8 +37,13 @@ def verification_picture(root: Root, run: str) -> bytes:
 def _newest_report(root: Root, run: str) -> tuple[Run, Report]:
     view = runs.load(root.history(), run)
     if not view.verdicts:
-        raise MissingEvidence("nobody has replayed the run", where=f"run {run}", expected="a verdict", found="none",
-                              cure=f"marin verify {run}")  # fmt: skip
+        raise MissingEvidence(
+            "nobody has replayed the run",
+            where=f"run {run}",
+            expected="a verdict",
+            found="none",
+            cure=f"marin verify {run}",
+        )
     fact = shown(view.verdicts, view.answerable)
     report = report_of(fact.body, fact.index)
     return view, replace(report, claims=_claims(root, report))

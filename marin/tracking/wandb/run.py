@@ -164,10 +164,15 @@ def evaluations_of(body: EvaluationMeasured | EvaluationRecorded) -> dict[str, f
     if isinstance(body, EvaluationMeasured):
         found = {name: dict(one.numbers) for name, one in body.sets.items()}
     else:
-        found = {task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
-                 for task, numbers in body.results.items()}  # fmt: skip
-    values = {curve_key(EVALUATION, name, key): float.fromhex(value) for name, numbers in found.items()
-              for key, value in numbers.items()}  # fmt: skip
+        found = {
+            task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
+            for task, numbers in body.results.items()
+        }
+    values = {
+        curve_key(EVALUATION, name, key): float.fromhex(value)
+        for name, numbers in found.items()
+        for key, value in numbers.items()
+    }
     return {EVALUATED: body.step, **values}
 
 

@@ -62,9 +62,15 @@ def attended(
     k, v = key.rearrange(theirs).array, value.rearrange(theirs).array
     one = min(block, length.size)
     sizes = kernel.BlockSizes(
-        block_q=one, block_kv=one, block_kv_compute=one,
-        block_q_dkv=one, block_kv_dkv=one, block_kv_dkv_compute=one, block_q_dq=one, block_kv_dq=one,
-    )  # fmt: skip
+        block_q=one,
+        block_kv=one,
+        block_kv_compute=one,
+        block_q_dkv=one,
+        block_kv_dkv=one,
+        block_kv_dkv_compute=one,
+        block_q_dq=one,
+        block_kv_dq=one,
+    )
     causal = masks.MultiHeadMask([masks.CausalMask((length.size, length.size))] * grouped.size)
     splashed = kernel.make_splash_mqa(causal, block_sizes=sizes, head_shards=1, q_seq_shards=1, interpret=interpret)
     segments = mask.segment_ids

@@ -41,8 +41,19 @@ _QUERIES = re.compile(r"operand_layout_constraints=\{.*?(?:bf16|f32)\[([\d,]+)\]
 _GROUPS = re.compile(r"replica_groups=(?:\{\{([\d,]*)\}|\[\d+,(\d+)\]|mesh\[([^\]]*)\] \{([^}]*)\})")
 _SHAPE = re.compile(r"\b(pred|[sufb]+\d+|bf16|f8\w+)\[([\d,]*)\]")
 _WIDTHS: Mapping[str, float] = {
-    "pred": 1, "s8": 1, "u8": 1, "s4": 0.5, "u4": 0.5, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f64": 8, "s64": 8, "u64": 8,
-}  # fmt: skip
+    "pred": 1,
+    "s8": 1,
+    "u8": 1,
+    "s4": 0.5,
+    "u4": 0.5,
+    "bf16": 2,
+    "f16": 2,
+    "s16": 2,
+    "u16": 2,
+    "f64": 8,
+    "s64": 8,
+    "u64": 8,
+}
 """Bytes of a number where they are not four."""
 
 

@@ -469,8 +469,10 @@ class LayeredStep(Step):
                     tuple(likes),
                 )
                 found[name] = jax.jit(function).lower(*local)
-        grads = [jax.ShapeDtypeStruct((self.layout.slices, *self.layout.shapes[name]), jnp.float32) for name in
-                 self.layout.param_names]  # fmt: skip
+        grads = [
+            jax.ShapeDtypeStruct((self.layout.slices, *self.layout.shapes[name]), jnp.float32)
+            for name in self.layout.param_names
+        ]
         found["fold"] = jax.jit(lambda rows: jax.tree.map(halves, rows)).lower(grads)
         return {
             name: "sha256:" + hashlib.sha256(lowered.as_text().encode()).hexdigest() for name, lowered in found.items()

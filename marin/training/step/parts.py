@@ -114,9 +114,14 @@ class Parts:
         block = min(arithmetic.loss_block or rows, rows)
         sizes = BlockSizes(block, self._embed.size, min(arithmetic.loss_vocabulary or head.shape[1], head.shape[1]))
         loss, normalizer = linear_softmax_cross_entropy_loss_xla(
-            self._plain(normed).reshape(rows, -1), target.reshape(-1), head, block_sizes=sizes, dtype=jnp.float32,
-            fast_backward=True, bwd_batch_block_size=block,
-        )  # fmt: skip
+            self._plain(normed).reshape(rows, -1),
+            target.reshape(-1),
+            head,
+            block_sizes=sizes,
+            dtype=jnp.float32,
+            fast_backward=True,
+            bwd_batch_block_size=block,
+        )
         if self._recipe.trainer.z_loss is not None:
             loss = loss + np.float32(self._recipe.trainer.z_loss) * jnp.square(normalizer)
         return jnp.sum(loss * counts.reshape(-1)), jnp.sum(counted)

@@ -61,8 +61,13 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
         keys += () if named else here.own_keys()
         keys = list(follow_keys(here.storage, keys))  # those that they handed over to, by proofs that they signed
     if not keys:
-        raise UsageError(f"{what} is judged under a key", where="--vkey", expected="the log's verifier key",
-                         found="none", cure="name it with --vkey, or trust it with `marin trust`")  # fmt: skip
+        raise UsageError(
+            f"{what} is judged under a key",
+            where="--vkey",
+            expected="the log's verifier key",
+            found="none",
+            cure="name it with --vkey, or trust it with `marin trust`",
+        )
     return keys
 
 
@@ -82,8 +87,9 @@ def _root_here() -> Root | None:
 def check_signer(shown: Proven, key: str, *, where: str) -> None:
     """Raise :class:`Tampered` where a statement is signed by another log's ``key`` than the events that it rests on."""
     if VerifierKey.parse(key).name != shown.checkpoint.origin:
-        raise Tampered("a statement by another log's key", where=where, expected=f"a key of {shown.checkpoint.origin}",
-                       found=key)  # fmt: skip
+        raise Tampered(
+            "a statement by another log's key", where=where, expected=f"a key of {shown.checkpoint.origin}", found=key
+        )
 
 
 def check_known(

@@ -165,12 +165,17 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
         proof = LogProof.parse(data)
         shown = verify_proof(proof, keys)
         if shown.checkpoint.origin not in shown.signers:
-            raise Unverified("a checkpoint that its own log did not sign", where=f"{where}, event {name}",
-                             expected=f"a signature by {shown.checkpoint.origin}", found=", ".join(shown.signers),
-                             cure="a key signs the one log that it is named for")  # fmt: skip
+            raise Unverified(
+                "a checkpoint that its own log did not sign",
+                where=f"{where}, event {name}",
+                expected=f"a signature by {shown.checkpoint.origin}",
+                found=", ".join(shown.signers),
+                cure="a key signs the one log that it is named for",
+            )
         if name != str(shown.index):
-            raise Malformed("a proof of another event", where=f"{where}, event {name}", expected=name,
-                            found=str(shown.index))  # fmt: skip
+            raise Malformed(
+                "a proof of another event", where=f"{where}, event {name}", expected=name, found=str(shown.index)
+            )
         entries[shown.index] = Event.decode(shown.entry)
         checkpoints.add(shown.checkpoint)
         notes[proof.note] = None

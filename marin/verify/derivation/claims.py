@@ -236,8 +236,10 @@ def _of_data(record: RunRecord) -> Iterator[Claim]:
                 view.index,
             )
     if taken is not None:
-        yield Claim(f"the tokenizer was taken from {taken.taken_from or 'elsewhere'}, and how it was made is not recorded here",
-                    "claimed")  # fmt: skip
+        yield Claim(
+            f"the tokenizer was taken from {taken.taken_from or 'elsewhere'}, and how it was made is not recorded here",
+            "claimed",
+        )
 
 
 def _tokenizer_of(record: RunRecord) -> Tokenizer | None:
@@ -355,8 +357,9 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
     for fact in record.evaluations:
         body = fact.body
         for task, results in body.results.items():
-            told = ", ".join(f"{name.partition(',')[0]}={_decimal(value)}" for name, value in sorted(results.items())
-                             if "," in name)  # fmt: skip
+            told = ", ".join(
+                f"{name.partition(',')[0]}={_decimal(value)}" for name, value in sorted(results.items()) if "," in name
+            )
             yield Claim(
                 f"{task} on the state before train step {body.step} ({told}) follows from that state, the task "
                 f"{body.tasks[task].config if task in body.tasks else 'that is not named'} and its data, by "

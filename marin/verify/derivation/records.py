@@ -75,10 +75,20 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
     """
     known = {step.name for step in plan.steps}
     left = until is not None and "train" not in record.run.steps
-    found = [Unexplained(item[0], what) for stretch in record.stretches for item in stretch.events
-             for what in (*_unexplained(item, known), *_without_end(item, record.run, left=left))]  # fmt: skip
-    return [*found, *(Unexplained(index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run")
-                      for index, event in record.outside if not beside(event))]  # fmt: skip
+    found = [
+        Unexplained(item[0], what)
+        for stretch in record.stretches
+        for item in stretch.events
+        for what in (*_unexplained(item, known), *_without_end(item, record.run, left=left))
+    ]
+    return [
+        *found,
+        *(
+            Unexplained(index, f"an event of type {event.type} in the stream {event.stream}, in the name of this run")
+            for index, event in record.outside
+            if not beside(event)
+        ),
+    ]
 
 
 def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
@@ -277,8 +287,10 @@ class _Looked:
         steps; None for a result that another one of this run took the place of, when its inputs had changed."""
         if not self._stands(body.step, body.identity):
             return None
-        return {name: self.run.steps[name].output.digest if name in self.run.steps else found
-                for name, found in body.inputs.items()}  # fmt: skip
+        return {
+            name: self.run.steps[name].output.digest if name in self.run.steps else found
+            for name, found in body.inputs.items()
+        }
 
     def _stands(self, step: str, identity: str) -> bool:
         """Whether the run's output of ``step`` is of this identity, or there is none yet."""

@@ -37,10 +37,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         root = create_root(str(folder / "root"), origin="keeper.example/log")
         stated = Registration(
-            name="exp9_lowest", question="How low does the loss go?", hypothesis="Below 3.",
-            primary=Metric(name="evaluate.loss"), arms={"base": BASE}, baseline="base", seeds=(1,), test="welch",
+            name="exp9_lowest",
+            question="How low does the loss go?",
+            hypothesis="Below 3.",
+            primary=Metric(name="evaluate.loss"),
+            arms={"base": BASE},
+            baseline="base",
+            seeds=(1,),
+            test="welch",
             track=Track(flops=LIMIT, hours=2.0),
-        )  # fmt: skip
+        )
         root.store().put_bytes(stated.document())
         body = events.write(registered(stated, file="exp9_lowest.py", file_digest=SOME))
         root.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp9_lowest", body)])

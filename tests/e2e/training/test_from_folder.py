@@ -163,8 +163,9 @@ def test_a_tokenizer_from_elsewhere_is_taken_as_it_is_and_verified(project: Proj
     told = go(project, "--tokenizer", "gpt2")
     done = project.marin("log", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    (recipe,) = [one["body"]["recipe"] for one in events
-                 if one["type"] == "run.started/v1" and one["body"]["run"] == told["run"]]  # fmt: skip
+    (recipe,) = [
+        one["body"]["recipe"] for one in events if one["type"] == "run.started/v1" and one["body"]["run"] == told["run"]
+    ]
     assert recipe["tokenizer"]["taken_from"] == "folder gpt2" and recipe["tokens"]["end_of_text"] == len(words)
     shutil.rmtree(folder)
     status, report = project.verify()
@@ -187,8 +188,14 @@ def test_adapters_of_a_model_from_elsewhere_are_trained_verified_and_merged(proj
     done = project.marin("export", told["run"], "--hf", "tuned")
     assert done.returncode == 0, done.stderr
     place = project.folder / "tuned"
-    base, whole, own = (load_file(file) for file in (folder / "model.safetensors", place / "model.safetensors",
-                                                     place / "adapters" / "adapter_model.safetensors"))  # fmt: skip
+    base, whole, own = (
+        load_file(file)
+        for file in (
+            folder / "model.safetensors",
+            place / "model.safetensors",
+            place / "adapters" / "adapter_model.safetensors",
+        )
+    )
     assert base.keys() == whole.keys() and len(own) == 2 * 7 * 2, "two of each of seven matrices of two layers"
     for name, value in base.items():
         stem = "base_model.model." + name.removesuffix(".weight")

@@ -113,8 +113,10 @@ def test_on_two_devices_in_parallel_the_bits_are_the_same(
     two = preferring(other, "--devices", "2")
     states = [shown(place, told["run"])["outputs"]["train"] for place, told in ((project, one), (other, two))]
     assert states[0] == states[1]
-    prints = [[one["fingerprints"] for one in events(place, "train.segment", told["run"])]
-              for place, told in ((project, one), (other, two))]  # fmt: skip
+    prints = [
+        [one["fingerprints"] for one in events(place, "train.segment", told["run"])]
+        for place, told in ((project, one), (other, two))
+    ]
     assert prints[0] == prints[1] and len(prints[0]) == 2
     status, report = project.verify("--only", "training", "--devices", "2", "--workers", "2")
     assert (status, report["verdicts"]["training"], report["training"]["segments_replayed"]) == (0, "PASS", 2), report
@@ -122,8 +124,10 @@ def test_on_two_devices_in_parallel_the_bits_are_the_same(
 
 def test_what_is_longer_than_a_sequence_is_named(preferred: Preferred) -> None:
     lines = preferred.project.folder / "pairs.jsonl"
-    long = {"chosen": [said("user", "?"), said("assistant", "a long answer " * 40)],
-            "rejected": [said("user", "?"), said("assistant", "no")]}  # fmt: skip
+    long = {
+        "chosen": [said("user", "?"), said("assistant", "a long answer " * 40)],
+        "rejected": [said("user", "?"), said("assistant", "no")],
+    }
     lines.write_text(lines.read_text("utf-8") + json.dumps(long) + "\n", encoding="utf-8")
     done = preferred.project.marin("train", *BEGUN, "dataset.validation_fraction=1e-9")
     assert done.returncode == 1 and "longer than a sequence" in done.stderr, done.stderr

@@ -70,8 +70,14 @@ class Judges:
 
     def record(self, events: list[Entry]) -> RunRecord:
         return read_record(
-            Told([(i, Event(e.id or f"new-{i}", e.type, e.stream, i, e.time or "", e.actor or "", e.body))
-                  for i, e in enumerate(events)]), self.shop.run)  # fmt: skip
+            Told(
+                [
+                    (i, Event(e.id or f"new-{i}", e.type, e.stream, i, e.time or "", e.actor or "", e.body))
+                    for i, e in enumerate(events)
+                ]
+            ),
+            self.shop.run,
+        )
 
     def claimed(self, record: RunRecord) -> set[str]:
         return {claim.text for claim in derive(record, PIPELINE) if claim.basis == "claimed"}
@@ -114,9 +120,12 @@ class Judges:
             return line
         for mine, theirs in zip(run.segments, honest.segments, strict=True):
             found = compare.FoundSegment(
-                *(getattr(theirs.body, name)
-                  for name in ("losses", "batches", "fingerprints", "start_state", "end_state")),
-                self.shop.store.read(theirs.body.trace))  # fmt: skip
+                *(
+                    getattr(theirs.body, name)
+                    for name in ("losses", "batches", "fingerprints", "start_state", "end_state")
+                ),
+                self.shop.store.read(theirs.body.trace),
+            )
             if (difference := compare.segment(mine.body, found, None, ())) is not None:
                 return difference.describe()
         return "" if run.recipe == honest.recipe else "recipe"
@@ -231,8 +240,7 @@ def test_what_a_run_reported_before_it_was_left_is_derived_for_the_phase_that_co
     assert left_open(derive(left, PIPELINE)) and not left_open(derive(left, PIPELINE, until=until))
 
 
-@settings(max_examples=60, derandomize=True,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_leaf_can_be_changed_unnoticed(
     judges: Judges, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -88,9 +88,19 @@ def test_a_root_on_the_network_is_read_by_the_parent(
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         done = stranger.python(
             MARIN,
-            "--root", f"http://127.0.0.1:{server.server_port}", "-q", "verify", "latest", "--json", "--no-record",
-            "--only", "artifacts", "--html", "page.html", check=False,
-        )  # fmt: skip
+            "--root",
+            f"http://127.0.0.1:{server.server_port}",
+            "-q",
+            "verify",
+            "latest",
+            "--json",
+            "--no-record",
+            "--only",
+            "artifacts",
+            "--html",
+            "page.html",
+            check=False,
+        )
         server.shutdown()
     report = json.loads(done.stdout)
     assert (done.returncode, report["verdicts"]["artifacts"]) == (0, "PASS"), done.stderr

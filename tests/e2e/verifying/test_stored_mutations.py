@@ -109,8 +109,12 @@ def test_the_honest_root_is_believed(copied: Copied, tmp_path: Path) -> None:
     assert copied.noticed(tmp_path) == ""
 
 
-@settings(max_examples=EXAMPLES, derandomize="MARIN_FUZZ" not in os.environ, database=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@settings(
+    max_examples=EXAMPLES,
+    derandomize="MARIN_FUZZ" not in os.environ,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     which=st.integers(0, 1 << 16),
     how=st.sampled_from(["flip", "flip", "cut", "more"]),

@@ -23,10 +23,17 @@ EYES = ("RTfirstfix", "RTfirstpass", "RTgopast", "RTrightbound", "self_paced_rea
 NUMBERS = ("Subtlex_log10", "length", "context_length", "prev_length")
 LINES, READ, WORDS = 6, 80, 3
 TRAINED = (
-    "model=nano", "model.hidden_dim=32", "model.intermediate_dim=64", "model.num_layers=1", "model.num_heads=2",
-    "model.num_kv_heads=2", "tokenizer.vocab_size=300", "dataset.train_bytes=60000", "trainer.num_steps=4",
+    "model=nano",
+    "model.hidden_dim=32",
+    "model.intermediate_dim=64",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "model.num_kv_heads=2",
+    "tokenizer.vocab_size=300",
+    "dataset.train_bytes=60000",
+    "trainer.num_steps=4",
     "trainer.steps_per_segment=1",
-)  # fmt: skip
+)
 EXPORT = """
 from marin.history.runs import load, resolve
 from marin.process.arithmetic import apply
@@ -52,20 +59,42 @@ def rows(draw):
     """By data set and file: lines as the pipeline's README has them."""
     pairs = [{"sentence_good": f"{name} is {n}", "sentence_bad": f"{name} are {n}"} for n, name in enumerate(NAMES)]
     pairs.append({"sentence_good": "she saw herself", "sentence_bad": "she saw himself"})
-    world = [{"Context1": f"{name} helps.", "Context2": f"{name} hurts.", "Target1": f"Bo is glad {n}.",
-              "Target2": f"Bo is sad {n}.", "Domain": "social-relations"} for n, name in enumerate((*NAMES, "it"))]  # fmt: skip
-    boxes = [{"input_prefix": f"Box {n} has", "options": [" a key", " a bell", " nothing"], "numops": n % 2}
-             for n in range(2 * LINES)]  # fmt: skip
+    world = [
+        {
+            "Context1": f"{name} helps.",
+            "Context2": f"{name} hurts.",
+            "Target1": f"Bo is glad {n}.",
+            "Target2": f"Bo is sad {n}.",
+            "Domain": "social-relations",
+        }
+        for n, name in enumerate((*NAMES, "it"))
+    ]
+    boxes = [
+        {"input_prefix": f"Box {n} has", "options": [" a key", " a bell", " nothing"], "numops": n % 2}
+        for n in range(2 * LINES)
+    ]
     adjectives = [{"sentences": f"wug{n}ity\twug{n}ness", "ratio": str(round(draw.random(), 3))} for n in range(LINES)]
     past = [{"sentences": f"wug{n}ed\twug{n}t", "ratio": str(round(draw.random(), 3))} for n in range(LINES)]
-    comps = [{"prefix_acceptable": name, "prefix_unacceptable": "A dax", "property_phrase": "can fly"}
-             for name in (*NAMES, "it")]  # fmt: skip
+    comps = [
+        {"prefix_acceptable": name, "prefix_unacceptable": "A dax", "property_phrase": "can fly"}
+        for name in (*NAMES, "it")
+    ]
     shared = {"wug_adj_nominalization/wug_adj_nominalization": adjectives, "wug_past_tense/wug_past_tense": past}
-    full = {"blimp_filtered/anaphor": pairs, "blimp_filtered/island": pairs[::-1], "supplement_filtered/hypernym": pairs,
-            "ewok_filtered/social-relations": world, "entity_tracking/regular": boxes, "comps/comps_base": comps,
-            "comps/comps_wugs": comps}  # fmt: skip
-    fast = {"blimp_fast/anaphor": pairs, "supplement_fast/hypernym": pairs, "ewok_fast/social-relations": world,
-            "entity_tracking_fast/regular": boxes}  # fmt: skip
+    full = {
+        "blimp_filtered/anaphor": pairs,
+        "blimp_filtered/island": pairs[::-1],
+        "supplement_filtered/hypernym": pairs,
+        "ewok_filtered/social-relations": world,
+        "entity_tracking/regular": boxes,
+        "comps/comps_base": comps,
+        "comps/comps_wugs": comps,
+    }
+    fast = {
+        "blimp_fast/anaphor": pairs,
+        "supplement_fast/hypernym": pairs,
+        "ewok_fast/social-relations": world,
+        "entity_tracking_fast/regular": boxes,
+    }
     return {"full_eval": full | shared, "fast_eval": fast | shared}
 
 
@@ -133,10 +162,26 @@ def collated(folder):
     (source,) = room.glob("babylm-eval/strict")
     environment = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     return ask(
-        room / "bin/python", "-W", "ignore", "-c", COLLATE, json.dumps(SIZES), "--model_path_or_name", "model",
-        "--backend", "causal", "--fast", "--track", "strict-small", "--results_dir", folder / "out" / "results",
-        "--fast_eval_dir", folder / "evaluation_data" / "fast_eval", env=environment, seconds=300,
-    )  # fmt: skip
+        room / "bin/python",
+        "-W",
+        "ignore",
+        "-c",
+        COLLATE,
+        json.dumps(SIZES),
+        "--model_path_or_name",
+        "model",
+        "--backend",
+        "causal",
+        "--fast",
+        "--track",
+        "strict-small",
+        "--results_dir",
+        folder / "out" / "results",
+        "--fast_eval_dir",
+        folder / "evaluation_data" / "fast_eval",
+        env=environment,
+        seconds=300,
+    )
 
 
 def near(one, other):

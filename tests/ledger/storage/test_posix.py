@@ -164,9 +164,15 @@ def test_writes_survive_a_folder_that_is_a_link_to_elsewhere(root, tmp_path):
 
 @pytest.mark.parametrize(
     ("call", "number", "lacking"),
-    [("link", errno.EPERM, "hard links"), ("link", errno.EOPNOTSUPP, "hard links"), ("flock", errno.ENOLCK, "locks"),
-     ("flock", errno.ENOSYS, "locks"), ("flock", None, "locks that exclude"), ("fsync", errno.EINVAL, "sync of folders")],
-)  # fmt: skip
+    [
+        ("link", errno.EPERM, "hard links"),
+        ("link", errno.EOPNOTSUPP, "hard links"),
+        ("flock", errno.ENOLCK, "locks"),
+        ("flock", errno.ENOSYS, "locks"),
+        ("flock", None, "locks that exclude"),
+        ("fsync", errno.EINVAL, "sync of folders"),
+    ],
+)
 def test_a_file_system_without_what_is_needed_is_named(tmp_path, signer, monkeypatch, call, number, lacking):
     def refuse(*arguments: object, **_: object):
         if number is None:

@@ -17,15 +17,23 @@ WITNESSES = {
 
 
 def lines(*extra: str):
-    return "".join(f"{line}\n" for line in [
-        "# two organizations", "", *(f"witness {name} {c.verifier}" for name, c in WITNESSES.items()), *extra,
-    ]).encode()  # fmt: skip
+    return "".join(
+        f"{line}\n"
+        for line in [
+            "# two organizations",
+            "",
+            *(f"witness {name} {c.verifier}" for name, c in WITNESSES.items()),
+            *extra,
+        ]
+    ).encode()
 
 
 TWO_LEVELS = lines(
-    "group X-witnesses 2 X1 X2 X3", "  group\tY-witnesses any Y1 Y2 Y3", "group X-and-Y all X-witnesses Y-witnesses",
+    "group X-witnesses 2 X1 X2 X3",
+    "  group\tY-witnesses any Y1 Y2 Y3",
+    "group X-and-Y all X-witnesses Y-witnesses",
     "quorum X-and-Y",
-)  # fmt: skip
+)
 
 
 def cosigned(signer, names):
@@ -83,7 +91,7 @@ def test_a_log_that_nobody_trusts_and_a_cosignature_that_does_not_hold(signer):
         lines("quorum none") + b"\x00\n",
         lines("quorum none").replace(b"\n", b"\r\n"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_policy_is_refused_with_its_line(data):
     with pytest.raises(Malformed) as caught:
         WitnessPolicy.parse(data)

@@ -191,8 +191,11 @@ def test_a_bar_says_a_line_in_ten_seconds_where_nobody_looks(
             unknown(int(clock[0] * 1000), "")
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        "requests: 10,100 of 134,000, one", "requests: 10,100", "requests: 20,200 of 134,000, one", "requests: 20,200",
-    ]  # fmt: skip
+        "requests: 10,100 of 134,000, one",
+        "requests: 10,100",
+        "requests: 20,200 of 134,000, one",
+        "requests: 20,200",
+    ]
 
 
 def test_a_bar_is_seen_while_a_library_is_kept_quiet(monkeypatch: pytest.MonkeyPatch) -> None:

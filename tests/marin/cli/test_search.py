@@ -74,8 +74,9 @@ def test_the_same_command_makes_the_same_trials_in_their_space() -> None:
     assert len(first) == 6 and first == tried()
     assert all(1e-4 <= rate(one) <= 1e-1 and one[-1] == "model=nano" for one in first)
     assert {word for one in first for word in one if word.startswith("trainer")} <= {
-        "trainer.batch_size=8", "trainer.batch_size=16",
-    }  # fmt: skip
+        "trainer.batch_size=8",
+        "trainer.batch_size=16",
+    }
     assert first != tried((*WORDS, "hydra.sweeper.sampler.seed=1"))
 
 

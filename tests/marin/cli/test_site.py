@@ -24,9 +24,14 @@ SOME = "sha256:" + "b" * 64
 def begin(root: Root, run: str) -> None:
     """A run whose corpus is made and whose training is not."""
     started = events.RunStarted(
-        run=run, pipeline="default", plan=SOME, recipe_digest=digest(Recipe()), recipe=recorded(Recipe()), code={},
+        run=run,
+        pipeline="default",
+        plan=SOME,
+        recipe_digest=digest(Recipe()),
+        recipe=recorded(Recipe()),
+        code={},
         environment={},
-    )  # fmt: skip
+    )
     output = events.Output(kind="corpus", digest=SOME, size=2_000_000, artifact=SOME)
     made = events.StepCompleted(
         run=run, step="corpus", identity=SOME, inputs={}, seconds=1.0, metrics={}, output=output
@@ -83,8 +88,9 @@ def test_both_commands_may_write_into_one_folder(marin: Marin, root: Path, tmp_p
     alone = tmp_path / "alone"
     assert marin("speedrun", "site", str(alone)).status == 0
     assert {path.relative_to(alone).as_posix() for path in alone.rglob("*.html")} == {
-        "speedruns/index.html", "speedruns/exp9_lowest.html"
-    }  # fmt: skip
+        "speedruns/index.html",
+        "speedruns/exp9_lowest.html",
+    }
     assert marin("site", str(alone), "--json").json["kept"] == 2, "what the other drew is not drawn again"
 
 

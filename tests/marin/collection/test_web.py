@@ -191,7 +191,7 @@ ENDLESS = [f"another {number} line that ends nowhere at all" for number in range
         (fineweb, "\n".join(ENDLESS), {"fineweb_line_ends"}),
         (fineweb, "a.\nb.\nc.", {"fineweb_short_lines"}),
     ],
-)  # fmt: skip
+)
 def test_rules_hold_to_their_thresholds(rules: object, text: str, broken: set[str]) -> None:
     assert callable(rules)
     assert {found.rule for found in rules(text) if found.broken} == broken

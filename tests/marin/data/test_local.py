@@ -23,9 +23,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def documents(path: Path, *, field: str = "text", digest: str | None = None) -> list[Document]:
     file = SourceFile(path, path.name)
     return list(
-        read_file(file, "mine", text_field=field, split="lines", paragraphs_per_document=1,
-                  expected_digest=digest or file.digest())
-    )  # fmt: skip
+        read_file(
+            file,
+            "mine",
+            text_field=field,
+            split="lines",
+            paragraphs_per_document=1,
+            expected_digest=digest or file.digest(),
+        )
+    )
 
 
 def failure(path: Path, **options: str) -> DataError:
@@ -40,8 +46,12 @@ def test_globs_in_order_files_by_name_each_once(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
     assert [file.name for file in matched(["b/**/*.txt", "a/*.jsonl", "b/2.txt"])] == [
-        "10.txt", "2.txt", "a.txt", "deep/x.txt", "1.jsonl",
-    ]  # fmt: skip
+        "10.txt",
+        "2.txt",
+        "a.txt",
+        "deep/x.txt",
+        "1.jsonl",
+    ]
 
 
 def test_two_files_never_have_one_name(folder: Path) -> None:
@@ -177,8 +187,10 @@ def test_a_missing_file(folder: Path) -> None:
 
 def test_minimal_pairs_of_the_users_own(folder: Path) -> None:
     path = folder / "my_pairs.jsonl"
-    path.write_text('{"sentence_good": "A b.", "sentence_bad": "A c.", "UID": "u", "pairID": 7}\n'
-                    '{"sentence_good": "A b.", "sentence_bad": "B b."}\n')  # fmt: skip
+    path.write_text(
+        '{"sentence_good": "A b.", "sentence_bad": "A c.", "UID": "u", "pairID": 7}\n'
+        '{"sentence_good": "A b.", "sentence_bad": "B b."}\n'
+    )
     assert list(read_pairs([SourceFile(path, path.name)])) == [
         {"sentence_good": "A b.", "sentence_bad": "A c.", "UID": "u", "pairID": "7"},
         {"sentence_good": "A b.", "sentence_bad": "B b.", "UID": "my_pairs", "pairID": "2"},

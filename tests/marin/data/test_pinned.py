@@ -87,8 +87,9 @@ def test_an_archive_is_taken_apart_and_only_the_wanted_folder_of_it(mirror: Path
     source = Source(into=".", files=(pinned_file(path, "all.zip", "corpus"),))
     assert fetch(source, tmp_path) == [tmp_path / "corpus"]
     assert sorted(str(file.relative_to(tmp_path / "corpus")) for file in (tmp_path / "corpus").rglob("*.*")) == [
-        "a/x.train", "y.dev",
-    ]  # fmt: skip
+        "a/x.train",
+        "y.dev",
+    ]
     assert not (tmp_path / "__MACOSX").exists() and not list(tmp_path.glob(".fetch-*"))
     path.unlink()
     assert fetch(source, tmp_path) == [tmp_path / "corpus"]

@@ -79,8 +79,11 @@ def test_what_the_assistant_says_under_other_templates() -> None:
 
 
 def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
-    two = [{"role": "assistant", "content": "first answer"}, {"role": "user", "content": "and?"},
-           {"role": "assistant", "content": "second"}]  # fmt: skip
+    two = [
+        {"role": "assistant", "content": "first answer"},
+        {"role": "user", "content": "and?"},
+        {"role": "assistant", "content": "second"},
+    ]
     with pytest.raises(DataError, match=r"before others follow.*generation"):
         learned(LAST_ONLY, two)
     assert learned(LAST_ONLY, two[:1]) == ["first answer;"]

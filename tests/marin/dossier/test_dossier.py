@@ -79,8 +79,12 @@ def dossier(root: Root, tmp_path: Path, card: Path) -> Path:
 def test_a_dossier_is_judged_by_its_folder_and_a_key(root: Root, dossier: Path) -> None:
     found = judge(root, dossier)
     assert {name: verdict.outcome for name, verdict in found.verdicts.items()} == {
-        "files": "PASS", "events": "PASS", "fields": "PASS", "model": "PASS", "complete": "PARTIAL",
-    }  # fmt: skip
+        "files": "PASS",
+        "events": "PASS",
+        "fields": "PASS",
+        "model": "PASS",
+        "complete": "PARTIAL",
+    }
     assert found.exit_code() == 4
     assert any("1.1 Provider" in line and "Article 53(1)(d)" in line for line in found.verdicts["complete"].lines)
 
@@ -353,9 +357,14 @@ def judged_again(root: Root, verdict: str) -> int:
     checkpoint = root.reader().refresh()
     about = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
     told = events.ReplayCompleted(
-        run=RUN, verdicts={"training": verdict}, training={}, first_divergence=None, log_checkpoint=about, details={},
+        run=RUN,
+        verdicts={"training": verdict},
+        training={},
+        first_divergence=None,
+        log_checkpoint=about,
+        details={},
         environment={},
-    )  # fmt: skip
+    )
     return record(root, events.REPLAY_COMPLETED, told)
 
 

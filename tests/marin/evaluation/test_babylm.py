@@ -30,20 +30,40 @@ from marin.recipe.schema import Recipe
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     "blimp_filtered/anaphor.jsonl": [
-        {"sentence_good": "she saw herself", "sentence_bad": "she saw himself", "field": "x", "UID": "anaphor",
-         "linguistics_term": "y"}] * 2,
+        {
+            "sentence_good": "she saw herself",
+            "sentence_bad": "she saw himself",
+            "field": "x",
+            "UID": "anaphor",
+            "linguistics_term": "y",
+        }
+    ]
+    * 2,
     "supplement_filtered/hypernym.jsonl": [{"sentence_good": "a dog is", "sentence_bad": "a dog are"}],
     "ewok_filtered/social.jsonl": [
-        {"Context1": "Ann helps.", "Context2": "Ann hurts.", "Target1": "Bo is glad.", "Target2": "Bo is sad.",
-         "Domain": "social-relations", "ContextType": "", "ContextDiff": "", "TargetDiff": ""}],
+        {
+            "Context1": "Ann helps.",
+            "Context2": "Ann hurts.",
+            "Target1": "Bo is glad.",
+            "Target2": "Bo is sad.",
+            "Domain": "social-relations",
+            "ContextType": "",
+            "ContextDiff": "",
+            "TargetDiff": "",
+        }
+    ],
     "entity_tracking/regular.jsonl": [
-        {"input_prefix": "Box 0 has", "options": [" a key", " a bell", " nothing"], "numops": 2}],
+        {"input_prefix": "Box 0 has", "options": [" a key", " a bell", " nothing"], "numops": 2}
+    ],
     "wug_adj_nominalization/wug_adj_nominalization.jsonl": [
-        {"sentences": "wuggity\twugness", "ratio": "0.2"}, {"sentences": "dax\tdaxxxx", "ratio": "0.9"}],
+        {"sentences": "wuggity\twugness", "ratio": "0.2"},
+        {"sentences": "dax\tdaxxxx", "ratio": "0.9"},
+    ],
     "wug_past_tense/wug_past_tense.jsonl": [{"sentences": "wugged\twug\twag", "ratio": "0.5"}],
     "comps/comps_wugs_dist-before.jsonl": [
-        {"prefix_acceptable": "A wug", "prefix_unacceptable": "A dax", "property_phrase": "can fly"}],
-}  # fmt: skip
+        {"prefix_acceptable": "A wug", "prefix_unacceptable": "A dax", "property_phrase": "can fly"}
+    ],
+}
 UIDS = {
     "blimp_filtered": "anaphor",
     "supplement_filtered": "hypernym",
@@ -170,8 +190,19 @@ def test_the_numbers_are_those_of_other_libraries() -> None:
 
 def test_reading_times_are_explained_as_by_least_squares() -> None:
     draw = np.random.default_rng(5)
-    names = ("RTfirstfix", "RTfirstpass", "RTgopast", "RTrightbound", "self_paced_reading_time", "Subtlex_log10", "length",
-             "context_length", "prev_length", "pred", "prev_pred")  # fmt: skip
+    names = (
+        "RTfirstfix",
+        "RTfirstpass",
+        "RTgopast",
+        "RTrightbound",
+        "self_paced_reading_time",
+        "Subtlex_log10",
+        "length",
+        "context_length",
+        "prev_length",
+        "pred",
+        "prev_pred",
+    )
     rows: list[dict[str, Any]] = [{name: float(draw.normal()) for name in names} for _ in range(60)]
     rows[7] = {**rows[7], "prev_pred": None}
     rows[9] = {**rows[9], "RTgopast": ""}
@@ -199,8 +230,19 @@ def test_everything_is_collated_by_the_pipelines_names(found: Evaluated) -> None
     told = collated(
         full, {"results": []}, [{"supplement_fast": fast["supplement_filtered"], "reading": fast["reading"]}] * 2
     )
-    assert sorted(told) == sorted(["blimp", "blimp_supplement", "ewok", "entity_tracking", "wug_adj", "wug_past", "comps",
-                                   "aoa", "fast_eval_results"])  # fmt: skip
+    assert sorted(told) == sorted(
+        [
+            "blimp",
+            "blimp_supplement",
+            "ewok",
+            "entity_tracking",
+            "wug_adj",
+            "wug_past",
+            "comps",
+            "aoa",
+            "fast_eval_results",
+        ]
+    )
     assert len(told["fast_eval_results"]["blimp_supplement"]) == 2
     assert told["fast_eval_results"]["blimp_supplement"][0] in ({"hypernym": 1.0}, {"hypernym": 0.0})
 

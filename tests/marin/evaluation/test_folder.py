@@ -55,8 +55,16 @@ def test_both_layouts_come_back_tied_or_not(
 ) -> None:
     """Every tensor, bit for bit: one that is tied is stored once."""
     monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)
-    size = Model(architecture=architecture, hidden_dim=16, intermediate_dim=64, num_layers=2, num_heads=2, num_kv_heads=2,
-                 seq_len=32, tie_word_embeddings=tied)  # fmt: skip
+    size = Model(
+        architecture=architecture,
+        hidden_dim=16,
+        intermediate_dim=64,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=2,
+        seq_len=32,
+        tie_word_embeddings=tied,
+    )
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257)
     subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -69,11 +77,18 @@ def test_both_layouts_come_back_tied_or_not(
     assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("model", [Model(), Model(rope="llama3"), Model(rope_theta=100000.0),
-                                   Model(rope="llama3", rope_theta=250000.0, rope_factor=32.0),
-                                   Model(num_kv_heads=2, tie_word_embeddings=True),
-                                   Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False),
-                                   Model(architecture="qwen3", num_kv_heads=2, rope_theta=1e6)])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model(),
+        Model(rope="llama3"),
+        Model(rope_theta=100000.0),
+        Model(rope="llama3", rope_theta=250000.0, rope_factor=32.0),
+        Model(num_kv_heads=2, tie_word_embeddings=True),
+        Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False),
+        Model(architecture="qwen3", num_kv_heads=2, rope_theta=1e6),
+    ],
+)
 def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
     config = hugging_face_config(Recipe(model=model), 300)
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")

@@ -40,17 +40,38 @@ BOXED = {"question": "Was?", "answer": "B", "cot_content": "A: Denken wir.", **O
 CASES: dict[str, tuple[str, dict[str, list[dict[str, Any]]]]] = {
     "documents": (
         "hellaswag/hellaswag.yaml",
-        {"validation": [
-            {"ctx_a": "A man [x] sits", "ctx_b": "he", "activity_label": "Sit", "endings": list("abcd"), "label": "1"},
-            {"ctx_a": "We go", "ctx_b": "and", "activity_label": "Go", "endings": ["x [title] y", "b", "c", "d"], "label": "0"},
-        ]},
+        {
+            "validation": [
+                {
+                    "ctx_a": "A man [x] sits",
+                    "ctx_b": "he",
+                    "activity_label": "Sit",
+                    "endings": list("abcd"),
+                    "label": "1",
+                },
+                {
+                    "ctx_a": "We go",
+                    "ctx_b": "and",
+                    "activity_label": "Go",
+                    "endings": ["x [title] y", "b", "c", "d"],
+                    "label": "0",
+                },
+            ]
+        },
     ),
     "prompts": (
         "winogrande/default.yaml",
-        {"validation": [
-            {"sentence": "The dog saw the cat and _ ran off.", "option1": "the dog", "option2": "the cat", "answer": "2"},
-            {"sentence": "So _ won.", "option1": "I", "option2": "he", "answer": "1"},
-        ]},
+        {
+            "validation": [
+                {
+                    "sentence": "The dog saw the cat and _ ran off.",
+                    "option1": "the dog",
+                    "option2": "the cat",
+                    "answer": "2",
+                },
+                {"sentence": "So _ won.", "option1": "I", "option2": "he", "answer": "1"},
+            ]
+        },
     ),
     "numbers": (
         "wikitext/wikitext.yaml",
@@ -58,14 +79,19 @@ CASES: dict[str, tuple[str, dict[str, list[dict[str, Any]]]]] = {
     ),
     "names that a file makes when it is loaded": (
         "global_mmlu/full/pl/global_mmlu_full_pl_anatomy.yaml",
-        {split: [{"subject": subject, "question": f"q {subject} ", "answer": "C", **OPTIONS} for subject in ("anatomy", "law")]
-         for split in ("test", "dev")},
+        {
+            split: [
+                {"subject": subject, "question": f"q {subject} ", "answer": "C", **OPTIONS}
+                for subject in ("anatomy", "law")
+            ]
+            for split in ("test", "dev")
+        },
     ),
     "examples, and a file that reads its own name": (
         "mmlu_prox/de/mmlu_prox_de_biology.yaml",
         {split: [{**BOXED, "category": "biology"}, {**BOXED, "category": "law"}] for split in ("test", "validation")},
     ),
-}  # fmt: skip
+}
 
 
 def take(folder: Path, source: str, data: dict[str, list[dict[str, Any]]]) -> Path:
@@ -129,8 +155,10 @@ def test_the_numbers_are_those_of_the_harness_itself(
 
 
 def test_what_draws_draws_the_same_each_time(folder: Path, subject: Subject, scorer: Scorer) -> None:
-    rows = [{"Question": f"q{n}", "Correct Answer": "yes", **{f"Incorrect Answer {k}": f"no{k}" for k in (1, 2, 3)}}
-            for n in range(6)]  # fmt: skip
+    rows = [
+        {"Question": f"q{n}", "Correct Answer": "yes", **{f"Incorrect Answer {k}": f"no{k}" for k in (1, 2, 3)}}
+        for n in range(6)
+    ]
     place = take(folder, "gpqa/zeroshot/_gpqa_zeroshot_yaml", {"train": rows})
     said = yaml.safe_load((place / "own.yaml").read_text())
     (place / "own.yaml").write_text(yaml.safe_dump({**said, "training_split": None, "validation_split": "train"}))

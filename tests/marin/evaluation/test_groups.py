@@ -45,18 +45,21 @@ NESTED: dict[str, list[dict[str, Any]]] = {
     "numbers below alone": [SUB, {"group": "top", "task": ["sub", "five"]}],
     "a task that is there twice": [SUB, {"group": "top", "task": ["two", "sub", "five"], **BY_SIZE}],
     "groups inline": [
-        {"group": "top", "task": [{"group": "in", "task": ["two", {"group": "deep", "task": ["five"], **EACH}], **BY_SIZE},
-                                  "three"], **BY_SIZE}
+        {
+            "group": "top",
+            "task": [{"group": "in", "task": ["two", {"group": "deep", "task": ["five"], **EACH}], **BY_SIZE}, "three"],
+            **BY_SIZE,
+        }
     ],
     "other keys of a task": [
-        {"group": "top", "task": [{"task": "two", "doc_to_target": 1, "task_alias": "x"}, "five"], **BY_SIZE},
+        {"group": "top", "task": [{"task": "two", "doc_to_target": 1, "task_alias": "x"}, "five"], **BY_SIZE}
     ],
     "keys of a group": [
         SUB,
         {"group": "top", "doc_to_target": 1, "task": ["sub", {"task": "five", "doc_to_target": 0}], **BY_SIZE},
     ],
     "keys beside a group": [SUB, {"group": "top", "task": [{"group": "sub", "doc_to_target": 1}, "five"], **BY_SIZE}],
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -133,8 +133,14 @@ def test_data_of_the_hub_at_a_commit_is_the_data_beside_the_task(
     (beside,) = read_named(["pairs"], folder).tasks
     rows = beside.rows("test")
     content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    files = {"data/a.jsonl": content, "data/b-0.parquet": parquet(rows[:1]), "data/b-1.parquet": parquet(rows[1:]),
-             "c.parquet": parquet([{"day": datetime.date(2026, 1, 1)}]), "d.csv": b"x", "e.parquet": b"none"}  # fmt: skip
+    files = {
+        "data/a.jsonl": content,
+        "data/b-0.parquet": parquet(rows[:1]),
+        "data/b-1.parquet": parquet(rows[1:]),
+        "c.parquet": parquet([{"day": datetime.date(2026, 1, 1)}]),
+        "d.csv": b"x",
+        "e.parquet": b"none",
+    }
     commit = hub.commit("lab/pairs", "main", files)
 
     def task(pattern: str, at: str = commit) -> EvaluationTask:

@@ -41,8 +41,15 @@ MOST = 10_000_000
 def trained(root: Root, name: str, text: str = SOME, **changed: Any) -> Run:
     """A run with a corpus of this digest, as its events say."""
     recipe = replace(Recipe(), **changed)
-    started = events.RunStarted(run=name, pipeline="default", plan=SOME, recipe_digest=digest(recipe), recipe=recorded(recipe),
-                                code={}, environment={})  # fmt: skip
+    started = events.RunStarted(
+        run=name,
+        pipeline="default",
+        plan=SOME,
+        recipe_digest=digest(recipe),
+        recipe=recorded(recipe),
+        code={},
+        environment={},
+    )
     output = events.Output(kind="corpus", digest=text, size=1, artifact=text)
     corpus = events.StepCompleted(
         run=name, step="corpus", identity=text, inputs={}, seconds=1.0, metrics={}, output=output
@@ -117,10 +124,14 @@ def test_words_of_earlier_phases_are_those_of_their_own_cut(root: Root) -> None:
     first = Recipe(model=Model(seq_len=100), trainer=Trainer(num_steps=10, batch_size=8))
     second = successor(first, replace(first, model=Model(seq_len=1), trainer=Trainer(num_steps=1, batch_size=8)))
     phases: list[Any] = [
-        SimpleNamespace(run=name, recipe=recipe, steps={"tokens": SimpleNamespace(metrics={"train_tokens": 800.0})},
-                        checkpoints=[SimpleNamespace(body=SimpleNamespace(step=recipe.last_step))])
+        SimpleNamespace(
+            run=name,
+            recipe=recipe,
+            steps={"tokens": SimpleNamespace(metrics={"train_tokens": 800.0})},
+            checkpoints=[SimpleNamespace(body=SimpleNamespace(step=recipe.last_step))],
+        )
         for name, recipe in (("first", first), ("second", second))
-    ]  # fmt: skip
+    ]
     assert words_before(phases[:1], 800) == 0 and words_before(phases, 800) == 8000
     check_epochs(phases[0], 800, Fraction(1), words_before(phases[:1], 800))
     with pytest.raises(UsageError, match=r"too many epochs.*8,000 words, found 8,008 words"):
@@ -136,7 +147,8 @@ def test_a_state_of_a_later_phase_is_not_the_first_of_what_an_earlier_one_saw() 
 
 def test_a_mixture_is_of_no_track(root: Root) -> None:
     parts = {name: GrammarDataset(name=name) for name in ("once", "often")}
-    mixed = trained(root, "mixed", dataset=MixtureDataset(parts=parts),
-                    mixture=Mixture(weights={"once": 1.0, "often": 100.0}))  # fmt: skip
+    mixed = trained(
+        root, "mixed", dataset=MixtureDataset(parts=parts), mixture=Mixture(weights={"once": 1.0, "often": 100.0})
+    )
     with pytest.raises(UsageError, match=r"more often than others.*found parts often, once"):
         check_track([mixed], MOST, TRACK)

@@ -543,8 +543,9 @@ def test_a_result_is_compared_with_its_record_line_by_line(record: Record) -> No
     assert edited(key="eval_error") == [f"{line}key: recorded eval_accuracy, here eval_error"]
     count = f"{len(log) - 1} lines, the record has {len(log)}"
     assert differences(said([*written[:place], *written[place + 1 :]]), log) == [
-        f"{line}key: recorded eval_accuracy, here eval_stop", count
-    ]  # fmt: skip
+        f"{line}key: recorded eval_accuracy, here eval_stop",
+        count,
+    ]
     assert differences(said(written[:-1]), log) == [count]
     assert differences(said([*written, written[0]]), log) == [f"{len(log) + 1} lines, the record has {len(log)}"]
 
@@ -581,8 +582,9 @@ def test_a_log_that_the_record_does_not_say_fails(record: Record) -> None:
     half = [entry | {"value": 24} if entry["key"] == "trained_samples" else entry for entry in written]
     found = compared(record, half)
     assert (found.outcome, found.lines) == (
-        "FAIL", (f"line {len(written) - 1}: trained_samples: value: recorded 48, here 24",)
-    )  # fmt: skip
+        "FAIL",
+        (f"line {len(written) - 1}: trained_samples: value: recorded 48, here 24",),
+    )
 
 
 def test_a_line_that_a_checker_takes_for_another_fails(record: Record) -> None:
@@ -611,8 +613,9 @@ def test_a_seed_is_the_same_wherever_it_was_logged() -> None:
     assert repeated_seeds({"a": seeded(7, 1), "b": seeded(8, 1)}) == []
     assert repeated_seeds({"a": seeded(7, 1), "b": seeded(7, 2)}) == ["seed 7 of b is that of a"]
     assert repeated_seeds({"a": seeded(7, 1), "b": seeded("7", 2), "c": seeded([], 1), "d": seeded([], 1)}) == [
-        "seed 7 of b is that of a", "seed [] of d is that of c"
-    ]  # fmt: skip
+        "seed 7 of b is that of a",
+        "seed [] of d is that of c",
+    ]
 
 
 def test_a_division_whose_rules_the_run_broke_fails(own_keys: Path, tmp_path: Path) -> None:

@@ -66,9 +66,16 @@ def segments(root: Root, run: str) -> None:
     """Six train steps, with recorded states before steps 0, 3 and 6, the last of them its output."""
     for start, (before, after) in ((0, ("5", "c")), (3, ("c", "3"))):
         told = events.TrainSegment(
-            run=run, start=start, end=start + 3, losses=[(1.0).hex()] * 3, batches=["b"] * 3, fingerprints=["f"] * 3,
-            start_state=sha(before), end_state=sha(after), trace=sha("d"),
-        )  # fmt: skip
+            run=run,
+            start=start,
+            end=start + 3,
+            losses=[(1.0).hex()] * 3,
+            batches=["b"] * 3,
+            fingerprints=["f"] * 3,
+            start_state=sha(before),
+            end_state=sha(after),
+            trace=sha("d"),
+        )
         record(root, events.TRAIN_SEGMENT, told, f"run/{run}")
 
 
@@ -90,9 +97,14 @@ def trained(
 def asked(root: Root, base: str, documents: Sequence[str], exclude: Sequence[str], stream: str = "") -> int:
     """A request that ``documents`` of ``base`` be unlearned, so that ``exclude`` is; its index."""
     request = events.UnlearningRequested(
-        from_run=base, recipe=digest(recipe_without(exclude)), documents=list(documents), reason="a test", first_use=4,
-        step=3, state=sha("c"),
-    )  # fmt: skip
+        from_run=base,
+        recipe=digest(recipe_without(exclude)),
+        documents=list(documents),
+        reason="a test",
+        first_use=4,
+        step=3,
+        state=sha("c"),
+    )
     return record(root, events.UNLEARNING_REQUESTED, request, stream or unlearning_stream(base))
 
 
@@ -332,15 +344,24 @@ def taken_over(root: Root, run: str, base: str, more: dict[str, Any]) -> None:
     codes = {step: sha("9") for step in steps}
     plan = canonical_digest({"code": codes, "lock": sha("d"), "plan": "default", "recipe": digest(recipe)})
     begun = events.RunStarted(
-        run=run, pipeline="default", plan=plan, recipe_digest=digest(recipe), recipe=plain(recipe),
-        code={"commit": "c", "steps": codes}, environment={"lock": sha("d")},
-    )  # fmt: skip
+        run=run,
+        pipeline="default",
+        plan=plan,
+        recipe_digest=digest(recipe),
+        recipe=plain(recipe),
+        code={"commit": "c", "steps": codes},
+        environment={"lock": sha("d")},
+    )
     record(root, events.RUN_STARTED, begun, f"run/{run}")
     for name, step in steps.items():
         cached = events.StepCached(
-            run=run, step=name, identity=step.identity, inputs=dict(step.inputs), output=step.output,
+            run=run,
+            step=name,
+            identity=step.identity,
+            inputs=dict(step.inputs),
+            output=step.output,
             completed_at=step.completed_at,
-        )  # fmt: skip
+        )
         record(root, events.STEP_CACHED, cached, f"run/{run}")
     outputs = {name: step.output for name, step in steps.items()}
     metrics = {f"{name}.{key}": value.hex() for name, step in steps.items() for key, value in step.metrics.items()}
@@ -455,9 +476,14 @@ def test_two_beginnings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(root, project, ONCE, [])
     recipe = recipe_without(["x"])
     again = events.RunStarted(
-        run=ONCE, pipeline="default", plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe),
-        code={"commit": "c"}, environment={},
-    )  # fmt: skip
+        run=ONCE,
+        pipeline="default",
+        plan=sha("a"),
+        recipe_digest=digest(recipe),
+        recipe=plain(recipe),
+        code={"commit": "c"},
+        environment={},
+    )
     record(root, events.RUN_STARTED, again, f"run/{ONCE}")
     refusal(root)
 
@@ -469,9 +495,14 @@ def test_what_is_not_whole_or_is_ones_own_loop_has_none(
     monkeypatch.chdir(project)
     root, recipe = open_root(), recipe_without(["x"])
     begun = events.RunStarted(
-        run=ONCE, pipeline=pipeline, plan=sha("a"), recipe_digest=digest(recipe), recipe=plain(recipe),
-        code={"commit": "c"}, environment={},
-    )  # fmt: skip
+        run=ONCE,
+        pipeline=pipeline,
+        plan=sha("a"),
+        recipe_digest=digest(recipe),
+        recipe=plain(recipe),
+        code={"commit": "c"},
+        environment={},
+    )
     record(root, events.RUN_STARTED, begun, f"run/{ONCE}")
     assert "a run that has no training to certify" in refusal(root)
 

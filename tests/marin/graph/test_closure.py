@@ -201,11 +201,25 @@ def test_what_no_other_process_could_find_is_refused() -> None:
 def test_an_import_is_found_wherever_it_stands() -> None:
     """In every kind of block that the grammar has."""
     places = [
-        "def f(): {}", "async def f(): {}", "class C: {}", "if x: {}", "if x: pass\nelse: {}", "while x: {}",
-        "while x: pass\nelse: {}", "for x in y: {}", "for x in y: pass\nelse: {}", "with x: {}", "try: {}\nfinally: pass",
-        "try: pass\nexcept E: {}", "try: pass\nexcept E: pass\nelse: {}", "try: pass\nfinally: {}", "try: pass\nexcept* E: {}",
-        "match x:\n    case 1: {}", "async def f():\n    async with x: {}", "async def f():\n    async for x in y: {}",
-    ]  # fmt: skip
+        "def f(): {}",
+        "async def f(): {}",
+        "class C: {}",
+        "if x: {}",
+        "if x: pass\nelse: {}",
+        "while x: {}",
+        "while x: pass\nelse: {}",
+        "for x in y: {}",
+        "for x in y: pass\nelse: {}",
+        "with x: {}",
+        "try: {}\nfinally: pass",
+        "try: pass\nexcept E: {}",
+        "try: pass\nexcept E: pass\nelse: {}",
+        "try: pass\nfinally: {}",
+        "try: pass\nexcept* E: {}",
+        "match x:\n    case 1: {}",
+        "async def f():\n    async with x: {}",
+        "async def f():\n    async for x in y: {}",
+    ]
     text = "\n".join(place.format(f"import far_{number}") for number, place in enumerate(places))
     tree = ast.parse(text)
     found = [node for node in statements_of(tree) if isinstance(node, ast.Import)]

@@ -154,8 +154,15 @@ def test_a_phase_shrinks_with_what_is_before_it_where_only_length_and_batch_do(
     architecture: Literal["gpt2", "llama"],
 ) -> None:
     """Two layers and heads of eight numbers are as small as they get; one train step of this batch is too much all the same."""
-    model = Model(architecture=architecture, num_layers=2, num_heads=12, num_kv_heads=12, hidden_dim=96,
-                  intermediate_dim=384, seq_len=1024)  # fmt: skip
+    model = Model(
+        architecture=architecture,
+        num_layers=2,
+        num_heads=12,
+        num_kv_heads=12,
+        hidden_dim=96,
+        intermediate_dim=384,
+        seq_len=1024,
+    )
     trained = [default_train("before", TEXT, model=model, seed=1, trainer=Trainer(num_steps=1000, batch_size=4096))]
     trained.append(default_continue("then", trained[0], trainer=Trainer(num_steps=100, batch_size=4096)))
     small = sanity(Graph.of("large", [default_eval(trained[-1])]))
@@ -166,8 +173,14 @@ def test_a_phase_shrinks_with_what_is_before_it_where_only_length_and_batch_do(
 
 def test_under_exact_the_batch_is_still_shared_by_its_devices() -> None:
     exact = compose(["profile=exact"]).recipe.arithmetic
-    train = default_train("exact", TEXT, model=replace(compose(["model=gpt2-small"]).recipe.model, gradient_checkpointing=False),
-                          seed=1, trainer=Trainer(num_steps=1000, batch_size=96), arithmetic=exact,
-                          resources=Resources(devices=2, moves=((300, 3),)))  # fmt: skip
+    train = default_train(
+        "exact",
+        TEXT,
+        model=replace(compose(["model=gpt2-small"]).recipe.model, gradient_checkpointing=False),
+        seed=1,
+        trainer=Trainer(num_steps=1000, batch_size=96),
+        arithmetic=exact,
+        resources=Resources(devices=2, moves=((300, 3),)),
+    )
     small = recipe(sanity(Graph.of("exact", [default_eval(train)])), "train/exact")
     assert small.trainer.batch_size == 96 and small.model.num_layers == 2

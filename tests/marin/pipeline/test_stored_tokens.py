@@ -194,7 +194,9 @@ def test_another_machine_gets_no_copy_of_the_tokens(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "inputs").rglob("*")] == ["tokenizer", "tokenizer.json"]
     assert len(read_tokens(stored["tokens"] / "train")[0]) == 1000
     assert given_to_a_worker(store, inputs, None) == (
-        {"tokens": Path("/there/tokens"), "tokenizer": Path("/there/tokenizer")}, {})  # fmt: skip
+        {"tokens": Path("/there/tokens"), "tokenizer": Path("/there/tokenizer")},
+        {},
+    )
 
 
 def test_what_a_chunk_claims_is_looked_at_before_it_is_decoded(tmp_path: Path) -> None:

@@ -63,9 +63,12 @@ def test_the_same_bytes_whatever_the_threads_and_cores(
     settings = {"TOKENIZERS_PARALLELISM": "false"} if threads == "false" else {"RAYON_NUM_THREADS": threads}
     core = min(os.sched_getaffinity(0))
     subprocess.run(
-        [sys.executable, "-c", ALONE, str(corpus), str(out)], check=True, cwd=PROJECT, env=os.environ | settings,
+        [sys.executable, "-c", ALONE, str(corpus), str(out)],
+        check=True,
+        cwd=PROJECT,
+        env=os.environ | settings,
         preexec_fn=(lambda: os.sched_setaffinity(0, {core})) if threads == "false" else None,
-    )  # fmt: skip
+    )
     assert digests(out) == digests(folder)
 
 

@@ -103,10 +103,27 @@ def test_a_result_that_is_taken_over_is_as_old_as_its_first_record(project: Path
 
 def begin(root: Root, run: str, recipe: Recipe) -> None:
     """A run whose training has begun."""
-    started = events.RunStarted(run=run, pipeline="default", plan=SOME, recipe_digest=digest(recipe), recipe=recorded(recipe),
-                                code={}, environment={})  # fmt: skip
-    train = events.TrainStarted(run=run, first_step=0, num_steps=4, state=SOME, manifest=SOME, program={}, seeds={}, devices=1,
-                                attempt=1, device={})  # fmt: skip
+    started = events.RunStarted(
+        run=run,
+        pipeline="default",
+        plan=SOME,
+        recipe_digest=digest(recipe),
+        recipe=recorded(recipe),
+        code={},
+        environment={},
+    )
+    train = events.TrainStarted(
+        run=run,
+        first_step=0,
+        num_steps=4,
+        state=SOME,
+        manifest=SOME,
+        program={},
+        seeds={},
+        devices=1,
+        attempt=1,
+        device={},
+    )
     for kind, body in ((events.RUN_STARTED, started), (events.TRAIN_STARTED, train)):
         root.append([Draft(kind, runs.stream_of(run), events.write(body))])
 

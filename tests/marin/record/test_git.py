@@ -43,16 +43,38 @@ def hostile(tmp_path: Path, marker: Path) -> Path:
     )
     made = subprocess.run(
         ["git", "hash-object", "-t", "commit", "-w", "--stdin"],
-        cwd=folder, input=signed + "\n", text=True, capture_output=True, check=True,
-    ).stdout.strip()  # fmt: skip
+        cwd=folder,
+        input=signed + "\n",
+        text=True,
+        capture_output=True,
+        check=True,
+    ).stdout.strip()
     plain(folder, "update-ref", "refs/heads/main", made)
     for name in (
-        "core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass", "core.alternateRefsCommand",
-        "gpg.program", "gpg.ssh.program", "diff.external", "credential.helper", "filter.evil.clean",
-        "filter.evil.smudge", "filter.evil.process", "diff.evil.command", "diff.evil.textconv", "merge.evil.driver",
-        "trailer.Marin-Log.command", "trailer.Marin-Log.cmd", "remote.origin.uploadpack", "pager.log",
-        "interactive.diffFilter", "log.showSignature", "filter.evil.required",
-    ):  # fmt: skip
+        "core.fsmonitor",
+        "core.sshCommand",
+        "core.pager",
+        "core.editor",
+        "core.askPass",
+        "core.alternateRefsCommand",
+        "gpg.program",
+        "gpg.ssh.program",
+        "diff.external",
+        "credential.helper",
+        "filter.evil.clean",
+        "filter.evil.smudge",
+        "filter.evil.process",
+        "diff.evil.command",
+        "diff.evil.textconv",
+        "merge.evil.driver",
+        "trailer.Marin-Log.command",
+        "trailer.Marin-Log.cmd",
+        "remote.origin.uploadpack",
+        "pager.log",
+        "interactive.diffFilter",
+        "log.showSignature",
+        "filter.evil.required",
+    ):
         plain(folder, "config", name, "true" if name.endswith(("showSignature", "required")) else str(script))
     plain(folder, "config", "remote.origin.url", f"ext::{script} %S")
     hooks = folder / "hooks"

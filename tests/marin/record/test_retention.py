@@ -24,9 +24,17 @@ def digest(number: int) -> str:
 
 def started(retention: Retention | None, first: int = 0, run: str = "run00001") -> TrainStarted:
     return TrainStarted(
-        run=run, first_step=first, num_steps=99, state=digest(1), manifest=digest(2), program={}, seeds={},
-        devices=1, attempt=1, retention=retention,
-    )  # fmt: skip
+        run=run,
+        first_step=first,
+        num_steps=99,
+        state=digest(1),
+        manifest=digest(2),
+        program={},
+        seeds={},
+        devices=1,
+        attempt=1,
+        retention=retention,
+    )
 
 
 def saved(step: int, artifact: str | None = None, run: str = "run00001") -> CheckpointSaved:

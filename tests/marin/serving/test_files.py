@@ -18,8 +18,17 @@ from marin.serving import files
 from marin.serving.chat import TEMPLATE, ChatTemplate, template_of_folder
 from marin.serving.vllm import as_yaml, command, configuration
 
-REQUEST = {"model": "m", "prompt": "the dog", "temperature": 0.8, "num_completions": 2, "max_tokens": 5,
-           "stop_sequences": ["\n"], "echo_prompt": False, "top_p": 1, "embedding": False}  # fmt: skip
+REQUEST = {
+    "model": "m",
+    "prompt": "the dog",
+    "temperature": 0.8,
+    "num_completions": 2,
+    "max_tokens": 5,
+    "stop_sequences": ["\n"],
+    "echo_prompt": False,
+    "top_p": 1,
+    "embedding": False,
+}
 
 
 def test_instructions_become_outputs_that_pandas_reads(tmp_path: Path, subject: Subject, scorer: Scorer) -> None:

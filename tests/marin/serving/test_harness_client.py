@@ -28,8 +28,15 @@ TASK = {
     "doc_to_choice": "{{[good, bad]}}",
     "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
 }
-ROWS = [{"before": before, "good": good, "bad": bad} for before, good, bad in
-        (("the dog", "runs", "run"), ("", "she is here", "she are"), ("x" * 40, "a", "bb"), ("we", "sat", "é"))]  # fmt: skip
+ROWS = [
+    {"before": before, "good": good, "bad": bad}
+    for before, good, bad in (
+        ("the dog", "runs", "run"),
+        ("", "she is here", "she are"),
+        ("x" * 40, "a", "bb"),
+        ("we", "sat", "é"),
+    )
+]
 
 
 def test_the_client_of_the_harness_gets_the_numbers_of_our_own_evaluation(

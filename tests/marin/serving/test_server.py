@@ -57,8 +57,11 @@ def test_an_echo_has_every_log_likelihood_but_the_first(ask: Ask, subject: Subje
         shown = choice["logprobs"]
         (scored,) = scorer.score([Row(tuple(tokens), len(tokens) - 1)])
         assert shown["token_logprobs"] == [None, *scored.logprobs] and shown["top_logprobs"][0] is None
-        greedy = [max(top.values()) == value for top, value in zip(shown["top_logprobs"], shown["token_logprobs"],
-                                                                    strict=True) if top]  # fmt: skip
+        greedy = [
+            max(top.values()) == value
+            for top, value in zip(shown["top_logprobs"], shown["token_logprobs"], strict=True)
+            if top
+        ]
         assert all(greedy) == scored.greedy and choice["text"] == subject.decode(tuple(tokens))
     assert said["choices"][1]["logprobs"]["tokens"] == ["bytes:\\xc3", "bytes:\\xa9"]
 
@@ -103,8 +106,11 @@ def test_a_stop_string_ends_a_text_and_never_shows(ask: Ask, subject: Subject) -
 
 
 def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject, scorer: Scorer) -> None:
-    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"},
-                {"role": "user", "content": [{"type": "text", "text": "why"}]}]  # fmt: skip
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "yes"},
+        {"role": "user", "content": [{"type": "text", "text": "why"}]},
+    ]
     said = ask("chat/completions", messages=messages, max_tokens=6, seed=3, logprobs=True, top_logprobs=2).json()
     plain = [*messages[:2], {"role": "user", "content": "why"}]
     text = render([*plain, {"role": "assistant", "content": "x"}], "test")[0].removesuffix("x\n")
@@ -162,15 +168,23 @@ def test_an_answer_is_generated_again_and_an_edited_one_is_found(ask: Ask, subje
         (lambda said: said.update(choices=None), "choices"),
     ):
         assert differs(change)["what"] == what
-    for shown in ({"logprobs": None}, {"logprobs": 0}, {"logprobs": 5, "stream": True}, {"logprobs": 3, "echo": True},
-                  {"echo": True, "max_tokens": 0}):  # fmt: skip
+    for shown in (
+        {"logprobs": None},
+        {"logprobs": 0},
+        {"logprobs": 5, "stream": True},
+        {"logprobs": 3, "echo": True},
+        {"echo": True, "max_tokens": 0},
+    ):
         answered = read_answer(ask(**body | {"echo": False} | shown).content, "test")
         assert replay(subject, scorer, *answered).difference is None, shown
     place = len(said["choices"][0]["logprobs"]["token_logprobs"]) - 2
     assert differs(lambda said: said["choices"][0]["logprobs"]["token_logprobs"].__setitem__(place, -0.1)) == {
-        "choice": 0, "what": "logprob", "token": place, "found": -0.1,
+        "choice": 0,
+        "what": "logprob",
+        "token": place,
+        "found": -0.1,
         "expected": said["choices"][0]["logprobs"]["token_logprobs"][place],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -155,14 +155,23 @@ def test_what_decides_and_identifies_is_in_the_record_and_not_in_tags():
     fold, intents = folded(log)
     of_run = tags_of(intents, fold.ids.run("abcd2345"))
     assert {name for name in of_run if name.startswith("marin.") and not name.startswith("marin.verdict.")} == {
-        "marin.run", "marin.recipe", "marin.model", "marin.data", "marin.verified", "marin.verified.by"
-    }  # fmt: skip
+        "marin.run",
+        "marin.recipe",
+        "marin.model",
+        "marin.data",
+        "marin.verified",
+        "marin.verified.by",
+    }
     record = run_record(fold.runs["abcd2345"].run, ORIGIN).decode()
     for step in STEPS:
         tags = tags_of(intents, fold.ids.run("abcd2345", step))
         assert tags.keys() - {"marin.devices"} == {
-            "marin.run", "marin.step", "marin.state", "marin.attempt", "marin.output"
-        }  # fmt: skip
+            "marin.run",
+            "marin.step",
+            "marin.state",
+            "marin.attempt",
+            "marin.output",
+        }
         assert tags["marin.output"] == output("abcd2345", step).digest[7:19]
     assert not [
         value for item in intents if isinstance(item, Tags) for value in item.values.values() if "sha256:" in value

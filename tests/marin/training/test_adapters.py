@@ -33,8 +33,15 @@ VOCABULARY = 257
 
 
 def recipe(architecture: Literal["llama", "gpt2", "qwen3"] = "llama") -> Recipe:
-    model = Model(architecture=architecture, hidden_dim=16, intermediate_dim=64, num_layers=2, num_heads=2, num_kv_heads=2,
-                  seq_len=16)  # fmt: skip
+    model = Model(
+        architecture=architecture,
+        hidden_dim=16,
+        intermediate_dim=64,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=2,
+        seq_len=16,
+    )
     return Recipe(model=model, lora=Lora(rank=4, alpha=6.0))
 
 

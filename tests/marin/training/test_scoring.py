@@ -159,8 +159,15 @@ def test_slots_that_are_not_alike_are_given_by_tokens(model: LmHeadModel, monkey
     rows = rows_of(20)
     alone = [scorer.score([row])[0] for row in rows]
     assert scorer.score(rows) == alone and scorer.score(rows[::-1]) == alone[::-1]
-    assert len({round(one.logprobs[0] - other.logprobs[0]) for one, other in zip(alone, Scorer(model, RECIPE).score(rows),
-                                                                                 strict=True)}) > 3  # fmt: skip
+    assert (
+        len(
+            {
+                round(one.logprobs[0] - other.logprobs[0])
+                for one, other in zip(alone, Scorer(model, RECIPE).score(rows), strict=True)
+            }
+        )
+        > 3
+    )
 
 
 def test_where_a_sequence_lies_follows_from_its_tokens() -> None:

@@ -26,9 +26,19 @@ from marin.verify.environment_diff import EnvironmentDiff, changed_versions, exc
 from marin.verify.verdict import Verdict
 
 ENTRY: dict[str, Any] = {
-    "track": "exp9", "registration": "sha256:" + "a" * 64, "origin": "keeper.example/log", "keys": [], "size": 1, "root": "",
-    "recipe": {}, "metric": "evaluate.loss", "score": "0x1.0p+1", "flops": 1.0, "parameters": 1, "replayed": [],
-}  # fmt: skip
+    "track": "exp9",
+    "registration": "sha256:" + "a" * 64,
+    "origin": "keeper.example/log",
+    "keys": [],
+    "size": 1,
+    "root": "",
+    "recipe": {},
+    "metric": "evaluate.loss",
+    "score": "0x1.0p+1",
+    "flops": 1.0,
+    "parameters": 1,
+    "replayed": [],
+}
 
 
 class Told:

@@ -44,12 +44,59 @@ class Authority:
         self.answers = []
         (folder / "conf").write_text(CONFIGURATION.format(folder=folder))
         (folder / "serial").write_text("01")
-        openssl(folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key",
-                "-out", "ca.pem", "-days", "30", "-config", "conf")  # fmt: skip
-        openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "tsa.key",
-                "-out", "tsa.csr", "-subj", "/CN=Test Authority")  # fmt: skip
-        openssl(folder, "x509", "-req", "-in", "tsa.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                "-out", "tsa.pem", "-days", "30", "-extfile", "conf", "-extensions", "stamps")  # fmt: skip
+        openssl(
+            folder,
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.pem",
+            "-days",
+            "30",
+            "-config",
+            "conf",
+        )
+        openssl(
+            folder,
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-keyout",
+            "tsa.key",
+            "-out",
+            "tsa.csr",
+            "-subj",
+            "/CN=Test Authority",
+        )
+        openssl(
+            folder,
+            "x509",
+            "-req",
+            "-in",
+            "tsa.csr",
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-out",
+            "tsa.pem",
+            "-days",
+            "30",
+            "-extfile",
+            "conf",
+            "-extensions",
+            "stamps",
+        )
         self.certificates = load_authorities(folder / "ca.pem")
 
     def answer(self, query):

@@ -190,10 +190,15 @@ class _Api:
         }
         owner = {"id": "E", "name": ENTITY}
         bucket = {
-            "id": f"run:{name}", "name": name, "displayName": run.display, "description": None, "config": None,
-            "sweepName": None, "historyLineCount": len(run.history),
+            "id": f"run:{name}",
+            "name": name,
+            "displayName": run.display,
+            "description": None,
+            "config": None,
+            "sweepName": None,
+            "historyLineCount": len(run.history),
             "project": {"id": f"project:{project}", "name": project, "entity": owner},
-        }  # fmt: skip
+        }
         return {"upsertBucket": {"bucket": bucket, "inserted": new}}
 
     def _model(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,11 +208,19 @@ class _Api:
             return {"model": {"bucket": None}}
         last = json.dumps([json.dumps(run.points[-1])] if run.history else [])
         bucket = {
-            "id": f"run:{run.name}", "name": run.name, "summaryMetrics": json.dumps(run.summary), "displayName": run.display,
-            "logLineCount": 0, "historyLineCount": len(run.history), "eventsLineCount": 0, "historyTail": last,
-            "eventsTail": "[]", "config": json.dumps({key: {"value": value} for key, value in run.config.items()}),
-            "tags": run.tags, "wandbConfig": "{}",
-        }  # fmt: skip
+            "id": f"run:{run.name}",
+            "name": run.name,
+            "summaryMetrics": json.dumps(run.summary),
+            "displayName": run.display,
+            "logLineCount": 0,
+            "historyLineCount": len(run.history),
+            "eventsLineCount": 0,
+            "historyTail": last,
+            "eventsTail": "[]",
+            "config": json.dumps({key: {"value": value} for key, value in run.config.items()}),
+            "tags": run.tags,
+            "wandbConfig": "{}",
+        }
         return {"model": {"bucket": bucket}}
 
     def _project(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,12 +235,26 @@ class _Api:
         owner = {"__typename": "Project", "id": "P", "internalId": "P", "name": "project", "entity": {"name": ENTITY}}
         collection = {"__typename": "ArtifactSequence", "name": one.name, "project": owner}
         found = {
-            "__typename": "Artifact", "id": one.id, "artifactSequence": collection, "versionIndex": 0,
-            "artifactType": {"name": one.kind}, "description": None, "metadata": json.dumps(one.metadata),
-            "ttlDurationSeconds": -2, "ttlIsInherited": True, "tags": [], "historyStep": None, "state": one.state, "size": 0,
-            "digest": one.digest, "commitHash": "", "fileCount": 0, "createdAt": "2026-01-01T00:00:00Z", "updatedAt": None,
+            "__typename": "Artifact",
+            "id": one.id,
+            "artifactSequence": collection,
+            "versionIndex": 0,
+            "artifactType": {"name": one.kind},
+            "description": None,
+            "metadata": json.dumps(one.metadata),
+            "ttlDurationSeconds": -2,
+            "ttlIsInherited": True,
+            "tags": [],
+            "historyStep": None,
+            "state": one.state,
+            "size": 0,
+            "digest": one.digest,
+            "commitHash": "",
+            "fileCount": 0,
+            "createdAt": "2026-01-01T00:00:00Z",
+            "updatedAt": None,
             "aliases": [],
-        }  # fmt: skip
+        }
         return {"artifact": found}
 
     def _createArtifact(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,14 +278,24 @@ class _Api:
 
     def _createArtifactManifest(self, values: Mapping[str, Any]) -> dict[str, Any]:
         of = values["artifactID"]
-        file = {"id": f"F{of}", "name": values["name"], "displayName": values["name"], "uploadHeaders": [],
-                "uploadUrl": f"{self.address}/upload/manifest/{of}"}  # fmt: skip
+        file = {
+            "id": f"F{of}",
+            "name": values["name"],
+            "displayName": values["name"],
+            "uploadHeaders": [],
+            "uploadUrl": f"{self.address}/upload/manifest/{of}",
+        }
         return {"createArtifactManifest": {"artifactManifest": {"id": f"M{of}", "file": file}}}
 
     def _updateArtifactManifest(self, values: Mapping[str, Any]) -> dict[str, Any]:
         of = values["artifactManifestID"].removeprefix("M")
-        file = {"id": f"F{of}", "name": "manifest", "displayName": "manifest", "uploadHeaders": [],
-                "uploadUrl": f"{self.address}/upload/manifest/{of}"}  # fmt: skip
+        file = {
+            "id": f"F{of}",
+            "name": "manifest",
+            "displayName": "manifest",
+            "uploadHeaders": [],
+            "uploadUrl": f"{self.address}/upload/manifest/{of}",
+        }
         return {"updateArtifactManifest": {"artifactManifest": {"id": f"M{of}", "file": file}}}
 
     def _commitArtifact(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,8 +307,18 @@ class _Api:
     def _useArtifact(self, values: Mapping[str, Any]) -> dict[str, Any]:
         run = self.told.runs[values["runName"]]
         run.used.append(values["artifactID"])
-        return {"useArtifact": {"artifact": {"id": values["artifactID"], "digest": "", "description": "", "state": "COMMITTED",
-                                             "createdAt": "2026-01-01T00:00:00", "metadata": "{}"}}}  # fmt: skip
+        return {
+            "useArtifact": {
+                "artifact": {
+                    "id": values["artifactID"],
+                    "digest": "",
+                    "description": "",
+                    "state": "COMMITTED",
+                    "createdAt": "2026-01-01T00:00:00",
+                    "metadata": "{}",
+                }
+            }
+        }
 
     def _createRunFiles(self, values: Mapping[str, Any]) -> dict[str, Any]:
         files = [{"name": name, "uploadUrl": f"{self.address}/upload/file"} for name in values["files"]]

@@ -59,8 +59,21 @@ SMALL = Model(hidden_dim=64, seq_len=64)
 def record(root: Root, run: str, recipe: Recipe, loss: float, *, whole: bool = True, corpus: str | None = None) -> None:
     """A run as the executor would record it; ``corpus``: the digest of its text, where it has that step."""
     output = events.Output(kind="evaluation", digest=SOME, size=1, artifact=SOME)
-    text = [] if corpus is None else [events.StepCompleted(run=run, step="corpus", identity=corpus, inputs={}, seconds=1.0,
-            metrics={}, output=events.Output(kind="corpus", digest=corpus, size=1, artifact=corpus))]  # fmt: skip
+    text = (
+        []
+        if corpus is None
+        else [
+            events.StepCompleted(
+                run=run,
+                step="corpus",
+                identity=corpus,
+                inputs={},
+                seconds=1.0,
+                metrics={},
+                output=events.Output(kind="corpus", digest=corpus, size=1, artifact=corpus),
+            )
+        ]
+    )
     bodies: list[tuple[str, events.Body]] = [
         (
             events.RUN_STARTED,
@@ -149,8 +162,9 @@ def test_only_what_was_replayed_whole_enters(marin: Marin, own: Root) -> None:
     assert len(marin("speedrun", "list", "exp9", "--json").json) == 1
 
 
-def test_a_fail_after_a_pass_keeps_a_run_out(marin: Marin, own: Root, tmp_path: Path,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_fail_after_a_pass_keeps_a_run_out(
+    marin: Marin, own: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record(own, "mine", replace(BASE, seed=1), 3.5)
     verify("mine", own.reader(), own)
     verify("mine", own.reader(), own, training="FAIL")
@@ -189,10 +203,19 @@ def test_a_run_that_fails_after_its_entry_has_no_place(marin: Marin, own: Root, 
 
 @pytest.mark.parametrize(
     "document",
-    [b"[]", b"null", b"\xff", b'{"track": {"flops": 1.0}}', b'{"track": 5, "arms": {}}', b'{"track": {"flops": 1}, "arms": {}}',
-     b'{"track": {"flops": 1e999}, "arms": {}}', b"[" * 100_000, b'{"track": {"flops": 1}, "arms": {"base": {"seed": "x"}}}'],
+    [
+        b"[]",
+        b"null",
+        b"\xff",
+        b'{"track": {"flops": 1.0}}',
+        b'{"track": 5, "arms": {}}',
+        b'{"track": {"flops": 1}, "arms": {}}',
+        b'{"track": {"flops": 1e999}, "arms": {}}',
+        b"[" * 100_000,
+        b'{"track": {"flops": 1}, "arms": {"base": {"seed": "x"}}}',
+    ],
     ids=range(9),
-)  # fmt: skip
+)
 def test_a_registration_that_cannot_be_read_hides_no_other_track(
     marin: Marin, own: Root, tmp_path: Path, document: bytes
 ) -> None:
@@ -263,8 +286,11 @@ def test_a_rule_that_is_broken_is_named(marin: Marin, own: Root, changed: dict[s
 
 def test_files_are_those_of_the_keepers_baseline(marin: Marin, own: Root) -> None:
     base = replace(BASE, dataset=FilesDataset(globs=("text/*.txt",)))
-    words = {"exp9_lowest": "exp11_files", "import Model": "import FilesDataset, Model",
-             "BASE = Recipe(": 'BASE = Recipe(dataset=FilesDataset(globs=("text/*.txt",)), '}  # fmt: skip
+    words = {
+        "exp9_lowest": "exp11_files",
+        "import Model": "import FilesDataset, Model",
+        "BASE = Recipe(": 'BASE = Recipe(dataset=FilesDataset(globs=("text/*.txt",)), ',
+    }
     text = FILE
     for old, new in words.items():
         text = text.replace(old, new)
@@ -307,8 +333,9 @@ def test_a_verdict_on_another_log_with_the_same_names_counts_for_nothing(
     assert marin(*submit).status == 3
 
 
-def test_reproducers_whom_the_keeper_names(marin: Marin, own: Root, theirs: tuple[Root, str], tmp_path: Path,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_reproducers_whom_the_keeper_names(
+    marin: Marin, own: Root, theirs: tuple[Root, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     of, key = theirs
     named = []
     for name, words in (("one", {}), ("two", {"model": "FAIL"}), ("three", {})):
@@ -400,9 +427,14 @@ def test_names_of_a_foreign_log_lead_nowhere(marin: Marin, own: Root, tmp_path: 
     for words in (("speedrun", "site", "deep/pages"), ("site", "deep/whole")):
         assert marin(*words).status == 0
     written = {path.relative_to(Path("deep").resolve()).as_posix() for path in {*tmp_path.rglob("*.html")} - before}
-    assert written == {"pages/speedruns/exp9_lowest.html", "pages/speedruns/index.html", "whole/index.html",
-                       "whole/experiments/exp9_lowest.html",
-                       "whole/speedruns/exp9_lowest.html", "whole/speedruns/index.html"}  # fmt: skip
+    assert written == {
+        "pages/speedruns/exp9_lowest.html",
+        "pages/speedruns/index.html",
+        "whole/index.html",
+        "whole/experiments/exp9_lowest.html",
+        "whole/speedruns/exp9_lowest.html",
+        "whole/speedruns/index.html",
+    }
 
 
 class Read(HTMLParser):

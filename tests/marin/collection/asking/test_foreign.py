@@ -34,8 +34,13 @@ def made(project: Path) -> Collection:
     texts += texts[:1]
     for name in ("a", "good", "bad"):
         (project / f"{name}.jsonl").write_text("\n".join(json.dumps({"text": f"{text} {name}"}) for text in texts))
-    quality = {"kind": "quality", "good": [f"{project}/good.jsonl"], "bad": [f"{project}/bad.jsonl"], "bits": 8,
-               "threshold": 0.01}  # fmt: skip
+    quality = {
+        "kind": "quality",
+        "good": [f"{project}/good.jsonl"],
+        "bad": [f"{project}/bad.jsonl"],
+        "bits": 8,
+        "threshold": 0.01,
+    }
     settings = settings_of({"steps": [quality, {"kind": "pii"}], "near": None}, where="here")
     root = root_of(project)
     return Collection(root.store(), build(root, Asked((f"{project}/a.jsonl",), settings=settings)).artifact)

@@ -55,17 +55,37 @@ def test_long_adjectives_are_compared_with_more(adjective: str) -> None:
 
 @pytest.mark.parametrize(
     ("adjective", "adverb"),
-    [("quick", "quickly"), ("happy", "happily"), ("gentle", "gently"), ("wise", "wisely"), ("tragic", "tragically"),
-     ("full", "fully"), ("pale", "palely")],
-)  # fmt: skip
+    [
+        ("quick", "quickly"),
+        ("happy", "happily"),
+        ("gentle", "gently"),
+        ("wise", "wisely"),
+        ("tragic", "tragically"),
+        ("full", "fully"),
+        ("pale", "palely"),
+    ],
+)
 def test_adverbs(adjective: str, adverb: str) -> None:
     assert morphology.adverb(adjective) == adverb
 
 
 @pytest.mark.parametrize(
     ("word", "article"),
-    [("apple", "an"), ("baker", "a"), ("hour", "an"), ("honest", "an"), ("uniform", "a"), ("umbrella", "an"), ("useless", "a"),
-     ("ugly", "an"), ("old", "an"), ("one-eyed", "a"), ("hat", "a"), ("European", "a"), ("usual", "a")],
-)  # fmt: skip
+    [
+        ("apple", "an"),
+        ("baker", "a"),
+        ("hour", "an"),
+        ("honest", "an"),
+        ("uniform", "a"),
+        ("umbrella", "an"),
+        ("useless", "a"),
+        ("ugly", "an"),
+        ("old", "an"),
+        ("one-eyed", "a"),
+        ("hat", "a"),
+        ("European", "a"),
+        ("usual", "a"),
+    ],
+)
 def test_articles_follow_the_sound(word: str, article: str) -> None:
     assert morphology.article(word.lower()) == article

@@ -60,8 +60,10 @@ def test_what_was_saved_is_read_back_whole_and_cut_otherwise(
     digest, tree = saved.manifest.digest, saved.artifact.digest
     assert digest == manifest_of(layout.join(state)).digest
     assert {entry.path for entry in store.manifest(tree)} == {
-        "state.json", "slices.json", *(f"slices/{number:05d}" for number in range(8))
-    }  # fmt: skip
+        "state.json",
+        "slices.json",
+        *(f"slices/{number:05d}" for number in range(8)),
+    }
     store.checkout(tree, tmp_path / "folder")
     whole, _ = load(tmp_path / "folder", recipe, worker.VOCABULARY, digest, where="here")
     assert manifest_of(whole).digest == digest
@@ -205,9 +207,14 @@ def test_a_damaged_slice_is_refused_when_it_is_read(
     ids=["storage", "network", "disk", "descriptors", "gone", "device", "threads", "memory"],
 )
 def test_what_cannot_be_read_now_is_no_other_state(
-    worker: ModuleType, made: Made, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    met: Exception, said: type[Exception],
-) -> None:  # fmt: skip
+    worker: ModuleType,
+    made: Made,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    met: Exception,
+    said: type[Exception],
+) -> None:
     """Whoever verifies has a failing disk, or a device without memory: that accuses nobody."""
     recipe, layout, state, sharding = made
     done: list[Saved] = []

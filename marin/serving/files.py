@@ -156,7 +156,7 @@ def read_scenario(path: Path) -> tuple[dict[str, Any], list[Wanted]]:
                 raise ValueError(f"request {number}: {count} completions of {limit} tokens at temperature {heat}")
             wanted += [Wanted(str(request["prompt"]), limit, heat, stops)] * count
         return state, numbered(wanted)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DataError(
             "not a scenario state of HELM",
             where=str(path),

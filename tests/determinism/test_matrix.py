@@ -161,7 +161,7 @@ def test_what_decides_bits_is_the_code_under_test(matrix: ModuleType, monkeypatc
             "initial",
             "step/exact",
             "step/fingerprint",
-            "step/products",
+            "runtime/products",
             "step/shards",
             "step/slices",
         )

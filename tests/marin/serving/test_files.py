@@ -69,6 +69,7 @@ def test_a_scenario_of_helm_is_answered_request_by_request(tmp_path: Path, subje
         ("[]", DataError),
         (json.dumps({"request_states": [{"request": {}}]}), DataError),
         (json.dumps({"request_states": [{"request": REQUEST | {"num_completions": 10**9}}]}), DataError),
+        (json.dumps({"request_states": [{"request": REQUEST | {"max_tokens": float("inf")}}]}), DataError),
         (json.dumps({"request_states": [{"request": REQUEST | {"top_p": 0.5}}]}), UsageError),
         (json.dumps({"request_states": [{"request": REQUEST | {"messages": [{}]}}]}), UsageError),
     ],

@@ -215,7 +215,7 @@ ON_DEMAND = {
     "marin/tracking/mlflow/server/serve.py": "MLflow's settings are read while it is imported: they come first",
     "marin/tracking/wandb/live.py": "Levanter, once the training has begun",
     "marin/tracking/wandb/tracker.py": "wandb takes a second that only its runs wait for",
-    "marin/training/batch_inspection.py": "jax begins under the arithmetic contract",
+    "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
     "marin/unlearning/asking.py": "jax begins under the arithmetic contract",
     "marin/verify/bundle.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/collection.py": "Arrow, where there is a collection",
@@ -308,25 +308,20 @@ def circles(found: list[Entering]) -> list[str]:
     return []
 
 
-@cache
-def packages() -> frozenset[str]:
-    return frozenset(module_of(f"{file.parent.relative_to(PROJECT).as_posix()}.py") for file in FILES)
-
-
-def between_siblings(found: list[Entering], known: frozenset[str]) -> set[tuple[str, str]]:
-    """Packages of one package of which the first enters the second."""
+def between_siblings(found: list[Entering]) -> set[tuple[str, str]]:
+    """Packages and modules of one package of which the first enters the second."""
     between = set()
     for entering in found:
         here, there = entering.source.split("."), entering.target.split(".")
         apart = next((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), None)
         if apart is not None and not entering.typed:
             between.add((".".join(here[: apart + 1]), ".".join(there[: apart + 1])))
-    return {pair for pair in between if known.issuperset(pair)}
+    return between
 
 
-def packages_in_circles(found: list[Entering], known: frozenset[str]) -> list[str]:
-    """Packages that enter a sibling from which, over however many others, a way leads back to them."""
-    between = between_siblings(found, known)
+def packages_in_circles(found: list[Entering]) -> list[str]:
+    """Packages, and modules beside them, that enter a sibling from which, over however many others, a way leads back to them."""
+    between = between_siblings(found)
 
     def reached(package: str) -> set[str]:
         seen: set[str] = set()
@@ -379,7 +374,7 @@ def test_no_modules_import_each_other(package: str) -> None:
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))
 def test_no_packages_import_each_other(package: str) -> None:
-    assert packages_in_circles(enterings(package), packages()) == []
+    assert packages_in_circles(enterings(package)) == []
 
 
 def test_imports_inside_of_functions_are_known_and_needed() -> None:
@@ -403,15 +398,14 @@ def test_a_climb_and_a_circle_would_be_found() -> None:
 
 
 def test_a_circle_of_packages_would_be_found() -> None:
-    known = frozenset({"marin", "marin.a", "marin.a.b", "marin.a.c", "marin.a.d"})
     modules = {"marin.a.b.one", "marin.a.b.two", "marin.a.c.three", "marin.a.d.four", "marin.a.five"}
     into_c = list(enterings_of("from marin.a.c import three", "marin.a.b.one", modules))
     into_d = list(enterings_of("def f():\n    import marin.a.d.four\n", "marin.a.c.three", modules))
     back = "from marin.a.b.two import X"
     around = into_c + into_d + list(enterings_of(back, "marin.a.d.four", modules))
-    assert packages_in_circles(into_c + into_d, known) == []
+    assert packages_in_circles(into_c + into_d) == []
     assert circles(around) == []  # no module is in one
-    assert packages_in_circles(around, known) == [
+    assert packages_in_circles(around) == [
         "marin.a.b enters marin.a.c",
         "marin.a.c enters marin.a.d",
         "marin.a.d enters marin.a.b",
@@ -420,11 +414,11 @@ def test_a_circle_of_packages_would_be_found() -> None:
         enterings_of(f"if TYPE_CHECKING:\n    {back}\nelse:\n    import marin.a.five\n", "marin.a.d.four", modules)
     )
     assert [entering.typed for entering in checked] == [True, False]
-    assert packages_in_circles(into_c + into_d + checked, known) == []
+    assert packages_in_circles(into_c + into_d + checked) == []
     besides = list(enterings_of(back, "marin.a.five", modules)) + list(
         enterings_of("import marin.a.five", "marin.a.b.one", modules)
     )
-    assert packages_in_circles(besides, known) == []  # a module beside the packages is none
+    assert packages_in_circles(besides) == ["marin.a.b enters marin.a.five", "marin.a.five enters marin.a.b"]
 
 
 def test_heavy_libraries_are_imported_in_one_place_each() -> None:
@@ -538,7 +532,7 @@ PRINTS = {
     "marin/verify/sealed.py": "passes on what the confined process's own room printed",
     "marin/verify/commit.py": "sends an installer's words to stderr",
     "marin/exact/known.py": "answers its parent in JSON",
-    "marin/training/tokens/inspection.py": "answers its parent in JSON",
+    "marin/training/inspection/answers.py": "answers its parent in JSON",
     "ledger/store/workers/fileworker.py": "answers its parent in lines of its own format",
 }
 """Files that name a standard stream, and why: what others wrote leaves through the first two alone."""

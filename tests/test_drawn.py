@@ -131,6 +131,24 @@ def test_there_is_time_for_so_many_and_for_one_at_least(
     assert [len(cases) for cases in drawn] == [count] * 3 and drawn != [drawn[0]] * 3
 
 
+def test_what_still_fits_is_taken_and_what_does_not_has_its_turn_as_the_first(folder: Path, tmp_path: Path) -> None:
+    """A dear test among five-second ones: drawn first it is alone, else there is no room for it."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tests" / "test_dear.py").write_text(DEAR.replace("range(8)", "range(30)") % (BUDGET * 2))
+    drawn = [executed(tmp_path, seed)[0] for seed in ("one", "two", "three", "four")]
+    counts = {(len(cases.get("test_dear", [])), len(cases.get("test_long", []))) for cases in drawn}
+    assert counts <= {(1, 0), (0, 12), (0, 11)} and len(counts) > 1, counts
+
+
+def test_tests_that_go_together_say_their_seconds_once() -> None:
+    groups: dict[str, list[bool]] = {}
+    for path in Path(__file__).parent.rglob("*.py"):
+        if path not in (Path(__file__), SERVICES / "drawn.py"):
+            for name, rest in re.findall(r'mark\.long\(together="([^"]*)"([^)]*)\)', path.read_text(encoding="utf-8")):
+                groups.setdefault(name, []).append("seconds=" in rest)
+    assert len(groups) > 5 and {name: said for name, said in groups.items() if sum(said) != 1} == {}
+
+
 def test_the_whole_and_what_is_named(folder: Path) -> None:
     whole = {"test_table": 20, "test_one": 20, "test_other": 20, "test_long": 29}
     cases, told = executed(folder, "one", "--whole")
@@ -182,7 +200,10 @@ def test_long_tests_of_what_was_changed_come_first(folder: Path, tmp_path: Path)
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "-m", "all is new, and has nothing before it")
-    part, first = drawn("what changed is not known"), git("rev-parse", "HEAD")
+    part, first = drawn("what changed since HEAD^ is not known"), git("rev-parse", "HEAD")
+    with pytest.raises(subprocess.CalledProcessError) as unknown:
+        drawn("", "--touched")
+    assert "name a commit by MARIN_SINCE=COMMIT" in unknown.value.stderr + unknown.value.stdout
     assert part[0] < 6
     git("commit", "--quiet", "--allow-empty", "-m", "nothing changed")
     for name in ("elsewhere/product.py", "tests/test_product.py"):
@@ -204,7 +225,8 @@ def test_long_tests_of_what_was_changed_come_first(folder: Path, tmp_path: Path)
 def test_a_test_file_is_about_what_its_folder_is_named_after_or_says() -> None:
     tests = Path(__file__).parent
     stands_on = {"requirements.lock", "tests/conftest.py", "tests/services/"}
-    assert {*subjects("tests/test_gpu.py")} - stands_on == {"tests/test_gpu.py"}
+    assert {*subjects("tests/test_surfaces.py")} - stands_on == {"tests/test_surfaces.py"}
+    assert {*subjects("tests/test_gpu.py")} - stands_on == {"tests/test_gpu.py", "bench/gpu/", "marin/exact/"}
     assert {*subjects("tests/marin/graph/test_own_steps.py")} - stands_on == {
         "tests/marin/graph/test_own_steps.py",
         "marin/graph/",

@@ -89,7 +89,7 @@ def trained(root: Root, recipe: Recipe, *, fork: str | None = None, force: bool 
 
 def read_documents(root: Root, run: Run) -> list[str]:
     """Ids of the documents that a train step of ``run`` reads, and not the first one."""
-    from marin.training.uses import uses
+    from marin.training.inspection.uses import uses
 
     ids = [name for name, _, split in asking.documents_of(root, run) if split == "train"]
     with tempfile.TemporaryDirectory(prefix="marin-bench-") as base:

@@ -177,7 +177,7 @@ class EventAudit:
         self._storage = storage
         self._store = Store(storage)
         self._findings: list[Finding] = []
-        self._ids = Ids()
+        self._ids = EntryIds()
         self._streams: dict[str, int] = {}
         self._artifacts: dict[str, int] = {}
         self._key_events: dict[int, str] = {}
@@ -243,7 +243,7 @@ class EventAudit:
             yield Finding("an event about keys has no link", f"entry {index}", "a file below keys/", id)
 
 
-class Ids:
+class EntryIds:
     """The hashes of all ids, in the order of their entries, in a file that has no name."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ from ledger.log.trust import audit_keys
 from ledger.storage.port import Storage
 from ledger.store.store import Store
 
-WORTH_WORKERS = 20_000
+_WORTH_WORKERS = 20_000
 
 
 def check(
@@ -236,7 +236,7 @@ class _Audit:
         """Level 0: bundles against tiles of leaf hashes."""
         above = _Level()
         bundles = (self._bundle(tile_at(0, index, size)) for index in range(-(-size // TILE_WIDTH)))
-        workers = self._workers if size >= WORTH_WORKERS else 1
+        workers = self._workers if size >= _WORTH_WORKERS else 1
         wanted = None if self._events is None else self._events.wanted
         # Only what lies on this machine can be read by another process of it.
         read = self._storage.read if self._local else None

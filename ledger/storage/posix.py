@@ -33,7 +33,7 @@ from ledger.storage.plain import DEEPEST, FLAGS, PlainFiles, open_plain, too_dee
 from ledger.storage.port import TEMPORARY, Detail, Storage, check_name, check_prefix
 
 _CHUNK = 1 << 20
-SYNC_THREADS = 8
+_SYNC_THREADS = 8
 _GROUP = 64  # from here on one sync of the whole file system is cheaper than one for each file
 _LOCK_POLL_SECONDS = 0.02
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -146,7 +146,7 @@ class PosixStorage:
                 raise _differs(name, len(dict(pending)[name]), self.size(name))
         elif pending:
             # Concurrent fsyncs share commits of the file system's journal, so that n files cost far less than n syncs.
-            with ThreadPoolExecutor(SYNC_THREADS) as pool:
+            with ThreadPoolExecutor(_SYNC_THREADS) as pool:
                 for _ in pool.map(lambda item: self.ensure(*item), pending):
                     pass
 

@@ -2,8 +2,8 @@
 
     store/blobs/sha256/ab/cdef…        the bytes whose digest is abcdef… (``ledger.store.parts``)
     store/parts/sha256/ab/cdef…        the part hashes of that blob, when it is above 8 MiB (``ledger.store.parts``)
-    store/packed/sha256/ab/cdef…       how to make that blob from others, where it is not kept as it is
-    (``packs.packing``) store/packfiles/<64 hex>           many small blobs in one file (``packs.packfile``)
+    store/packed/sha256/ab/cdef…       how to make that blob from others, where it is not kept as it is (``packs.packing``)
+    store/packfiles/<64 hex>           many small blobs in one file (``packs.packfile``)
     store/packfiles.txt                the names of those files
     store/trees/sha256/ab/cdef…        a manifest whose sha256 is abcdef…
     store/leases/<id>.json             a writer at work, whose puts are kept

@@ -124,7 +124,7 @@ def _end(run: Run, store: Store) -> Place:
 
 def _found(run: Run, store: Store, groups: Sequence[Sequence[str]]) -> Iterator[Group]:
     apply(run.recipe.arithmetic, Execution())
-    from marin.training.uses import as_documents, uses  # jax, after the contract is in force
+    from marin.training.inspection.uses import as_documents, uses  # jax, after the contract is in force
 
     ids = tuple(sorted({one for group in groups for one in group}))
     with TemporaryDirectory(prefix="marin-attribute-") as base:

@@ -185,8 +185,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     leave(with_room(run, arguments))
 
 
-_LIBRARYS = re.compile("`(?=(?:ledger|store) )")
-"""Where a command begins in what the library says: `ledger serve`, for it knows of no program."""
 NO_MEMORY = "not enough memory for what was read; give the command more, or the limit of --memory"
 
 
@@ -258,12 +256,16 @@ def call(arguments: Sequence[str]) -> int:
     return 0
 
 
+_LIBRARY_COMMAND = re.compile("`(?=(?:ledger|store) )")
+"""Where a command begins in a message of the library, which knows of no program: `ledger serve`."""
+
+
 def report(error: Exception) -> int:
     """Say ``error`` on one line and return the exit status that its kind has."""
     from ledger import LedgerError, StorageFailed  # here, so that a help text does not load the ledger
 
     if isinstance(error, LedgerError):
-        complain(_LIBRARYS.sub("`marin ", str(error)))
+        complain(_LIBRARY_COMMAND.sub("`marin ", str(error)))
         unable = isinstance(error, StorageFailed) and _cannot(error.__cause__)
         return EXIT_MISSING if unable else error.exit_code
     if isinstance(error, ModuleNotFoundError):

@@ -6,10 +6,10 @@ and nobody else can open it.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from ledger import StorageFailed, canonical_bytes
 
@@ -18,7 +18,12 @@ _SETTINGS = ("journal_mode=OFF", "synchronous=OFF", "cache_size=-256")
 
 
 class Rows:
-    """Byte strings by the place that :meth:`append` answered. Used by one thread at a time."""
+    """Byte strings by the place that :meth:`append` answered. Used by one thread at a time.
+
+    The file lies in the folder that SQLITE_TMPDIR or TMPDIR names, or in /var/tmp or /tmp, whichever is there first and can
+    be written (https://sqlite.org/tempfiles.html, section 5). Each method raises ``StorageFailed`` where the disk does not
+    do what it is asked for.
+    """
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -28,34 +33,38 @@ class Rows:
         self._database.execute("CREATE TABLE rows (place INTEGER PRIMARY KEY, row BLOB NOT NULL)")
 
     def append(self, row: bytes) -> int:
-        """Keep ``row``; the answer is its place, from 1 on.
-
-        Raises:
-            StorageFailed: the folder of temporary files is full or cannot be written.
-        """
-        try:
+        """Keep ``row``; the answer is its place, from 1 on."""
+        with _disk():
             place = self._database.execute("INSERT INTO rows (row) VALUES (?)", (row,)).lastrowid
-        except sqlite3.OperationalError as error:
-            raise StorageFailed(
-                "a temporary file cannot be written",
-                where=os.environ.get("TMPDIR", "the folder of temporary files"),
-                found=str(error),
-                expected="room for what an execution comes to know",
-                cure="make room there, or name another folder with TMPDIR",
-            ) from error
         assert place is not None
         return place
 
     def read(self, place: int) -> bytes:
         """The row at ``place``."""
-        (row,) = self._database.execute("SELECT row FROM rows WHERE place = ?", (place,)).fetchone()
+        with _disk():
+            (row,) = self._database.execute("SELECT row FROM rows WHERE place = ?", (place,)).fetchone()
         assert isinstance(row, bytes)
         return row
 
     def __iter__(self) -> Iterator[bytes]:
         """All rows, oldest first."""
-        for (row,) in self._database.execute("SELECT row FROM rows ORDER BY place"):
-            yield row
+        with _disk():
+            for (row,) in self._database.execute("SELECT row FROM rows ORDER BY place"):
+                yield row
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StorageFailed(
+            "a temporary file cannot be written or read",
+            where="the folder of temporary files",
+            found=str(error),
+            expected="room for what an execution comes to know",
+            cure="make room there, or name another folder with TMPDIR",
+        ) from error
 
 
 def canonical_list(items: Iterable[object]) -> Iterator[bytes]:

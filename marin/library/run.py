@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
     from marin.library.checking import Checked
-    from marin.training.batch_inspection import Batch
+    from marin.training.inspection.batch import Batch
 
 
 class Metrics(dict[str, float]):
@@ -127,7 +127,7 @@ class Run:
             NotInstalled: the extra that trains is not installed.
         """
         need("jax", "levanter")
-        from marin.training.batch_inspection import batch_of
+        from marin.training.inspection.batch import batch_of
 
         return batch_of(self._view, self._root.store(), step)
 

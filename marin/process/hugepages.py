@@ -39,12 +39,12 @@ def begin_again(arguments: Sequence[str]) -> None:
 def wanted(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """What the variable should be; None where it is right, or nothing would come of it."""
     present = environ.get(VARIABLE, "")
-    if TUNABLE in present or COMPUTING.isdisjoint(arguments) or not available():
+    if TUNABLE in present or COMPUTING.isdisjoint(arguments) or not has_huge_pages():
         return None
     return ":".join(part for part in (present, f"{TUNABLE}=1") if part)
 
 
-def available() -> bool:
+def has_huge_pages() -> bool:
     """Whether this C library gives huge pages by a tunable, and this kernel has them."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")

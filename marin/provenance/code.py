@@ -149,3 +149,12 @@ def _git(folder: Path, *arguments: str) -> bytes | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def other_software(code: str, lock: str, files: Iterable[str]) -> str:
+    """What of this software is not what recorded a number: its ``files`` are not the ``code`` of then, or its lock is
+    another; "" where both are the same."""
+    installed, locked = files_digest(code_folder(), tuple(files)), lock_digest(code_folder())
+    if installed != code:
+        return f"it was recorded by other code: recorded {code}, installed {installed}"
+    return f"it was recorded with lock {lock}, installed is {locked}" if locked != lock else ""

@@ -657,7 +657,7 @@ def _check_scale(recipe: Recipe, where: str) -> None:
         ),
         *((name, value, "architecture=llama or qwen3", model.architecture != "gpt2") for name, value in rotary.items()),
         ("model.rope_factor", model.rope_factor, "rope=llama3", model.rope == "llama3"),
-        ("trainer.most_epochs", recipe.trainer.most_epochs, "mixture=null: its parts differ", recipe.mixture is None),
+        ("trainer.most_epochs", recipe.trainer.most_epochs, "mixture=null", recipe.mixture is None),  # its parts differ
         (
             "optimizer.decay",
             recipe.optimizer.decay,

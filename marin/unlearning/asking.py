@@ -32,7 +32,7 @@ from marin.record.root import Root
 from marin.unlearning.choosing import chosen
 
 if TYPE_CHECKING:
-    from marin.training.uses import Uses
+    from marin.training.inspection.uses import Uses
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _readings(
 ) -> tuple[Sequence[tuple[str, str, int]], Uses]:
     """The documents of these ids (id, part, number), and which train steps read each; the corpus is in ``folder`` then."""
     apply(run.recipe.arithmetic, Execution())
-    from marin.training.uses import as_documents, uses
+    from marin.training.inspection.uses import as_documents, uses
 
     folders = {name: folder / name for name in ("corpus", "tokens")}
     outputs.checkout(store, run.output("corpus"), folders["corpus"], kind="corpus")

@@ -88,7 +88,7 @@ def in_child(root, shim):
         try:
             os.close(reading)
             posix.os = shim
-            posix.SYNC_THREADS = 1  # so that the count of calls is the same each time
+            posix._SYNC_THREADS = 1  # so that the count of calls is the same each time
             work(PosixStorage(root), lambda size: os.write(writing, size.to_bytes(8)))
         finally:
             os._exit(0)
@@ -103,11 +103,11 @@ def in_child(root, shim):
 def driver_on(shim):
     """The driver works on `shim` instead of `os`, with one thread, so that its calls come in the same order each
     time."""
-    threads, posix.SYNC_THREADS, posix.os = posix.SYNC_THREADS, 1, shim
+    threads, posix._SYNC_THREADS, posix.os = posix._SYNC_THREADS, 1, shim
     try:
         yield
     finally:
-        posix.SYNC_THREADS, posix.os = threads, os
+        posix._SYNC_THREADS, posix.os = threads, os
 
 
 def assert_recovers(root, acknowledged):

@@ -161,7 +161,7 @@ def test_a_rewritten_log_needs_the_key():
 
 
 def test_several_processes_find_the_same(monkeypatch):
-    monkeypatch.setattr("ledger.audit.fsck.WORTH_WORKERS", 0)
+    monkeypatch.setattr("ledger.audit.fsck._WORTH_WORKERS", 0)
     name = "log/tile/entries/000"
     data = SMALL[name]
     for files in (SMALL, SMALL | {name: data[:50] + b"?" + data[51:]}, SMALL | {name: data[:-1]}):

@@ -14,7 +14,7 @@ import judges
 import pytest
 from programs import ask
 
-pytest.importorskip("fastwarc", reason="the extra `data`")
+pytest.importorskip("fastwarc", reason="fastwarc, a tool of the tests")
 
 from marin.collection.document import Document
 from marin.collection.sources.warc import read_warc

@@ -17,7 +17,7 @@ HASHES = st.integers(0, 3) | st.integers(2**62, 2**62 + 2) | st.integers(2**64 -
 def test_entries_that_share_a_hash_are_found(hashes: list[int], at_once: int, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit, "_IDS_AT_ONCE", at_once)
-        ids = audit.Ids()
+        ids = audit.EntryIds()
         for start in range(0, len(hashes), piece):
             ids.add(b"".join(one.to_bytes(8, "little") for one in hashes[start : start + piece]))
         times = Counter(hashes)
@@ -36,4 +36,4 @@ def test_no_room_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
     with pytest.raises(StorageFailed, match="TMPDIR"):
-        audit.Ids().add(b"12345678")
+        audit.EntryIds().add(b"12345678")

@@ -33,6 +33,8 @@ import pytest
 SEED = "MARIN_DRAWN"
 SINCE = "MARIN_SINCE"
 ABOUT = {
+    "tests/test_gpu.py": ("bench/gpu/", "marin/exact/"),
+    "tests/test_packaging.py": ("pyproject.toml", "ledger/__init__.pyi", "conf/"),
     "tests/e2e": ("dvc.yaml", "params.yaml", "marin/pipeline/", "marin/execution/"),
     "tests/e2e/clusters": ("marin/runners/",),
     "tests/e2e/models": ("marin/evaluation/", "marin/serving/", "marin/export/"),
@@ -51,7 +53,7 @@ ABOUT = {
     "tests/marin/training/step": ("marin/training/", "marin/exact/"),
     "tests/marin/verify": ("marin/verify/", "marin/graph/"),
 }
-"""What the tests of a folder are about, where its name does not say so or does not say all."""
+"""What the tests of a folder, or of a file, are about, where the folder's name does not say so or does not say all."""
 ALL_STAND_ON = ("requirements.lock", "tests/conftest.py", "tests/services/")
 BUDGET = 60.0
 """Seconds of one process for the long tests of a change; one of them at least is executed, whatever it takes."""
@@ -75,7 +77,9 @@ def pytest_report_header(config: pytest.Config) -> str:
     if _are_named(config):
         return f"{tables}; all long tests of what is named"
     since, files = changed(config)
-    about = "what changed is not known" if files is None else f"of what changed since {since} ({len(files)} files)"
+    if files is None:
+        return f"{tables}; long tests: {BUDGET:.0f} seconds (what changed since {since} is not known)"
+    about = f"of what changed since {since} ({len(files)} files)"
     if config.getoption("touched"):
         return f"{tables}; long tests: all {about}"
     return f"{tables}; long tests: {BUDGET:.0f} seconds, first {about} (make touched: all of those)"
@@ -110,7 +114,12 @@ def subjects(test: str) -> tuple[str, ...]:
     *folders, _, _ = (path.as_posix() for path in Path(test).parents)  # from its own up to below tests/
     folder = Path(test).parent.as_posix()
     same = (folder.removeprefix("tests/") + "/",) if folders else ()
-    return (test, *ABOUT.get(folder, same), *(f"{above}/conftest.py" for above in folders), *ALL_STAND_ON)
+    return (
+        test,
+        *ABOUT.get(test, ABOUT.get(folder, same)),
+        *(f"{above}/conftest.py" for above in folders),
+        *ALL_STAND_ON,
+    )
 
 
 def places(count: int, name: str) -> list[int]:
@@ -153,21 +162,25 @@ def affordable(long: Mapping[str, Iterable[pytest.Item]], first: Collection[str]
     order = random.Random(f"{os.environ[SEED]} long tests").sample(list(long), len(long))
     drawn, left = set[str](), BUDGET
     for name in sorted(order, key=lambda name: name not in first):
-        left -= max(item.get_closest_marker("long").kwargs.get("seconds", 5.0) for item in long[name])  # type: ignore[union-attr]
-        if drawn and left < 0:
-            break
-        drawn.add(name)
+        seconds = max(item.get_closest_marker("long").kwargs.get("seconds", 5.0) for item in long[name])  # type: ignore[union-attr]
+        if not drawn or seconds <= left:
+            left -= seconds
+            drawn.add(name)
     return drawn
 
 
 def _touched(config: pytest.Config, long: Mapping[str, Iterable[pytest.Item]]) -> set[str]:
     """Names of long tests, one of which at least is about what was changed."""
-    files = changed(config)[1] or []
+    since, files = changed(config)
+    if files is None and config.getoption("touched"):
+        raise pytest.UsageError(
+            f"what changed since {since} is not known: name a commit by {SINCE}=COMMIT, or run `make long`"
+        )
 
     @cache
     def touched(test: str) -> bool:
         named, folders = {*subjects(test)}, tuple(one for one in subjects(test) if one.endswith("/"))
-        return any(name in named or name.startswith(folders) for name in files)
+        return any(name in named or name.startswith(folders) for name in files or ())
 
     return {name for name, items in long.items() if any(touched(item.nodeid.partition("::")[0]) for item in items)}
 

@@ -4,7 +4,7 @@ The process that forked the command forks each job too, when the command asks it
 environment and folder that were asked for, in a session of its own. A
 job for another arithmetic contract, or with other modules, is the new process that it always was. The product's code is
 the same up to `subprocess.Popen`, and from `marin.runners.child.main` on. So is the process that finds again what train
-steps saw (`python -m marin.training.tokens.inspection`), which has nothing to do but import jax.
+steps saw (`python -m marin.training.inspection.answers`), which has nothing to do but import jax.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _FAR_SECONDS: Final = 60.0
 _TRIES: Final = 8
 _GAP_BYTES: Final = 64 * 1024
 _REQUEST_BYTES: Final = 8 * 1024 * 1024
-AGAIN_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 1.0
 """Within which they are not listed again for each blob that is not found."""
 _TICK_NANOSECONDS: Final = 100_000_000
 """A folder that changed less than this ago may change again without its time showing it."""
@@ -143,7 +143,7 @@ class Packfiles:
         self._indexes: Mapping[str, Index | None] = {}
         self._readable: list[Index] = []
         self._state: int | None = None
-        self._looked_again = -AGAIN_SECONDS
+        self._looked_again = -_AGAIN_SECONDS
         self._mutex = threading.Lock()
 
     def names(self) -> list[str]:
@@ -168,7 +168,7 @@ class Packfiles:
     def look_again(self) -> bool:
         """Believe no listing that was made before; False where the last one is young and was far to get."""
         now = time.monotonic()
-        if self._folder is None and now - self._looked_again < AGAIN_SECONDS:
+        if self._folder is None and now - self._looked_again < _AGAIN_SECONDS:
             return False
         self._looked_again = now
         self._state = None
@@ -284,7 +284,7 @@ class Packfiles:
         """What changes when there are other packfiles than those that are known; None if that cannot be told now."""
         if self._folder is None:
             bad = len(self._readable) != len(self._indexes)  # it may have been the transport
-            return int(time.monotonic() // (AGAIN_SECONDS if bad else _FAR_SECONDS))
+            return int(time.monotonic() // (_AGAIN_SECONDS if bad else _FAR_SECONDS))
         try:
             changed = os.stat(self._folder).st_mtime_ns
         except FileNotFoundError:

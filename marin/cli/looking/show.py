@@ -224,7 +224,7 @@ def _show_run(root: Root, view: Run) -> None:
 
 
 def _show_data(root: Root, view: Run, step: int, *, as_json: bool) -> None:
-    from marin.training.batch_inspection import batch_of
+    from marin.training.inspection.batch import batch_of
 
     batch = batch_of(view, root.store(), step)
     if as_json:

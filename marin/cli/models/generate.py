@@ -11,7 +11,7 @@ import click
 from ledger import digest_bytes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
-from marin.process.text import several
+from marin.process.text import several, short
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
@@ -220,7 +220,7 @@ def _answer_instructions(
         raise UsageError("the chat template refuses an instruction", where=str(file), found=str(error)) from None
     wanted = files.numbered([files.Wanted(text, limit, temperature, stops) for text in texts])
     said = _generate_all(subject, scorer, wanted, seed)
-    generator = f"marin:{subject.run or Path(run).resolve().name}:{subject.state[7:19]}"
+    generator = f"marin:{subject.run or Path(run).resolve().name}:{short(subject.state)}"
     out.write_text(files.alpaca_eval(rows, said, generator), encoding="utf-8")
     _tell_file(out, subject, said, seed, as_json)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marin.cli.output import print_fields, print_json, print_table, say
+from marin.process.text import short
 from marin.recipe.units import human_size
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _print_fit(found: dict[str, Any]) -> None:
                 one["error"] or human_size(one["hbm_bytes"]),
                 f"{one['estimated_cycles']:,}",
                 human_size(int(sum(item["bytes"] for item in one["collectives"]))),
-                (one["identity"] or "")[7:19],
+                short(one["identity"] or ""),
                 *((_beside(one),) if against else ()),
             )
             for one in found["programs"]

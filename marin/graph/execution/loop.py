@@ -128,7 +128,7 @@ class Execution:
         self.stack = ExitStack()
 
     def run(self) -> None:
-        """Bring every step to its output, or to its failure."""
+        """Bring every step to its output, or to its failure; once."""
         with self.stack:
             while self.ready or self.todo or self.running or self.elsewhere:
                 self._look_up()

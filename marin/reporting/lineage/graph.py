@@ -112,7 +112,7 @@ def _joined(known: Node | None, new: Node) -> Node:
 
 
 def _source(key: str, name: str, digest: str) -> Node:
-    return Node(key, "source", name, digest[7:19], "none", (("content", digest), ("made by", "no run of this root")))
+    return Node(key, "source", name, short(digest), "none", (("content", digest), ("made by", "no run of this root")))
 
 
 def _node(key: str, run: Run, step: StepState, verified: str) -> Node:

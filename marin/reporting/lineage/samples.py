@@ -74,7 +74,7 @@ class Inspector:
     """A process that finds again what train steps saw, started with the first question and ended with this context: it takes
     jax, whose import is most of what one answer costs."""
 
-    COMMAND = (sys.executable, "-m", "marin.training.tokens.inspection")
+    COMMAND = (sys.executable, "-m", "marin.training.inspection.answers")
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,7 +90,7 @@ class Inspector:
 
     def ask(self, recipe: object, cache: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
         """What the ``steps`` of a run with this recipe saw, whose train split's token cache lies in ``cache``, as
-        :mod:`marin.training.tokens.inspection` says it.
+        :mod:`marin.training.inspection.answers` says it.
 
         Raises:
             ValueError: they could not be found, for the reason that it says.
@@ -221,7 +221,7 @@ def _inspected(
     texts = (
         {}
         if corpus is None
-        else texts_of(
+        else beginnings_of(
             store,
             bytes_of(corpus.output),
             {
@@ -258,7 +258,7 @@ def _sequence(found: dict[str, Any], tokenizer: Any, texts: dict[tuple[str, int]
     )
 
 
-def texts_of(store: Store, artifact: str, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
+def beginnings_of(store: Store, artifact: str, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
     """The beginnings of documents of the train split, by part and number; without a mixture the part is ""."""
     found: dict[tuple[str, int], str] = {}
     for part, path in _splits(store, artifact).items():

@@ -29,10 +29,11 @@ from marin.evaluation.recorded.task import NAME, EvaluationTask
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
+from marin.provenance.code import other_software
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.events import EvaluationRecorded
 from marin.verify.case import Case
-from marin.verify.judges.heldout import judge_measured, opened, other_software
+from marin.verify.judges.heldout import judge_measured, opened
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst
 
@@ -151,7 +152,7 @@ def judge_tree(
     said = f"{where}: {asked_of}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
-        if other := other_software(body, found.asker.code):
+        if other := other_software(body.code, body.lock, found.asker.code):
             return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered, found
         return Verdict("FAIL", (line,), executed=True), answered, found
     if again is None:

@@ -51,7 +51,7 @@ def excluded_elsewhere(case: Case) -> str:
 def _wrong(case: Case) -> Iterator[str]:
     """Forks whose request does not say what the tokens say."""
     apply(case.run.recipe.arithmetic, case.execution)
-    from marin.training.uses import as_documents, uses  # jax, after the contract is in force
+    from marin.training.inspection.uses import as_documents, uses  # jax, after the contract is in force
 
     for index, fork in case.record.forks.items():
         if fork.request is None or not fork.fact.body.same_tokenizer:

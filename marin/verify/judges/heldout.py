@@ -8,7 +8,7 @@ document and token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +20,8 @@ from marin.evaluation.heldout.sets import CODE
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
-from marin.provenance.code import code_folder, files_digest, lock_digest
-from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MeasuredSet
+from marin.provenance.code import other_software
+from marin.record.events import CheckpointSaved, EvaluationMeasured, MeasuredSet
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, outcome_of
@@ -109,7 +109,7 @@ class _Judging:
         except LedgerError as error:
             return Verdict(outcome_of(error), (f"{where}: {error}",)), total, 0
         answered = total if chosen is None else len(chosen)
-        if line and (other := other_software(body, CODE)):
+        if line and (other := other_software(body.code, body.lock, CODE)):
             said = f"{where}: {other}, so the difference below proves nothing; {line}"
             return Verdict("UNAVAILABLE", (said,)), total, answered
         if line:
@@ -184,11 +184,3 @@ class _Judging:
         data = self.case.store.read(digest)
         assert digest_bytes(data) == digest, "the store gives what it is asked for"
         return data
-
-
-def other_software(body: EvaluationMeasured | EvaluationRecorded, files: Sequence[str]) -> str:
-    """What of this software, of which ``files`` decide the numbers, is not what recorded them; "" where it is the same."""
-    code, lock = files_digest(code_folder(), files), lock_digest(code_folder())
-    if body.code != code:
-        return f"it was measured by other code: recorded {body.code}, installed {code}"
-    return f"it was measured with lock {body.lock}, installed is {lock}" if body.lock != lock else ""

@@ -169,11 +169,11 @@ def explain(
             return Explanation(at, names, "cause" if causes else "none", tuple(lines), seconds=time.monotonic() - began)
         at = segment.start + differing
         lines.append(f"the settings part at train step {at}")
-        found = search(at, names, ask, lines)
+        found = first_operation(at, names, ask, lines)
     return replace(found, seconds=time.monotonic() - began)
 
 
-def search(at: int, names: tuple[str, str], ask: Any, lines: list[str]) -> Explanation:
+def first_operation(at: int, names: tuple[str, str], ask: Any, lines: list[str]) -> Explanation:
     """The first program, and in it the first operation, that makes other bits of equal inputs at train step ``at``, by what
     two processes answer to ``ask``. ``names``: how these are called; ``lines``: what is told of them already."""
     records = [_records(reply) for reply in ask(do="programs", step=at)]

@@ -83,7 +83,7 @@ from marin.unlearning.asking import documents_of
 root = open_root()
 run = load(root.history(), sys.argv[1])
 apply(run.recipe.arithmetic, Execution())
-from marin.training.uses import uses
+from marin.training.inspection.uses import uses
 folder = Path(mkdtemp()) / "tokens"
 outputs.checkout(root.store(), run.output("tokens"), folder, kind="tokens")
 ids = [name for name, _, split in documents_of(root, run) if split == "train"]

@@ -281,7 +281,7 @@ def test_a_packfile_is_healed_at_once(root: Path, tmp_path: Path, monkeypatch: p
 
 def test_a_reader_far_away_sees_what_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was listed before is believed for a while, and looked at again before anything is said to be missing."""
-    monkeypatch.setattr("ledger.store.packs.packfile.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("ledger.store.packs.packfile._AGAIN_SECONDS", 0.0)
     storage = MemoryStorage()
     reader = Store(storage)
     assert not reader.has(digest(BLOBS[0]))

@@ -70,7 +70,7 @@ def test_an_error_is_one_line_with_all_its_parts(trial: Trial, kind: type[Ledger
 def commands_of_the_library() -> set[str]:
     """All commands that messages of ledger name."""
     texts = [path.read_text("utf-8") for path in (Path(__file__).parents[3] / "ledger").rglob("*.py")]
-    return {command for text in texts for command in re.findall(r"`((?:ledger|store) [a-z -]+)`", text)}
+    return {command for text in texts for command in re.findall(r"`((?:ledger|store) [^`\n]+)`", text)}
 
 
 @pytest.mark.parametrize("command", sorted(commands_of_the_library()))

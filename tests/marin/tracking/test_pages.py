@@ -28,7 +28,7 @@ from marin.record import events as types
 from marin.record.verdicts import NAMES
 from marin.reporting.lineage.graph import graph_of, layers
 from marin.reporting.lineage.page import Samples, graph_page, lineage_page, read_samples
-from marin.reporting.lineage.samples import Inspector, texts_of
+from marin.reporting.lineage.samples import Inspector, beginnings_of
 from marin.reporting.runs.curve import loss_curve
 from marin.reporting.runs.order import order_digest, order_page
 from marin.reporting.runs.report import LONGEST_SAMPLE, beginning, run_page
@@ -264,7 +264,7 @@ def test_the_parts_of_a_mixture_are_shown_by_name(tmp_path: Path, monkeypatch: p
         ("letters", "letters 1"),
     ]
     assert "of the part letters" in safe(lineage_page(fold.runs["abcd2345"].run, ORIGIN, samples)).text
-    assert texts_of(root.store(), made["corpus"], {("grammar", 3), ("letters", 8), ("letters", 99)}) == {
+    assert beginnings_of(root.store(), made["corpus"], {("grammar", 3), ("letters", 8), ("letters", 99)}) == {
         ("grammar", 3): "grammar 3",
         ("letters", 8): "letters 8",
     }

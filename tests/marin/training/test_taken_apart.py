@@ -22,7 +22,7 @@ from marin.training.data import Batch
 from marin.verify.jax import opened, stepwise
 from marin.verify.jax.exactly import ExactStepwise
 from marin.verify.jax.opened import Opened, Question
-from marin.verify.segments.explain import search
+from marin.verify.segments.explain import first_operation
 
 pytestmark = pytest.mark.long(together="taken apart", seconds=45)
 
@@ -106,7 +106,7 @@ JUDGED = ["honest: gives what docs/exact.md says of it", "forged: does not give 
 
 def test_the_first_operation_of_a_forged_processor_is_named_with_who_is_wrong(question: Question, equals: Pair) -> None:
     pair = Pair(question, "sqrt", equals.workers[0])
-    found = search(AT, ("honest", "forged"), pair.ask, [])
+    found = first_operation(AT, ("honest", "forged"), pair.ask, [])
     assert (found.level, found.program, found.operation.rpartition(":")[2]) == ("operation", "update", "sqrt")
     assert ".py:" in found.source and len(set(found.digests)) == 2
     assert any("first in order of execution: " in line and "/" in line for line in found.lines)
@@ -118,7 +118,7 @@ def test_a_layer_is_named_by_the_turn_of_its_loop(
     worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = asked(worker, tmp_path, monkeypatch, 4, **{**ONE, "layers": 2})
-    found = search(0, ("honest", "forged"), Pair(question, "rsqrt").ask, [])
+    found = first_operation(0, ("honest", "forged"), Pair(question, "rsqrt").ask, [])
     assert (found.level, found.program, found.operation.rpartition(":")[2]) == ("operation", "gradient", "rsqrt")
     assert "scan[0]/" in found.operation, "the first of two layers"
     assert ".py:" in found.source
@@ -127,7 +127,7 @@ def test_a_layer_is_named_by_the_turn_of_its_loop(
 
 
 def test_equal_processors_have_nothing_to_name(equals: Pair) -> None:
-    assert search(AT, ("one", "other"), equals.ask, []).level == "program"
+    assert first_operation(AT, ("one", "other"), equals.ask, []).level == "program"
 
 
 def test_the_parts_of_a_step_are_its_whole(equals: Pair) -> None:

@@ -12,8 +12,8 @@ from marin.errors import DataError, UsageError
 from marin.recipe.schema import Recipe, from_mapping
 from marin.tensors.token_caches import MASK_FILE
 from marin.training.data import seen_at
+from marin.training.inspection.uses import Use, Uses, uses
 from marin.training.tokens.cache import write_cache
-from marin.training.uses import Use, Uses, uses
 from marin.unlearning.asking import check_uses
 
 SMALL: dict[str, Any] = {

@@ -27,7 +27,7 @@ from marin.process.interpreter import with_room
 from marin.reporting.lineage import samples
 from marin.runners import child
 from marin.runners import process as runner
-from marin.training.tokens import inspection
+from marin.training.inspection import answers
 
 FIXED = ("PYTHONPATH", "NPROC", "JAX_")
 """Variables that were read when modules were imported; the number of devices is read when jax counts them."""
@@ -140,7 +140,7 @@ def execute(asked: Mapping[str, Any], stdin: int, stdout: int, stderr: int, answ
     setattr(runner, "subprocess", subprocess)  # noqa: B010 - a job of a job is a process
     setattr(samples, "subprocess", subprocess)  # noqa: B010
     try:
-        with_room(child.main, answer) if asked["job"] else with_room(inspection.main)
+        with_room(child.main, answer) if asked["job"] else with_room(answers.main)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:

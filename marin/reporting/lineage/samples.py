@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,6 +79,13 @@ class Inspector:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Answer nobody any more, from whatever thread; who waits for an answer waits no longer."""
+        self._stopped = True
+        if (process := self._process) is not None:
+            process.kill()
 
     def __enter__(self) -> Inspector:
         return self
@@ -94,11 +102,15 @@ class Inspector:
 
         Raises:
             ValueError: they could not be found, for the reason that it says.
+            CancelledError: :meth:`stop` was called. No page is drawn without an answer then.
         """
         if self._process is None:
             self._process = subprocess.Popen(
                 self.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
+        if self._stopped:  # looked at when there is a process: one that stops it now finds it
+            self.__exit__()
+            raise CancelledError
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         try:
@@ -107,6 +119,8 @@ class Inspector:
             answer = json.loads(_line(stdout.fileno(), INSPECTION_SECONDS))
         except (OSError, ValueError) as error:
             self.__exit__()
+            if self._stopped:
+                raise CancelledError from None
             raise ValueError(f"the batches could not be found again: {error}") from None
         if "found" not in answer:
             raise ValueError(f"the batches could not be found again: {answer.get('refused', 'no reason given')}")

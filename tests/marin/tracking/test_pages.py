@@ -10,6 +10,8 @@ import os
 import re
 import struct
 import sys
+import threading
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.metadata import distribution
@@ -25,6 +27,7 @@ from marin.history.projection.fold import Fold
 from marin.history.run import Run
 from marin.process.text import visible
 from marin.record import events as types
+from marin.record.root import Root
 from marin.record.verdicts import NAMES
 from marin.reporting.lineage.graph import graph_of, layers
 from marin.reporting.lineage.page import Samples, graph_page, lineage_page, read_samples
@@ -36,6 +39,7 @@ from marin.reporting.template import TEMPLATES, templates
 from marin.reporting.verification.page import page as verification_page
 from marin.reporting.verification.recorded import report_of
 from marin.reporting.verification.segments import Reproducer
+from marin.tracking.mlflow.server.ahead import DrawingAhead
 from marin.verify.verdict import Report, TrainingSummary, Verdict
 
 from .roots import HOSTILE, make_artifacts, make_root
@@ -374,6 +378,34 @@ def test_one_process_finds_the_batches_of_all_runs(tmp_path: Path, monkeypatch: 
         with pytest.raises(ValueError, match="the process is gone"):
             inspector.ask({}, tmp_path, [9])
         assert inspector.ask({}, tmp_path, [1]) != first
+
+
+def test_nobody_draws_any_more_when_drawing_ahead_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Though the page waits for an answer that never comes: a thread of it would crash the interpreter that ends. The page
+    is not drawn without the answer, and the next one is not begun."""
+    asking, drawn = threading.Event(), list[str]()
+
+    class Waiting:
+        def __init__(self, root: Root, identity: str) -> None:
+            self.identity = identity
+
+        def draw_pages(self, inspector: Inspector, ended: threading.Event) -> None:
+            asking.set()
+            inspector.ask({}, tmp_path, [1])
+            drawn.append(self.identity)
+
+    monkeypatch.setattr(Inspector, "COMMAND", (sys.executable, "-c", "import sys; sys.stdin.read()"))
+    monkeypatch.setattr("marin.tracking.mlflow.stores.repository.ShelfView", Waiting)
+    monkeypatch.setattr(DrawingAhead, "_wanted", lambda self: [("first", 1), ("second", 1)])
+    drawing = DrawingAhead(make_root(tmp_path))
+    drawing.start()
+    assert asking.wait(60)
+    drawing.stop()
+    assert not drawing.is_alive() and drawn == []
+    with Inspector() as inspector:
+        inspector.stop()
+        with pytest.raises(CancelledError):
+            inspector.ask({}, tmp_path, [1])
 
 
 def test_counts_on_a_report_are_whole_and_of_a_sample_its_first_sentences_are_shown(record: Run):

@@ -7,9 +7,14 @@ import logging
 import sqlite3
 import threading
 import urllib.parse
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING
 
 from ledger import LedgerError
 from marin.record.root import Root
+
+if TYPE_CHECKING:
+    from marin.reporting.lineage.samples import Inspector
 
 NEWEST = 12
 """Runs whose pages are drawn ahead; those of older ones are drawn when they are opened."""
@@ -25,6 +30,7 @@ class DrawingAhead(threading.Thread):
         self._root = root
         self._interval = interval
         self._ended = threading.Event()
+        self._inspector: Inspector | None = None
 
     def run(self) -> None:
         # Here: MLflow, while it is imported, looks for this module by its entry point.
@@ -34,12 +40,15 @@ class DrawingAhead(threading.Thread):
         done: set[tuple[str, int]] = set()
         while not self._ended.is_set():
             with Inspector() as inspector:
+                self._inspector = inspector
                 for identity, at in self._wanted():
                     if (identity, at) in done or self._ended.is_set():
                         continue
                     done.add((identity, at))
                     try:
-                        ShelfView(self._root, identity).draw_pages(inspector)
+                        ShelfView(self._root, identity).draw_pages(inspector, self._ended)
+                    except CancelledError:
+                        return
                     except (LedgerError, OSError) as error:
                         _log.debug("a page of %s is drawn when it is opened: %s", identity, error)
             self._ended.wait(self._interval)
@@ -59,5 +68,9 @@ class DrawingAhead(threading.Thread):
         return []
 
     def stop(self) -> None:
-        """Begin no other page. The one in progress is not waited for: it is written whole or not at all."""
+        """Begin no other page, let go of what waits for an answer, and end. A thread that draws while the interpreter ends
+        may crash it."""
         self._ended.set()
+        if self._inspector is not None:
+            self._inspector.stop()
+        self.join()

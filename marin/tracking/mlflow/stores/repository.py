@@ -13,6 +13,7 @@ which MLflow run and under which path. What is listed includes it at once, proje
 from __future__ import annotations
 
 import shutil
+import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -133,9 +134,16 @@ class ShelfView:
             raise self._missing(at)
         return StoredView(self._store, inside[0]).open(inside[1])
 
-    def draw_pages(self, inspector: Inspector | None = None) -> None:
-        """Draw what is not drawn yet, so that nobody waits for it. ``inspector``: for the pages of several runs."""
+    def draw_pages(self, inspector: Inspector, ended: threading.Event) -> None:
+        """Draw what is not drawn yet, so that nobody waits for it, until ``ended``. ``inspector``: for the pages of several
+        runs.
+
+        Raises:
+            CancelledError: the inspector was stopped; the page that it was asked for is not drawn.
+        """
         for name in self._shelf.pages:
+            if ended.is_set():
+                return
             self._page(name, inspector)
 
     def _page_size(self, name: str) -> int | None:

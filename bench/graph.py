@@ -131,7 +131,7 @@ def measured(folder: Path, mode: str, steps: int, shift: int = 0) -> dict[str, f
 
 def inner(mode: str) -> dict[str, float]:
     """One measurement, in a process of its own."""
-    from marin.graph.execution.lease import Claimant
+    from marin.execution.leases.lease import Claimant
     from marin.graph.execution.loop import Execution, Options
     from marin.graph.files import load_graph
     from marin.graph.planning import Planner

@@ -5,8 +5,9 @@ What happens for `marin stage NAME`:
 1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
    stages left is taken into it (:mod:`marin.execution.result_cache` and, for one run, ``run_results`` say what counts).
 2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
-3. The execution. Inputs come out of the store, hashed; step.started is durable before the first line of the step,
-   step.completed after its output is in the store; a failure or an interruption is a step.failed.
+3. The execution. The step is claimed by a lease in one batch with its step.started, durable before its first line; who
+   finds it claimed waits, and looks again. Inputs come out of the store, hashed; step.completed follows when the output
+   is in the store, with the end of the claim; a failure or an interruption is a step.failed.
 4. The files. Metrics, tables, pointer, then the receipt, each written whole. They can all be written again from the
    ledger, so a kill between any two of them costs nothing: the next call finds the result and writes them.
 
@@ -26,7 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger import Draft, LedgerError, Receipt, Refused, canonical_digest, parse_digest
+from ledger import Conflict, Draft, LedgerError, Receipt, Refused, canonical_digest, parse_digest
 from marin.errors import Interrupted, Paused
 from marin.execution import forks, phases, tracker
 from marin.execution.completion import (
@@ -38,6 +39,8 @@ from marin.execution.completion import (
     interrupted_between_steps,
     rest,
 )
+from marin.execution.leases.lease import Claimant
+from marin.execution.leases.step import Claim, StepClaim
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.result_cache import ResultCache
@@ -118,6 +121,7 @@ def run_stage(
     force: bool = False,
     pinned: Mapping[str, int] | None = None,
     identity: str | None = None,
+    claimed: bool = False,
 ) -> StageOutcome:
     """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
 
@@ -126,7 +130,8 @@ def run_stage(
             ledger alone names and which leaves no files.
         force: execute even if there is an equal result.
         pinned: for inputs that an experiment file pins, the index of the step.completed whose result stands for them.
-        identity: what was planned and claimed by whoever sent this here: the step is brought to that, or not begun.
+        identity: what was planned by whoever sent this here: the step is brought to that, or not begun.
+        claimed: whoever sent this here holds the claim on the step; else this process claims it.
 
     Raises:
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
@@ -153,7 +158,7 @@ def run_stage(
                     ResultCache(root.history(), root.store()),
                     pinned=results_at(root, pinned or {}),
                 )
-            return _brought(stage, identity)
+            return _brought(stage, identity, claimed=claimed)
         except KeyboardInterrupt as signal:  # where no step was executing: one that was has said so itself
             with interruption.shield():
                 stopped = stopped_before(name, plan=plan, recipe=recipe, root=root, project=project, signal=str(signal))
@@ -169,19 +174,25 @@ def stopped_before(
     return between_steps(name, signal)
 
 
-def _brought(stage: _Stage, identity: str | None) -> StageOutcome:
-    step, plan, root = stage.step, stage.plan, stage.root
-    name, now = step.name, stage.read().identity
-    if identity not in (None, now):
-        raise Refused(
-            "the step is not what was planned",
-            where=f"step {name}",
-            expected=identity,
-            found=now,
-            cure="its code or its inputs have changed meanwhile: run the same command again",
-        )
-    with root.exclusively(f"{name}-{parse_digest(now).hex()[:32]}", "the same step is being executed"):
-        outcome = stage.bring()
+def _brought(stage: _Stage, identity: str | None, *, claimed: bool) -> StageOutcome:
+    step, plan, root, name = stage.step, stage.plan, stage.root, stage.step.name
+    outcome = None
+    while outcome is None:
+        now = stage.read().identity
+        if identity not in (None, now):
+            raise Refused(
+                "the step is not what was planned",
+                where=f"step {name}",
+                expected=identity,
+                found=now,
+                cure="its code or its inputs have changed meanwhile: run the same command again",
+            )
+        claim = Claim() if claimed else StepClaim(root, now, name, Claimant.of_process())
+        # The folder in which the step works is one on this machine, whoever has claimed it.
+        with root.exclusively(f"{name}-{parse_digest(now).hex()[:32]}", "the same step is being executed"):
+            outcome = replace(stage, claim=claim).bring(now)
+        if outcome is None:
+            claim.wait()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     if step.beside is not None and outcome.action != "executed":
         step.beside.completed(root, outcome.run, LedgerJournal(root, outcome.run, name))
@@ -256,23 +267,30 @@ class _Stage:
     code: CodeIdentity
     cache: ResultCache
     pinned: Mapping[str, StepView] = field(default_factory=dict)
+    claim: Claim = field(default_factory=Claim)
 
     def read(self) -> _Situation:
         """The situation as the ledger has it now: in the open run of this plan, or in a run that does not exist yet."""
         history = self.root.history()
         return self._situation(history, self._run(history, completed=False))
 
-    def bring(self) -> StageOutcome:
-        """Find or make the output, record it, and write the files."""
+    def bring(self, identity: str) -> StageOutcome | None:
+        """Find or make the output, record it, and write the files; None where another executor is at work on it, or where the
+        step is another one than ``identity`` by now."""
         if not self.force:
             present = self._present_in_completed()
             if present is not None:
                 return present
         situation = self.read()
-        hit = None if self.force else situation.results.hit(self.step, situation.identity)
-        workplace = Workplace.of(self.root.local, self.step.name, situation.identity)
+        if situation.identity != identity:
+            return None
+        hit = None if self.force else situation.results.hit(self.step, identity)
+        if hit is None and self.claim.rival() is not None:
+            return None
+        workplace = Workplace.of(self.root.local, self.step.name, identity)
         outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workplace)
-        workplace.clear()
+        if outcome is not None:
+            workplace.clear()
         return outcome
 
     # Where we are
@@ -341,55 +359,46 @@ class _Stage:
         run = situation.run_id
         held = situation.results.is_held(hit)
         own = [] if held else [cached(run, hit)]
-        _, lacking = self._append(situation, [*self._begin(situation), *own], {**situation.inputs, self.step.name: hit})
+        settled = {**situation.inputs, self.step.name: hit}
+        _, lacking = self._append(situation, [*self._begin(situation), *own], settled, Claim())
         self._write_files(hit, lacking)
         return StageOutcome(run, "present" if held else "cached", hit, completed=not lacking)
 
     # Executing
 
-    def _execute(self, situation: _Situation, workplace: Workplace) -> StageOutcome:
+    def _execute(self, situation: _Situation, workplace: Workplace) -> StageOutcome | None:
+        """What became of the step; None where another executor has claimed it."""
         name, run = self.step.name, situation.run_id
         attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
         config = step_config(self.step, self.recipe)
         why = self._reason(situation, config)
         before = [*self._begin(situation), *self._abandoned(situation)]
-        self.root.append(
-            [
-                *before,
-                draft(
-                    run,
-                    events.STEP_STARTED,
-                    events.StepStarted(
-                        run=run,
-                        step=name,
-                        identity=situation.identity,
-                        config_digest=canonical_digest(config),
-                        config=config,
-                        inputs=situation.digests(self.step),
-                        code=self.code.steps[name],
-                        attempt=attempt,
-                        lock=self.code.lock,
-                    ),
-                ),
-            ]
+        started = events.StepStarted(
+            run=run,
+            step=name,
+            identity=situation.identity,
+            config_digest=canonical_digest(config),
+            config=config,
+            inputs=situation.digests(self.step),
+            code=self.code.steps[name],
+            attempt=attempt,
+            lock=self.code.lock,
         )
+        try:
+            self.root.append([*before, *self.claim.taking(), draft(run, events.STEP_STARTED, started)])
+        except Conflict:
+            return None
         log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
         with Interruption() as interruption:
             try:
                 begun = time.monotonic()
-                made = self._attempt(situation, workplace, attempt)
+                with self.claim.kept():
+                    made = self._attempt(situation, workplace, attempt)
                 seconds = time.monotonic() - begun
             except Paused as pause:
+                paused = events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where)
                 with interruption.shield():
-                    self.root.append(
-                        [
-                            draft(
-                                run,
-                                events.STEP_PAUSED,
-                                events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where),
-                            )
-                        ]
-                    )
+                    self._end(draft(run, events.STEP_PAUSED, paused))
                 raise
             except LedgerError as error:
                 with interruption.shield():
@@ -482,8 +491,8 @@ class _Stage:
         beside = self.step.beside
         return beside.following(journal, self.root, run) if beside is not None else nullcontext(journal)
 
-    def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome:
-        """Record the result, everything that follows from it, and write the files."""
+    def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome | None:
+        """Record the result, everything that follows from it, and write the files; None where the claim was lost."""
         run, name = situation.run_id, self.step.name
         self._warn_of_divergence(situation, made)
         body = events.StepCompleted(
@@ -498,32 +507,32 @@ class _Stage:
         )
         # The index is not known before the append, and nothing that is recorded with it depends on it.
         result = step_view(Fact(index=-1, time="", body=body))
-        receipts, lacking = self._append(
-            situation, [draft(run, events.STEP_COMPLETED, body)], {**situation.inputs, name: result}
-        )
+        completed = [draft(run, events.STEP_COMPLETED, body)]
+        receipts, lacking = self._append(situation, completed, {**situation.inputs, name: result}, self.claim)
+        if not receipts:
+            return None
         result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
         self._write_files(result, lacking)
         return StageOutcome(run, "executed", result, completed=not lacking)
 
     def _record_failure(self, situation: _Situation, failure: LedgerError) -> None:
         """Record why the attempt ended, as far as the ledger still takes it."""
+        failed = events.StepFailed(
+            run=situation.run_id, step=self.step.name, identity=situation.identity, error=str(failure)[:4000]
+        )
         try:
-            self.root.append(
-                [
-                    draft(
-                        situation.run_id,
-                        events.STEP_FAILED,
-                        events.StepFailed(
-                            run=situation.run_id,
-                            step=self.step.name,
-                            identity=situation.identity,
-                            error=str(failure)[:4000],
-                        ),
-                    )
-                ]
-            )
+            self._end(draft(situation.run_id, events.STEP_FAILED, failed))
         except LedgerError as second:
             log.warning("the failure could not be recorded: %s", second)
+
+    def _end(self, last: Draft) -> None:
+        """Record ``last`` of the attempt, with the end of the claim."""
+        while batch := self.claim.ending([last]):
+            try:
+                self.root.append(batch)
+            except Conflict:
+                continue  # somebody has claimed something meanwhile: the batch is made anew
+            return
 
     def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
         for fact in completions(situation.results.cache.history, step=self.step.name, identity=situation.identity):
@@ -567,15 +576,16 @@ class _Stage:
         )
 
     def _append(
-        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, StepView]
+        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, StepView], claim: Claim
     ) -> tuple[Sequence[Receipt], list[str]]:
-        """Record ``own`` and what follows from it; the steps of the run that lack their output then."""
+        """Record ``own``, what follows from it and the end of ``claim``; the steps of the run that lack their output then.
+        Nothing where the claim was lost."""
         lacking: list[str] = []
 
         def drafts(results: RunResults) -> list[Draft]:
             nonlocal lacking
             following, lacking = rest(situation.run_id, results, settled, take_over=not self.force)
-            return [*own, *following]
+            return claim.ending([*own, *following])
 
         return append_fenced(self.root, situation.run_id, situation.results, drafts), lacking
 

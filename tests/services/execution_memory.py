@@ -18,8 +18,8 @@ from itertools import batched
 from pathlib import Path
 
 from ledger import Draft, Receipt
+from marin.execution.leases.lease import Claimant
 from marin.graph.execution import loop
-from marin.graph.execution.lease import Claimant
 from marin.graph.execution.loop import Execution, Options
 from marin.graph.files import load_graph
 from marin.record.root import Root, create_root

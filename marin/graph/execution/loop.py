@@ -1,7 +1,7 @@
 """The executor: brings every step of a graph to its output, in parallel as far as the machine allows, and records it.
 
 One loop in one thread. A step whose inputs are known is looked up by identity; a hit is verified and costs nothing.
-What must be executed is claimed by a lease (:mod:`marin.graph.execution.lease`), in one batch with its step.started, and
+What must be executed is claimed by a lease (:mod:`marin.execution.leases.lease`), in one batch with its step.started, and
 executed by the strategy of its kind (:mod:`marin.graph.execution.strategies`): in a process of its own, or right here,
 many steps between two commits. A result is in the store before its step.completed, which is recorded together with
 the release of the claim: so whenever this process is killed, what is recorded is done, what is not is not, and starting
@@ -29,7 +29,8 @@ from ledger import Conflict, Draft, LedgerError, Unavailable
 from marin.errors import Paused, UsageError
 from marin.execution import tracker
 from marin.execution.completion import complete_open_runs, interrupted_between_steps
-from marin.graph.execution.lease import Claimant, Claims, Holder, utc_now
+from marin.execution.leases.lease import Claimant, Claims, utc_now
+from marin.execution.leases.step import POLL_SECONDS
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import Failure, Options, Outcome, Record, Work
 from marin.graph.execution.strategies import Ended, strategies
@@ -57,8 +58,6 @@ WINDOW = 4 * BATCH
 them."""
 LARGEST_KEPT = 4096
 """Bytes of a value that is kept."""
-POLL_SECONDS = 0.5
-"""How often the ledger is asked whether another executor is done."""
 LONGEST_WAIT_SECONDS = 20.0
 
 
@@ -218,17 +217,17 @@ class Execution:
         free, over, now = [], set(), utc_now()
         for work in wanted:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.done(work.node, work.identity)
-            holder = self.claims.holder(work.key)
+            rival = self.claims.rival(work.key, self.claimant)
             if hit is not None:
                 self._found(hit)
-            elif holder is not None and holder.executor != self.claimant.executor and holder.alive(now):
+            elif rival is not None and rival.alive(now):
                 self.elsewhere.append(work)
-                self.progress.held(work.node.address, holder.executor)
+                self.progress.held(work.node.address, rival.executor)
             else:
-                if holder is not None and holder.executor != self.claimant.executor:
-                    over.add(holder.executor)
+                if rival is not None:
+                    over.add(rival.executor)
                     log.info(
-                        "%s: taken over from executor %s, of which nothing is heard", work.node.address, holder.executor
+                        "%s: taken over from executor %s, of which nothing is heard", work.node.address, rival.executor
                     )
                 free.append(work)
         return free, over
@@ -470,8 +469,7 @@ class Execution:
     def _append_ours(self, drafts: Callable[[], list[Draft]], fenced: Iterable[str]) -> list[int] | None:
         """Append a batch that rests on our claims; None when one of ``fenced`` is not ours any more."""
         while True:
-            lost = [digest for digest in fenced if not self._holds(digest)]
-            if lost:
+            if not all(self.claims.is_of(self.claimant, digest) for digest in fenced):
                 return None
             try:
                 return self._append(drafts())
@@ -482,10 +480,6 @@ class Execution:
         """Read what others have claimed and recorded meanwhile."""
         self.claims.catch_up(self.root)
         self.planner.catch_up()
-
-    def _holds(self, digest: str) -> bool:
-        holder: Holder | None = self.claims.holder(digest)
-        return holder is not None and holder.executor == self.claimant.executor
 
     def _append(self, drafts: Sequence[Draft]) -> list[int]:
         """Append, and take our own lease events into what we know: the log has taken them in this order."""

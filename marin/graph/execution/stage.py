@@ -33,11 +33,12 @@ def stage_payload(
     stage: str,
     *,
     identity: str,
+    claimed: bool,
     force: bool,
     execution: Execution,
     pinned: Mapping[str, int] | None = None,
 ) -> bytes:
-    """What :func:`execute_stage` is given. ``identity`` and ``pinned`` are those of :func:`run_stage`."""
+    """What :func:`execute_stage` is given. ``identity``, ``claimed`` and ``pinned`` are those of :func:`run_stage`."""
     return json.dumps(
         {
             "root": root.absolute,
@@ -47,6 +48,7 @@ def stage_payload(
             "recipe": plain(recipe),
             "stage": stage,
             "identity": identity,
+            "claimed": claimed,
             "force": force,
             "execution": msgspec.to_builtins(execution),
             "pinned": dict(pinned or {}),
@@ -70,7 +72,9 @@ def stage_on_ray(
     job = Job(
         name,
         execute_stage,
-        stage_payload(root, Variant(plan, recipe), recipe, name, identity=identity, force=force, execution=here),
+        stage_payload(
+            root, Variant(plan, recipe), recipe, name, identity=identity, claimed=False, force=force, execution=here
+        ),
         reservation(definition, recipe, execution, cpus=recipe.arithmetic.threads),
         environment=tracker.environment(),
     )
@@ -93,6 +97,7 @@ def execute_stage(payload: bytes) -> bytes:
             execution=msgspec.convert(task["execution"], Execution),
             force=task["force"],
             identity=task["identity"],
+            claimed=task["claimed"],
             pinned=task["pinned"],
         )
     except Paused as pause:

@@ -131,6 +131,7 @@ class Stages:
             self.planner.bound(variant.recipe, variant),
             definition.name,
             identity=work.identity.digest,
+            claimed=True,
             force=self.options.force or bool(step.apart) or work.expected is not None,
             execution=execution,
             pinned={

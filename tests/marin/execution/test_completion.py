@@ -17,7 +17,7 @@ from marin.execution.executor import StageOutcome, run_stage
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.history.run import Run
-from marin.history.runs import load_all
+from marin.history.runs import History, load_all
 from marin.recipe.schema import from_mapping
 from marin.record import events
 from marin.record.root import Root, open_root
@@ -50,10 +50,10 @@ def meeting(tiny: ModuleType, project: Path) -> tuple[Stage, threading.Barrier]:
         "forked", (step("words", (), tiny.words), step("left", ("words",), meet), step("right", ("words",), meet))
     )
 
-    def stage(name: str, seed: int, *, force: bool = False) -> StageOutcome:
+    def stage(name: str, seed: int, **how: bool) -> StageOutcome:
         recipe = from_mapping({"seed": seed}, where="test")
         root = open_root(str(project / ".marin"))
-        return run_stage(name, plan=plan, recipe=recipe, root=root, project=None, force=force)
+        return run_stage(name, plan=plan, recipe=recipe, root=root, project=None, **how)  # type: ignore[arg-type]
 
     return stage, barrier
 
@@ -91,25 +91,31 @@ def test_runs_whose_last_steps_overlap_are_all_completed(
         assert view.completed.body.metrics["right.seed"] == float(seed).hex()
 
 
-def test_two_processes_that_each_began_the_run_end_both(
-    meeting: tuple[Stage, threading.Barrier], project: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("claimed", [True, False])
+def test_of_two_that_begin_a_run_at_once_all_is_completed(
+    meeting: tuple[Stage, threading.Barrier], project: Path, monkeypatch: pytest.MonkeyPatch, claimed: bool
 ) -> None:
-    """Each looks for an open run before the other has begun one."""
+    """Each looks for an open run before the other has begun one. Those that claim begin one run: the log refuses the second
+    claim, and its stage looks again. Those whose steps others have claimed begin two, and both end."""
     stage, _ = meeting
     stage("words", 1, force=True)
-    together = threading.Barrier(2)
-    real = Root.append
+    passed = threading.Event()
+    together = threading.Barrier(2, passed.set)
+    real, found = Root.append, executor._Stage._run
 
     def append(self: Root, drafts: list[Draft]) -> object:
-        if drafts[0].type == events.RUN_STARTED:
+        if drafts[0].type == events.RUN_STARTED and not passed.is_set():
             together.wait(timeout=60)
         return real(self, drafts)
 
+    def run(self: executor._Stage, history: History, *, completed: bool) -> Run | None:
+        return found(self, history, completed=completed) if passed.is_set() else None
+
     with monkeypatch.context() as apart, ThreadPoolExecutor(2) as pool:
         apart.setattr(Root, "append", append)
-        apart.setattr(executor._Stage, "_run", lambda *_, **__: None)
-        ends = [pool.submit(stage, name, 1) for name in ("left", "right")]
-        assert len({end.result().run for end in ends}) == 2
+        apart.setattr(executor._Stage, "_run", run)
+        ends = [pool.submit(stage, name, 1, claimed=claimed) for name in ("left", "right")]
+        assert len({end.result().run for end in ends}) == (2 if claimed else 1)
     stage("left", 1)
     assert {view.status for view in views(project)} == {"completed"}
 

@@ -26,6 +26,11 @@ ALL = ("words", "upper", "count")
 
 
 def types(project: Path) -> list[str]:
+    """What runs say; who executes their steps is told beside it."""
+    return [kind for kind in all_types(project) if not kind.startswith("lease.")]
+
+
+def all_types(project: Path) -> list[str]:
     return [event.type.removesuffix("/v1") for _, event in open_root(str(project / ".marin")).reader().events()]
 
 
@@ -69,6 +74,8 @@ def test_three_stages_are_one_run_with_every_fact_in_order(tiny: ModuleType, pro
     assert [outcome.completed for outcome in outcomes] == [False, False, True]
     assert len({outcome.run for outcome in outcomes}) == 1
     assert types(project) == ["run.started", *["step.started", "step.completed"] * 3, "run.completed"]
+    step = ["lease.taken", "step.started", "step.completed", "lease.released"]
+    assert [kind for kind in all_types(project) if not kind.startswith("run.")] == step * 3
     (view,) = views(project)
     assert view.status == "completed"
     assert view.steps["count"].inputs == {"upper": view.output("upper").digest, "words": view.output("words").digest}

@@ -20,6 +20,7 @@ import pytest
 from drawn import Tenth
 
 from marin.history.runs import load_all
+from marin.record.events import LEASES
 from marin.record.root import open_root
 
 TINY = Path(__file__).parents[1] / "tiny.py"
@@ -36,7 +37,9 @@ def call(mode: str, name: str, project: Path, *rest: str) -> subprocess.Complete
 
 
 def events(project: Path) -> list[str]:
-    return [event.type.removesuffix("/v1") for _, event in open_root(str(project / ".marin")).reader().events()]
+    """What runs say; who executes their steps is told beside it."""
+    read = open_root(str(project / ".marin")).reader().events()
+    return [event.type.removesuffix("/v1") for _, event in read if event.stream != LEASES]
 
 
 def pointers(project: Path) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ import pytest
 from warm import Warm, warmed
 
 from ledger import Conflict, check
-from marin.graph.execution.lease import Claimant, Claims, birth
+from marin.execution.leases.lease import Claimant, Claims, birth
 from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.record import events
@@ -64,7 +64,7 @@ from datetime import timedelta
 from pathlib import Path
 from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
-from marin.graph.execution.lease import Claimant
+from marin.execution.leases.lease import Claimant
 from marin.record.root import Root, open_root
 
 appends, kill_at, after = 0, int(sys.argv[3]), sys.argv[4] == "after"
@@ -259,7 +259,7 @@ def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_pass
 
     first = Planner(graph, root).identity(graph.nodes["first"]).digest
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("marin.graph.execution.lease.birth", lambda pid: "another machine/1")
+        elsewhere.setattr("marin.execution.leases.lease.birth", lambda pid: "another machine/1")
         claim = Claimant("asleep", timedelta(seconds=1.5)).take(
             claims_of(root), {first: "first"}, (), datetime.now(UTC)
         )

@@ -14,6 +14,7 @@ a suspended machine) has lost the claim by then: the log refuses the batch, and 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ledger import Draft, format_time, parse_time
+from ledger import Draft, digest_bytes, format_time, parse_time
 from marin.record import events as kinds
 from marin.record.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, read, write
 from marin.record.root import Root
@@ -103,6 +104,16 @@ class Claims:
         """Who has claimed the step, alive or not."""
         return self.holders.get(self.steps.get(identity, ""))
 
+    def rival(self, identity: str, claimant: Claimant) -> Holder | None:
+        """Who else than ``claimant`` has claimed the step, alive or not."""
+        holder = self.holder(identity)
+        return None if holder is None or holder.executor == claimant.executor else holder
+
+    def is_of(self, claimant: Claimant, identity: str) -> bool:
+        """Whether the claim on the step is the one of ``claimant``."""
+        holder = self.holder(identity)
+        return holder is not None and holder.executor == claimant.executor
+
 
 @dataclass(frozen=True)
 class Claimant:
@@ -110,6 +121,13 @@ class Claimant:
 
     executor: str
     term: timedelta = TERM
+
+    @classmethod
+    def of_process(cls) -> Claimant:
+        """This process, by the same name as long as it lives: what it has claimed and not released is its own."""
+        born = birth(os.getpid())
+        told = f"{born}/{os.getpid()}" if born else secrets.token_hex()
+        return cls(digest_bytes(told.encode()).removeprefix("sha256:")[:10])
 
     def take(self, claims: Claims, steps: Mapping[str, str], over: Iterable[str], now: datetime) -> Draft:
         """The claim on ``steps`` (addresses by identity), and the end of the claims of the executors ``over``."""

@@ -8,6 +8,7 @@ from ledger.errors import LedgerError as LedgerError
 from ledger.errors import Locked as Locked
 from ledger.errors import Malformed as Malformed
 from ledger.errors import NotFound as NotFound
+from ledger.errors import OutOfSequence as OutOfSequence
 from ledger.errors import Refused as Refused
 from ledger.errors import StorageFailed as StorageFailed
 from ledger.errors import Tampered as Tampered

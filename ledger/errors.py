@@ -7,6 +7,7 @@
      ├─ NotFound                a name, digest or index that is not there
      ├─ AlreadyExists           an exclusive write met something that is there
      ├─ Conflict                same id with other bytes, a wrong expected sequence, a concurrent writer
+     │   ├─ OutOfSequence       somebody appended to the stream first: read it again and decide anew
      │   └─ Fenced              of two writers in one bucket, this is the one that must stop
      ├─ Locked                  somebody else holds the lock; the message names the holder
      ├─ Refused                 input that cannot be accepted as it is; names the cure        (exit status 2)
@@ -79,6 +80,10 @@ class AlreadyExists(LedgerError):
 
 class Conflict(LedgerError):
     """Same id with other bytes, a wrong expected sequence, or a concurrent writer."""
+
+
+class OutOfSequence(Conflict):
+    """A stream has gone on since the writer of ``expect_seq`` looked; nothing was written."""
 
 
 class Fenced(Conflict):

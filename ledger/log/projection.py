@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -35,19 +35,24 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE UNIQUE INDEX IF NOT EXISTS events_id ON events (id);
 CREATE UNIQUE INDEX IF NOT EXISTS events_stream ON events (stream, seq);
 CREATE INDEX IF NOT EXISTS events_type ON events (type, idx);
-CREATE INDEX IF NOT EXISTS events_identity ON events (json_extract(body, '$.identity'), idx)
-    WHERE json_extract(body, '$.identity') IS NOT NULL;
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
+"""
+_INDEX = """
+CREATE INDEX IF NOT EXISTS events_{name} ON events (json_extract(body, '$.{name}'), idx)
+    WHERE json_extract(body, '$.{name}') IS NOT NULL;
 """
 _COLUMNS = "idx, id, type, stream, seq, time, actor, body"
 
 
 class Projection:
-    """Events by stream, type and id. ``path`` None: for this process alone."""
+    """Events by stream, type and id, and by what their bodies name."""
 
-    def __init__(self, path: Path | None, reader: LogReader) -> None:
-        self._reader = reader
-        self._file = FoldedDatabase(path, "the projection of events", _SCHEMA, version=_VERSION, wait=_WAIT_SECONDS)
+    def __init__(self, path: Path | None, reader: LogReader, *, indexed: Sequence[str] = ()) -> None:
+        """``path`` None: for this process alone. ``indexed``: fields of bodies by which :meth:`places` finds events at the
+        cost of what is found."""
+        self._reader, self._indexed = reader, frozenset(indexed)
+        schema = _SCHEMA + "".join(_INDEX.format(name=_field(name)) for name in indexed)
+        self._file = FoldedDatabase(path, "the projection of events", schema, version=_VERSION, wait=_WAIT_SECONDS)
 
     def __enter__(self) -> Projection:
         return self
@@ -100,29 +105,22 @@ class Projection:
         yield from self._select(" AND ".join(part for part, _ in wanted), tuple(value for _, value in wanted))
 
     def places(
-        self,
-        *,
-        stream: str | None = None,
-        type: str | None = None,
-        run: str | None = None,
-        identity: str | None = None,
-        last: int | None = None,
+        self, *, stream: str | None = None, type: str | None = None, last: int | None = None, **named: str | None
     ) -> list[int]:
-        """The indices, in order, of the events of this stream and type whose body names this ``run`` and this ``identity``
-        (there is an index of identities); the ``last`` of them."""
-        # The + keeps SQLite from preferring an index of types, of which there are few, to that of identities.
-        kind = "+type = ?" if identity is not None else "type = ?"
+        """The indices, in order, of the events of this stream and type whose bodies have these texts in the fields of these
+        names (``identity="…"``); the ``last`` of them."""
+        # The + keeps SQLite from an index of types or streams, of which there are few, where a field has one.
+        plus = "+" if any(name in self._indexed and value is not None for name, value in named.items()) else ""
         parts = [
-            ("json_extract(body, '$.identity') = ?", identity),
-            ("stream = ?", stream),
-            (kind, type),
-            ("json_extract(body, '$.run') = ?", run),
+            *((f"json_extract(body, '$.{_field(name)}') = ?", value) for name, value in named.items()),
+            (f"{plus}stream = ?", stream),
+            (f"{plus}type = ?", type),
         ]
         wanted = [(part, value) for part, value in parts if value is not None]
         where = " AND ".join(part for part, _ in wanted) or "1"
         limit = "" if last is None else f" LIMIT {int(last)}"
         rows = self._file.connection.execute(
-            f"SELECT idx FROM events WHERE {where} ORDER BY idx DESC{limit}",  # noqa: S608 - constants; values go through parameters
+            f"SELECT idx FROM events WHERE {where} ORDER BY idx DESC{limit}",  # noqa: S608 - constants and names; values go through parameters
             tuple(value for _, value in wanted),
         )
         return [int(row[0]) for row in rows][::-1]
@@ -212,6 +210,12 @@ def _in_order(db: sqlite3.Connection, rows: Iterable[_Row]) -> Iterator[_Row]:
             )
         numbers[stream] += 1
         yield row
+
+
+def _field(name: str) -> str:
+    if not name.isidentifier():  # it becomes a part of a statement
+        raise Refused("no name of a field", where="the projection of events", found=name[:80])
+    return name
 
 
 def _event_row(index: int, entry: bytes) -> _Row:

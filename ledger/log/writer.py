@@ -32,7 +32,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 
-from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, Refused, StorageFailed
+from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, OutOfSequence, Refused, StorageFailed
 from ledger.format.bundle import pack_entries
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.event import KEY_TYPES, Draft, Event, EventTypes, format_time, parse_time
@@ -223,7 +223,7 @@ class Log:
         """Append all of ``drafts`` or none, in order, and say where they are, once they are durable.
 
         Drafts whose ids are in the log already, with the same content, get the receipt of the event that is
-        there. ``Conflict`` for the same id with other content or a wrong ``expect_seq``, ``Refused`` for what
+        there. ``Conflict`` for the same id with other content, ``OutOfSequence`` for a wrong ``expect_seq``, ``Refused`` for what
         cannot be an event.
         """
         (outcome,) = self.append_each([drafts])
@@ -610,7 +610,7 @@ def _id_taken(draft: Draft, placed: Placed) -> Conflict:
 
 def _check_seq(draft: Draft, seq: int) -> None:
     if draft.expect_seq is not None and draft.expect_seq != seq:
-        raise Conflict(
+        raise OutOfSequence(
             "the stream is not where the writer thought",
             where=draft.stream,
             expected=f"seq {draft.expect_seq}",

@@ -146,10 +146,10 @@ def between_steps(step: str, signal: str) -> Interrupted:
 
 
 def _open_runs(history: History, recipes: Mapping[str, RunResults]) -> Iterator[Run]:
-    completed = {event.body.get("run") for _, event in history.events(type=events.RUN_COMPLETED)}
-    for fact in list(started_runs(history)):
-        if fact.body.recipe_digest in recipes and fact.body.run not in completed:
-            yield load(history, fact.body.run)
+    for recipe in recipes:
+        for fact in list(started_runs(history, recipe=recipe)):
+            if not any(history.events(stream=stream_of(fact.body.run), type=events.RUN_COMPLETED)):
+                yield load(history, fact.body.run)
 
 
 def _is_whole(run: Run) -> bool:

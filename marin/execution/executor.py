@@ -62,7 +62,7 @@ from marin.provenance.code import code_folder, files_listing, provenance
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.events import Body
-from marin.record.root import Root
+from marin.record.root import LedgerHistory, Root
 
 log = logging.getLogger(__name__)
 
@@ -295,20 +295,20 @@ class _Stage:
 
     # Where we are
 
-    def _run(self, history: History, *, completed: bool) -> Run | None:
+    def _run(self, history: LedgerHistory, *, completed: bool) -> Run | None:
         """The newest open run of this plan; or, for ``completed``, the newest run of all if it is of this plan and
         done.
 
         A forced step never joins a run that has its output: it would find there what it is to make anew.
         """
         wanted = plan_digest(self.plan, self.recipe, self.code)
-        for fact in reversed(list(started_runs(history))):
-            if fact.body.plan == wanted:
-                view = load(history, fact.body.run)
-                if (view.completed is not None) == completed and not (self.force and self.step.name in view.steps):
-                    return view
-            if completed:
+        newest = [index for index, _ in history.newest(1, type=events.RUN_STARTED)]
+        for fact in reversed(list(started_runs(history, plan=wanted))):
+            if completed and fact.index not in newest:
                 return None
+            view = load(history, fact.body.run)
+            if (view.completed is not None) == completed and not (self.force and self.step.name in view.steps):
+                return view
         return None
 
     def results(self, history: History, run: Run | None) -> RunResults:

@@ -32,11 +32,9 @@ LATEST = "latest"
 class History(Protocol):
     """Verified events to read from, in the order of the log."""
 
-    def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
-    ) -> Iterable[Indexed]:
-        """The events of one stream, of one type, whose body names this run, this identity, or all of it, with their index
-        in the log."""
+    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterable[Indexed]:
+        """The events of one stream, of one type, whose bodies have these texts in the fields of these names (``run``,
+        ``identity``), or all of it, with their index in the log."""
 
     def event(self, index: int) -> Event | None:
         """The event at this index; None beyond the end."""
@@ -80,9 +78,9 @@ def stream_of_graph(graph: str) -> str:
     return f"graph/{graph}"
 
 
-def started_runs(history: History) -> Iterator[Fact[RunStarted]]:
-    """The beginning of every run, in the order in which they started."""
-    for item in history.events(type=kinds.RUN_STARTED):
+def started_runs(history: History, *, plan: str | None = None, recipe: str | None = None) -> Iterator[Fact[RunStarted]]:
+    """The beginning of every run (of this plan, of the recipe with this digest), in the order in which they started."""
+    for item in history.events(type=kinds.RUN_STARTED, plan=plan, recipe_digest=recipe):
         yield read_fact(RunStarted, item)
 
 

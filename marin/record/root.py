@@ -65,6 +65,8 @@ DEFAULT_ROOT = ".marin"
 ROOT_VARIABLE = "MARIN_ROOT"
 KEY_VARIABLE = "MARIN_KEY"
 CHECKPOINT = "log/checkpoint"
+INDEXED = ("identity", "plan", "recipe_digest", "executor")
+"""Fields of events by which a history finds them."""
 _BLOCKS = 8
 """How many times :data:`_NEIGHBOURS` entries a history keeps."""
 _NEIGHBOURS = 256
@@ -300,7 +302,7 @@ class LedgerHistory:
     def __init__(self, reader: LogReader, path: Path | None, *, own: bool) -> None:
         """``path`` None: a read model of its own. ``own``: this user's key signs the log."""
         self._reader, self._own = reader, own
-        self._projection = Projection(path, reader)
+        self._projection = Projection(path, reader, indexed=INDEXED)
         weakref.finalize(self, self._projection.close)
         catch_up(self._projection, reader)
         self._size = reader.checkpoint().size
@@ -315,21 +317,23 @@ class LedgerHistory:
         return self._reader.event(index) if 0 <= index < self._size else None
 
     def events(
-        self,
-        *,
-        stream: str | None = None,
-        type: str | None = None,
-        run: str | None = None,
-        identity: str | None = None,
-        last: int | None = None,
+        self, *, stream: str | None = None, type: str | None = None, **named: str | None
     ) -> Iterator[tuple[int, Event]]:
-        """The events of one stream, of one type, whose body names this run, this identity, or all of it; the ``last`` of
-        them. By identity it costs what is found, however long the log is."""
-        places = self._projection.places(stream=stream, type=type, run=run, identity=identity, last=last)
+        """The events of one stream, of one type, whose bodies have these texts in the fields of these names, or all of it.
+        By a field of :data:`INDEXED` it costs what is found, however long the log is."""
+        places = self._projection.places(stream=stream, type=type, last=None, **named)
         found = [index for index in places if index < self._size]
-        if identity is not None:
+        if any(named.get(field) is not None for field in INDEXED):
             yield from ((index, Event.decode(self._entry(index))) for index in found)
             return
+        yield from self._read(found)
+
+    def newest(self, count: int, *, stream: str | None = None, type: str | None = None) -> Iterator[tuple[int, Event]]:
+        """The last ``count`` events of one stream, of one type, or of both, in the order of the log."""
+        places = self._projection.places(stream=stream, type=type, last=count)
+        yield from self._read([index for index in places if index < self._size])
+
+    def _read(self, found: Sequence[int]) -> Iterator[tuple[int, Event]]:
         for _, group in groupby(found, key=lambda index: index // _NEIGHBOURS):
             wanted = set(group)
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):

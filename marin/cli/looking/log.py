@@ -77,7 +77,11 @@ def selected(
     if stream is None and type_ is None:
         yield from reader.events(max(0, size - last) if last else 0, size)
         return
-    yield from (item for item in root.history().events(stream=stream, type=type_, last=last) if item[0] < size)
+    history = root.history()
+    found = (
+        history.events(stream=stream, type=type_) if last is None else history.newest(last, stream=stream, type=type_)
+    )
+    yield from (item for item in found if item[0] < size)
 
 
 def appended(reader: LogReader, size: int) -> Iterator[Indexed]:

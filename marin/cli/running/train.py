@@ -385,17 +385,17 @@ def _train(
         graph, root, options=Options(force=force, max_concurrent=max_concurrent, execution=execution)
     )
     history = root.history()
-    newest = {fact.body.recipe_digest: fact.body.run for fact in runs.started_runs(history)}
     trained = []
     for one, steps in zip(composed, addresses, strict=True):
         wanted = digest(one.recipe)
+        runs_of_it = [fact.body.run for fact in runs.started_runs(history, recipe=wanted)]
         results = {name: outcome.results[at] for name, at in steps.items() if at in outcome.results}
         failure = next((outcome.failures[at] for at in steps.values() if at in outcome.failures), None)
         trained.append(
             Trained(
                 overrides=one.overrides,
                 recipe_digest=wanted,
-                run=runs.load(history, newest[wanted]) if wanted in newest else None,
+                run=runs.load(history, runs_of_it[-1]) if runs_of_it else None,
                 steps={name: item.action for name, item in results.items()},
                 metrics={
                     f"{name}.{key}": value for name, item in results.items() for key, value in item.metrics.items()

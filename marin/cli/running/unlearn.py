@@ -112,7 +112,7 @@ def _made(root: Root, planned: Plan, execution: Execution) -> Run:
     graph, _ = pipeline_graph([planned.recipe])
     outcome = execute_graph(graph, root, options=Options(execution=forked))
     wanted, history = digest(planned.recipe), root.history()
-    newest = [fact.body.run for fact in runs.started_runs(history) if fact.body.recipe_digest == wanted]
+    newest = [fact.body.run for fact in runs.started_runs(history, recipe=wanted)]
     if outcome.failures or not newest:
         failure = next(iter(outcome.failures.values()), None)
         raise StepFailed(

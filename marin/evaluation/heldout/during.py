@@ -76,8 +76,8 @@ class During:
         """See there: states of an equal training may have been recorded in a run that was asked for less."""
         if recipe.evaluation.every is None:
             return False
-        history, wanted = root.history(), digest(recipe)
-        views = (load(history, fact.body.run) for fact in started_runs(history) if fact.body.recipe_digest == wanted)
+        history = root.history()
+        views = (load(history, fact.body.run) for fact in started_runs(history, recipe=digest(recipe)))
         return all(
             view.steps["train"].identity != identity or bool(_missing(root, view, recipe.last_step))
             for view in views

@@ -40,9 +40,7 @@ class Proven:
     signers: tuple[VerifierKey, ...] = ()
     """The log's own keys that signed it, as far as they are trusted; empty for whoever reads his log to write of it."""
 
-    def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
-    ) -> Iterator[Indexed]:
+    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
         """As :meth:`History.events`.
 
         Raises:
@@ -59,10 +57,8 @@ class Proven:
                     cure="ask for one that brings every event of the run",
                 )
             body = event.body
-            if (
-                (type is None or event.type == type)
-                and (run is None or body.get("run") == run)
-                and (identity is None or body.get("identity") == identity)
+            if (type is None or event.type == type) and all(
+                value is None or body.get(name) == value for name, value in named.items()
             ):
                 yield index, event
 
@@ -94,12 +90,10 @@ class Noting:
     history: History
     noted: dict[int, Event] = field(default_factory=dict)
 
-    def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
-    ) -> Iterator[Indexed]:
+    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
         """As :meth:`History.events`; of a stream, all is noted."""
-        found = list(self.history.events(stream=stream, type=type, run=run, identity=identity))
-        is_part = stream is not None and (type, run, identity) != (None, None, None)
+        found = list(self.history.events(stream=stream, type=type, **named))
+        is_part = stream is not None and any(value is not None for value in (type, *named.values()))
         self.noted |= dict(self.history.events(stream=stream) if is_part else found)
         yield from found
 
@@ -122,11 +116,9 @@ class Until:
     history: History
     size: int
 
-    def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
-    ) -> Iterator[Indexed]:
+    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
         """As :meth:`History.events`."""
-        for index, event in self.history.events(stream=stream, type=type, run=run, identity=identity):
+        for index, event in self.history.events(stream=stream, type=type, **named):
             if index < self.size:
                 yield index, event
 

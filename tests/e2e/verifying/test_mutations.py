@@ -47,16 +47,13 @@ class Told:
     def __init__(self, events: list[Indexed]) -> None:
         self.all = events
 
-    def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
-    ) -> Iterator[Indexed]:
+    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
         return (
             (index, event)
             for index, event in self.all
             if stream in (None, event.stream)
             and type in (None, event.type)
-            and run in (None, event.body.get("run"))
-            and identity in (None, event.body.get("identity"))
+            and all(value in (None, event.body.get(name)) for name, value in named.items())
         )
 
 

@@ -34,7 +34,7 @@ class Log:
         self.add(events.STEP_COMPLETED, {"run": name, "step": step, "seconds": seconds})
 
     def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
+        self, *, stream: str | None = None, type: str | None = None, **named: str | None
     ) -> Iterable[tuple[int, Event]]:
         return ((index, event) for index, event in enumerate(self.log) if type in (None, event.type))
 

@@ -36,14 +36,13 @@ class Memory:
         return len(self.log) - 1
 
     def events(
-        self, *, stream: str | None = None, type: str | None = None, run: str | None = None, identity: str | None = None
+        self, *, stream: str | None = None, type: str | None = None, **named: str | None
     ) -> Iterable[tuple[int, Event]]:
         for index, event in enumerate(self.log):
             if (
                 stream in (None, event.stream)
                 and type in (None, event.type)
-                and run in (None, event.body.get("run"))
-                and identity in (None, event.body.get("identity"))
+                and all(value in (None, event.body.get(name)) for name, value in named.items())
             ):
                 yield index, event
 

@@ -6,6 +6,7 @@ LedgerError                 (ledger.errors; fields what, where, expected, found,
     ├── DataError           input data is empty, corrupt or not what it was declared to be
     │   └── DataMissing     input data is not there, or cannot be read or fetched now
     ├── StepFailed          a step stopped before it had a result
+    ├── LeaseLost           another executor has taken over the step that this process executes
     ├── Diverged            training left the numbers (NaN), or a re-execution gave other bits
     ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
     ├── NotInstalled        a package that the command needs is not installed            exit status 3
@@ -46,6 +47,10 @@ class DataMissing(DataError):
 
 class StepFailed(MarinError):
     """A step stopped before it produced its output."""
+
+
+class LeaseLost(MarinError):
+    """Another executor has the step that this process was executing; nothing more is recorded of this attempt."""
 
 
 class Diverged(MarinError):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ledger import Conflict, Draft, Receipt
+from ledger import Draft, OutOfSequence, Receipt
 from marin.errors import Interrupted
 from marin.execution.plan import plan_digest
 from marin.execution.run_results import RunResults
@@ -74,7 +74,7 @@ def append_fenced(
         batch[0] = replace(batch[0], expect_seq=results.run.length if results.run is not None else 0)
         try:
             return root.append(batch)
-        except Conflict:
+        except OutOfSequence:
             history = root.history()
             results = results.over(history, load(history, run))
 

@@ -5,9 +5,9 @@ What happens for `marin stage NAME`:
 1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
    stages left is taken into it (:mod:`marin.execution.result_cache` and, for one run, ``run_results`` say what counts).
 2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
-3. The execution. The step is claimed by a lease in one batch with its step.started, durable before its first line; who
-   finds it claimed waits, and looks again. Inputs come out of the store, hashed; step.completed follows when the output
-   is in the store, with the end of the claim; a failure or an interruption is a step.failed.
+3. The execution. The lease on the step is taken in one batch with its step.started, durable before its first line; who
+   finds it taken waits, and looks again. Inputs come out of the store, hashed; step.completed follows when the output
+   is in the store, with the end of the lease; a failure or an interruption is a step.failed.
 4. The files. Metrics, tables, pointer, then the receipt, each written whole. They can all be written again from the
    ledger, so a kill between any two of them costs nothing: the next call finds the result and writes them.
 
@@ -24,11 +24,12 @@ from base64 import b32encode
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger import Conflict, Draft, LedgerError, Receipt, Refused, canonical_digest, parse_digest
-from marin.errors import Interrupted, Paused
+from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused, canonical_digest, parse_digest
+from marin.errors import Interrupted, LeaseLost, Paused
 from marin.execution import forks, phases, tracker
 from marin.execution.completion import (
     append_fenced,
@@ -39,8 +40,9 @@ from marin.execution.completion import (
     interrupted_between_steps,
     rest,
 )
+from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
-from marin.execution.leases.step import Claim, StepClaim
+from marin.execution.leases.step import Grant, GrantedLease, StepLease, Unleased
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.result_cache import ResultCache
@@ -91,13 +93,18 @@ class StageOutcome:
 class LedgerJournal:
     """The :class:`marin.execution.step.Journal` of a recorded run: every fact becomes an event of its stream."""
 
-    def __init__(self, root: Root, run: str, step: str) -> None:
+    def __init__(self, root: Root, run: str, step: str, lease: Unleased | None = None) -> None:
         self._root, self._stream, self._step = root, stream_of(run), step
-        self._beside = evaluation_stream(run)
+        self._beside, self._lease = evaluation_stream(run), lease or Unleased(root)
 
     def record(self, kind: str, body: Body) -> int:
         """Append one event and return its index; it is durable then. What was evaluated of the run's states stands in a
-        stream of its own."""
+        stream of its own.
+
+        Raises:
+            LeaseLost: another executor is at work on the step.
+        """
+        self._lease.check()
         stream = self._beside if kind in events.EVALUATIONS else self._stream
         (receipt,) = self._root.append([Draft(kind, stream, events.write(body))])
         return receipt.index
@@ -121,7 +128,7 @@ def run_stage(
     force: bool = False,
     pinned: Mapping[str, int] | None = None,
     identity: str | None = None,
-    claimed: bool = False,
+    grant: Grant | None = None,
 ) -> StageOutcome:
     """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
 
@@ -131,12 +138,13 @@ def run_stage(
         force: execute even if there is an equal result.
         pinned: for inputs that an experiment file pins, the index of the step.completed whose result stands for them.
         identity: what was planned by whoever sent this here: the step is brought to that, or not begun.
-        claimed: whoever sent this here holds the claim on the step; else this process claims it.
+        grant: the lease on the step, which whoever sent this here holds; None: this process takes it.
 
     Raises:
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
         Interrupted: asked to stop; the run says so, also where its next step had not begun.
         Refused: the step is not what was planned.
+        LeaseLost: ``grant`` holds no more.
     """
     step = plan.step(name)
     root.check_writable()  # a missing or wrong key is said before hours of work, not after
@@ -156,9 +164,10 @@ def run_stage(
                     force,
                     code_identity(plan, code_folder()),
                     ResultCache(root.history(), root.store()),
+                    Unleased(root),
                     pinned=results_at(root, pinned or {}),
                 )
-            return _brought(stage, identity, claimed=claimed)
+            return _brought(stage, identity, grant)
         except KeyboardInterrupt as signal:  # where no step was executing: one that was has said so itself
             with interruption.shield():
                 stopped = stopped_before(name, plan=plan, recipe=recipe, root=root, project=project, signal=str(signal))
@@ -174,9 +183,9 @@ def stopped_before(
     return between_steps(name, signal)
 
 
-def _brought(stage: _Stage, identity: str | None, *, claimed: bool) -> StageOutcome:
+def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageOutcome:
     step, plan, root, name = stage.step, stage.plan, stage.root, stage.step.name
-    outcome = None
+    outcome, held = None, HeldLeases(root, Claimant.of_process())
     while outcome is None:
         now = stage.read().identity
         if identity not in (None, now):
@@ -187,12 +196,12 @@ def _brought(stage: _Stage, identity: str | None, *, claimed: bool) -> StageOutc
                 found=now,
                 cure="its code or its inputs have changed meanwhile: run the same command again",
             )
-        claim = Claim() if claimed else StepClaim(root, now, name, Claimant.of_process())
-        # The folder in which the step works is one on this machine, whoever has claimed it.
+        lease = StepLease(root, held, now, name) if grant is None else GrantedLease(root, grant)
+        # The folder in which the step works is one on this machine, whoever has the lease.
         with root.exclusively(f"{name}-{parse_digest(now).hex()[:32]}", "the same step is being executed"):
-            outcome = replace(stage, claim=claim).bring(now)
+            outcome = replace(stage, lease=lease).bring(now)
         if outcome is None:
-            claim.wait()
+            lease.wait()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     if step.beside is not None and outcome.action != "executed":
         step.beside.completed(root, outcome.run, LedgerJournal(root, outcome.run, name))
@@ -219,7 +228,9 @@ def planned(name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path 
 def _at_rest(name: str, plan: Plan, recipe: Recipe, root: Root, project: Path | None) -> _Stage:
     """The stage ``name``, to be asked and not to be executed."""
     code, cache = code_identity(plan, code_folder()), ResultCache(root.history(), root.store())
-    return _Stage(plan.step(name), plan, settled(root, recipe), root, project, Execution(), False, code, cache)
+    return _Stage(
+        plan.step(name), plan, settled(root, recipe), root, project, Execution(), False, code, cache, Unleased(root)
+    )
 
 
 def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
@@ -266,8 +277,8 @@ class _Stage:
     force: bool
     code: CodeIdentity
     cache: ResultCache
+    lease: Unleased
     pinned: Mapping[str, StepView] = field(default_factory=dict)
-    claim: Claim = field(default_factory=Claim)
 
     def read(self) -> _Situation:
         """The situation as the ledger has it now: in the open run of this plan, or in a run that does not exist yet."""
@@ -285,8 +296,6 @@ class _Stage:
         if situation.identity != identity:
             return None
         hit = None if self.force else situation.results.hit(self.step, identity)
-        if hit is None and self.claim.rival() is not None:
-            return None
         workplace = Workplace.of(self.root.local, self.step.name, identity)
         outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workplace)
         if outcome is not None:
@@ -360,14 +369,16 @@ class _Stage:
         held = situation.results.is_held(hit)
         own = [] if held else [cached(run, hit)]
         settled = {**situation.inputs, self.step.name: hit}
-        _, lacking = self._append(situation, [*self._begin(situation), *own], settled, Claim())
+        _, lacking = self._append(situation, [*self._begin(situation), *own], settled, Unleased(self.root))
         self._write_files(hit, lacking)
         return StageOutcome(run, "present" if held else "cached", hit, completed=not lacking)
 
     # Executing
 
     def _execute(self, situation: _Situation, workplace: Workplace) -> StageOutcome | None:
-        """What became of the step; None where another executor has claimed it."""
+        """What became of the step; None where another executor is at work on it, or has made it meanwhile."""
+        if not self.lease.is_free():
+            return None
         name, run = self.step.name, situation.run_id
         attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
         config = step_config(self.step, self.recipe)
@@ -384,27 +395,31 @@ class _Stage:
             attempt=attempt,
             lock=self.code.lock,
         )
-        try:
-            self.root.append([*before, *self.claim.taking(), draft(run, events.STEP_STARTED, started)])
-        except Conflict:
-            return None
-        log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
+        batch = [*before, draft(run, events.STEP_STARTED, started)]
         with Interruption() as interruption:
             try:
+                with interruption.shield():
+                    if not self.lease.begin(batch, partial(self._is_still, situation)):
+                        return None
+                log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
                 begun = time.monotonic()
-                with self.claim.kept():
-                    made = self._attempt(situation, workplace, attempt)
+                made = self._attempt(situation, workplace, attempt)
                 seconds = time.monotonic() - begun
             except Paused as pause:
                 paused = events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where)
                 with interruption.shield():
                     self._end(draft(run, events.STEP_PAUSED, paused))
                 raise
+            except LeaseLost:
+                return None
             except LedgerError as error:
-                with interruption.shield():
-                    self._record_failure(situation, error)
+                if self.lease.begun:
+                    with interruption.shield():
+                        self._record_failure(situation, error)
                 raise
             except KeyboardInterrupt as signal:
+                if not self.lease.begun:
+                    raise
                 stopped = Interrupted(
                     "interrupted",
                     where=f"step {name}",
@@ -414,8 +429,21 @@ class _Stage:
                 with interruption.shield():
                     self._record_failure(situation, stopped)
                 raise stopped from signal
-            with interruption.shield():
-                return self._completed(situation, made, seconds)
+            else:
+                with interruption.shield():
+                    return self._completed(situation, made, seconds)
+            finally:
+                self.lease.stop()
+
+    def _is_still(self, situation: _Situation, changed: bool) -> bool:
+        """Whether the step is still to be executed, in the same run: asked again where it may have been made meanwhile
+        (``changed``), or where somebody else may have begun the run."""
+        if not changed and situation.run is not None:
+            return True
+        now = self.read()
+        runs = [None if one.run is None else one.run.run for one in (now, situation)]
+        is_made = not self.force and now.results.hit(self.step, now.identity) is not None
+        return now.identity == situation.identity and runs[0] == runs[1] and not is_made
 
     def _abandoned(self, situation: _Situation) -> list[Draft]:
         """What is to be said of the attempt before this one, if whoever executed it died without a word."""
@@ -459,7 +487,7 @@ class _Stage:
             made = self.recipe.initial.model
             inputs[PREVIOUS] = phases.checkout(store, made, workplace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = made
-        journal = LedgerJournal(self.root, situation.run_id, self.step.name)
+        journal = LedgerJournal(self.root, situation.run_id, self.step.name, self.lease)
         if self.step.continues and self.execution.fork is not None:
             tokenizer = situation.inputs["tokenizer"].output.digest
             forks.take_over(
@@ -492,7 +520,7 @@ class _Stage:
         return beside.following(journal, self.root, run) if beside is not None else nullcontext(journal)
 
     def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome | None:
-        """Record the result, everything that follows from it, and write the files; None where the claim was lost."""
+        """Record the result, everything that follows from it, and write the files; None where the lease was lost."""
         run, name = situation.run_id, self.step.name
         self._warn_of_divergence(situation, made)
         body = events.StepCompleted(
@@ -508,7 +536,7 @@ class _Stage:
         # The index is not known before the append, and nothing that is recorded with it depends on it.
         result = step_view(Fact(index=-1, time="", body=body))
         completed = [draft(run, events.STEP_COMPLETED, body)]
-        receipts, lacking = self._append(situation, completed, {**situation.inputs, name: result}, self.claim)
+        receipts, lacking = self._append(situation, completed, {**situation.inputs, name: result}, self.lease)
         if not receipts:
             return None
         result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
@@ -526,12 +554,12 @@ class _Stage:
             log.warning("the failure could not be recorded: %s", second)
 
     def _end(self, last: Draft) -> None:
-        """Record ``last`` of the attempt, with the end of the claim."""
-        while batch := self.claim.ending([last]):
+        """Record ``last`` of the attempt, with the end of the lease."""
+        while batch := self.lease.ending([last]):
             try:
                 self.root.append(batch)
-            except Conflict:
-                continue  # somebody has claimed something meanwhile: the batch is made anew
+            except OutOfSequence:
+                continue  # somebody has taken or released a lease meanwhile: the batch is made anew
             return
 
     def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
@@ -576,16 +604,16 @@ class _Stage:
         )
 
     def _append(
-        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, StepView], claim: Claim
+        self, situation: _Situation, own: Sequence[Draft], settled: Mapping[str, StepView], lease: Unleased
     ) -> tuple[Sequence[Receipt], list[str]]:
-        """Record ``own``, what follows from it and the end of ``claim``; the steps of the run that lack their output then.
-        Nothing where the claim was lost."""
+        """Record ``own``, what follows from it and the end of ``lease``; the steps of the run that lack their output then.
+        Nothing where the lease was lost."""
         lacking: list[str] = []
 
         def drafts(results: RunResults) -> list[Draft]:
             nonlocal lacking
             following, lacking = rest(situation.run_id, results, settled, take_over=not self.force)
-            return claim.ending([*own, *following])
+            return lease.ending([*own, *following])
 
         return append_fenced(self.root, situation.run_id, situation.results, drafts), lacking
 

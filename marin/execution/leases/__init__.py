@@ -1,1 +1,1 @@
-"""Who executes a step: claims as events of the ledger, and the claim of a process that executes one step."""
+"""Who executes a step: leases as events of the ledger, and who holds them."""

@@ -1,60 +1,70 @@
 """Leases: which executor is at work on which step, as events of the ledger, so that two never do one step twice.
 
 All lease events are in the stream ``leases``, and each names the number that it must get there (``expect_seq``). So of
-two executors that claim at once the log takes one, and the other reads what has happened and decides anew. A claim ends
+two executors that take a lease at once the log takes one, and the other reads what has happened and decides anew. A lease
+ends
 
 * when it is released, in the same batch of events that records the result;
-* when its term has passed and it was not renewed;
+* when its executor gave no sign for a term: by the clock of this machine where it runs here, else for as long as whoever
+  asks has watched, because the clocks of two machines differ;
 * when its process is seen to be dead: it ran on this machine, and its number is free or another process has it.
 
-A result is recorded together with the release of its claim. An executor that slept through its term (a stopped process,
-a suspended machine) has lost the claim by then: the log refuses the batch, and its result is dropped.
+A result is recorded together with the release of its lease. An executor that slept through its term (a stopped process,
+a suspended machine) has lost the lease by then: the log refuses the batch, and its result is dropped.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ledger import Draft, digest_bytes, format_time, parse_time
+from ledger import Draft, Event, LedgerError, digest_bytes, format_time, parse_time
 from marin.record import events as kinds
 from marin.record.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, read, write
-from marin.record.root import Root
+from marin.record.root import LedgerHistory, Root
 
 TERM = timedelta(seconds=120)
-"""How long a claim outlives the last sign of its executor. It is renewed after a third of it."""
+"""How long a lease outlives the last sign of its executor, at most. It is renewed after a third of it."""
+SKEW = timedelta(seconds=300)
+"""How much the clocks of two machines may differ: as much as a log lets its writers' clocks."""
+RECENT = 2 * SKEW + TERM
+"""An executor that has given no sign for so long, by any clock, holds nothing any more."""
+_BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Holder:
-    """An executor as its events describe it."""
+    """An executor as its events describe it. ``until``: when its leases end by its clock; ``term``: that long after its last
+    sign, which was read here at ``seen`` (:func:`time.monotonic`)."""
 
     executor: str
     host: str
     pid: int
     born: str
     until: datetime
+    term: timedelta
+    seen: float
 
-    def alive(self, now: datetime) -> bool:
-        """Whether its claims still hold."""
-        return now < self.until and not self._seen_dead()
-
-    def _seen_dead(self) -> bool:
+    def alive(self, now: datetime, *, watched: float | None = None) -> bool:
+        """Whether its leases still hold. ``watched``: seconds since its last sign was read, if not those until now."""
         here = birth(os.getpid())
-        if self.host != os.uname().nodename or not here or _machine(self.born) != _machine(here):
-            return False  # another machine, or another container: only the term can tell
-        return birth(self.pid) != self.born
+        if self.host == os.uname().nodename and here and _machine(self.born) == _machine(here):
+            return now < self.until and birth(self.pid) == self.born
+        # Another machine, or another container.
+        watched = time.monotonic() - self.seen if watched is None else watched
+        return watched < self.term.total_seconds() and now < self.until + SKEW
 
 
 @dataclass
-class Claims:
+class Leases:
     """The fold of the stream ``leases``. ``length`` is how many events it has: the number that the next one gets."""
 
     length: int = 0
@@ -63,56 +73,82 @@ class Claims:
     holders: dict[str, Holder] = field(default_factory=dict)
     steps: dict[str, str] = field(default_factory=dict)
 
-    def catch_up(self, root: Root) -> None:
-        """Take in what was appended since: by way of the read model at first, then what is new alone."""
+    def catch_up(self, root: Root) -> set[str]:
+        """Take in what was appended since; the steps that it is about. At first, what can matter now is found by way of the
+        read model: an executor that gave no sign lately holds nothing."""
         reader = root.reader()
         end = reader.checkpoint().size
-        new = reader.events(self.size, end) if self.size else root.history().events(stream=LEASES)
+        new = reader.events(self.size, end) if self.size else _standing(root.history())
+        named = set[str]()
         for index, event in new:
             if event.stream == LEASES and index < end:
-                self.see(event.type, event.seq, event.body)
+                named |= self.see(event.type, event.seq, event.body, parse_time(event.time))
         self.size = end
+        return named
 
-    def see(self, kind: str, seq: int, body: Mapping[str, Any]) -> None:
-        """Take in event number ``seq`` of the stream; one that was seen already changes nothing."""
+    def see(self, kind: str, seq: int, body: Mapping[str, Any], at: datetime) -> set[str]:
+        """Take in event number ``seq`` of the stream, recorded ``at`` this time; the steps that it is about. One that was seen
+        already changes nothing."""
         if seq < self.length:
-            return
+            return set()
         self.length = seq + 1
         where = f"event {seq} of {LEASES}"
         if kind == kinds.LEASE_TAKEN:
             taken = read(LeaseTaken, body, where=where)
-            self.holders[taken.executor] = Holder(
-                taken.executor, taken.host, taken.pid, taken.born, parse_time(taken.until)
-            )
+            self._sign(taken.executor, taken.host, taken.pid, taken.born, taken.until, at)
             for executor in taken.over:
                 self.steps = {step: holder for step, holder in self.steps.items() if holder != executor}
                 self.holders.pop(executor, None)
             self.steps.update(dict.fromkeys(taken.steps, taken.executor))
-        elif kind == kinds.LEASE_RENEWED:
+            return set(taken.steps)
+        if kind == kinds.LEASE_RENEWED:
             renewed = read(LeaseRenewed, body, where=where)
-            if renewed.executor in self.holders:
-                self.holders[renewed.executor] = replace(
-                    self.holders[renewed.executor], until=parse_time(renewed.until)
-                )
+            if (known := self.holders.get(renewed.executor)) is not None:
+                self._sign(known.executor, known.host, known.pid, known.born, renewed.until, at)
         elif kind == kinds.LEASE_RELEASED:
             released = read(LeaseReleased, body, where=where)
             for step in released.steps:
                 if self.steps.get(step) == released.executor:
                     del self.steps[step]
+            return set(released.steps)
+        return set()
 
-    def holder(self, identity: str) -> Holder | None:
-        """Who has claimed the step, alive or not."""
-        return self.holders.get(self.steps.get(identity, ""))
+    def holder(self, step: str) -> Holder | None:
+        """Who has the lease on the step, alive or not."""
+        return self.holders.get(self.steps.get(step, ""))
 
-    def rival(self, identity: str, claimant: Claimant) -> Holder | None:
-        """Who else than ``claimant`` has claimed the step, alive or not."""
-        holder = self.holder(identity)
+    def rival(self, step: str, claimant: Claimant) -> Holder | None:
+        """Who else than ``claimant`` has the lease on the step, alive or not."""
+        holder = self.holder(step)
         return None if holder is None or holder.executor == claimant.executor else holder
 
-    def is_of(self, claimant: Claimant, identity: str) -> bool:
-        """Whether the claim on the step is the one of ``claimant``."""
-        holder = self.holder(identity)
+    def is_of(self, claimant: Claimant, step: str) -> bool:
+        """Whether the lease on the step is the one of ``claimant``."""
+        holder = self.holder(step)
         return holder is not None and holder.executor == claimant.executor
+
+    def _sign(self, executor: str, host: str, pid: int, born: str, until: str, at: datetime) -> None:
+        """Who cannot say until when keeps nothing from others, and who says a time far away, nothing for long."""
+        try:
+            end = min(parse_time(until), at + SKEW + TERM)
+        except LedgerError:
+            end, term = at - RECENT, timedelta()
+        else:
+            term = end - at if timedelta() < end - at <= TERM else TERM
+        self.holders[executor] = Holder(executor, host, pid, born, end, term, time.monotonic())
+
+
+def _standing(history: LedgerHistory) -> list[tuple[int, Event]]:
+    """The lease events that can matter now, in order: all of the executors that gave a sign lately, and the very last."""
+    since, count = utc_now() - RECENT, _BLOCK
+    newest = list(history.newest(count, stream=LEASES))
+    while len(newest) == count and parse_time(newest[0][1].time) >= since:
+        count *= 4
+        newest = list(history.newest(count, stream=LEASES))
+    found = dict(newest[-1:])
+    for executor in {str(event.body.get("executor")) for _, event in newest if parse_time(event.time) >= since}:
+        found.update(history.events(stream=LEASES, executor=executor))
+    return sorted(found.items())
 
 
 @dataclass(frozen=True)
@@ -124,15 +160,15 @@ class Claimant:
 
     @classmethod
     def of_process(cls) -> Claimant:
-        """This process, by the same name as long as it lives: what it has claimed and not released is its own."""
+        """This process, by the same name as long as it lives: what it has taken and not released is its own."""
         born = birth(os.getpid())
         told = f"{born}/{os.getpid()}" if born else secrets.token_hex()
         return cls(digest_bytes(told.encode()).removeprefix("sha256:")[:10])
 
-    def take(self, claims: Claims, steps: Mapping[str, str], over: Iterable[str], now: datetime) -> Draft:
-        """The claim on ``steps`` (addresses by identity), and the end of the claims of the executors ``over``."""
+    def take(self, leases: Leases, steps: Mapping[str, str], over: Iterable[str], now: datetime) -> Draft:
+        """The lease on ``steps`` (addresses by identity), and the end of the leases of the executors ``over``."""
         return self._draft(
-            claims,
+            leases,
             kinds.LEASE_TAKEN,
             LeaseTaken(
                 executor=self.executor,
@@ -145,19 +181,19 @@ class Claimant:
             ),
         )
 
-    def renew(self, claims: Claims, now: datetime) -> Draft:
+    def renew(self, leases: Leases, now: datetime) -> Draft:
         """A sign of life."""
         return self._draft(
-            claims, kinds.LEASE_RENEWED, LeaseRenewed(executor=self.executor, until=format_time(now + self.term))
+            leases, kinds.LEASE_RENEWED, LeaseRenewed(executor=self.executor, until=format_time(now + self.term))
         )
 
-    def release(self, claims: Claims, steps: Iterable[str]) -> Draft:
-        """The end of the claims on ``steps``."""
-        return self._draft(claims, kinds.LEASE_RELEASED, LeaseReleased(executor=self.executor, steps=sorted(steps)))
+    def release(self, leases: Leases, steps: Iterable[str]) -> Draft:
+        """The end of the leases on ``steps``."""
+        return self._draft(leases, kinds.LEASE_RELEASED, LeaseReleased(executor=self.executor, steps=sorted(steps)))
 
     @staticmethod
-    def _draft(claims: Claims, kind: str, body: kinds.Body) -> Draft:
-        return Draft(kind, LEASES, write(body), expect_seq=claims.length)
+    def _draft(leases: Leases, kind: str, body: kinds.Body) -> Draft:
+        return Draft(kind, LEASES, write(body), expect_seq=leases.length)
 
 
 def utc_now() -> datetime:

@@ -18,18 +18,19 @@ import time
 from array import array
 from base64 import b32encode
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ledger import Conflict, Draft, LedgerError, Unavailable
+from ledger import Draft, LedgerError, Unavailable
 from marin.errors import Paused, UsageError
 from marin.execution import tracker
 from marin.execution.completion import complete_open_runs, interrupted_between_steps
-from marin.execution.leases.lease import Claimant, Claims, utc_now
+from marin.execution.leases.held import HeldLeases
+from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import POLL_SECONDS
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import Failure, Options, Outcome, Record, Work
@@ -42,7 +43,6 @@ from marin.graph.step import Adopted
 from marin.history.nondeterminism import nondeterministic
 from marin.process.interruption import Interruption
 from marin.provenance.environment import available_cores, available_gpus
-from marin.record import events
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import JobFuture, JobRunner
@@ -99,17 +99,16 @@ class Execution:
     def __init__(self, graph: Graph, root: Root, file: Path | None, options: Options, claimant: Claimant) -> None:
         """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is
         executed."""
-        self.graph, self.root, self.options, self.claimant = graph, root, options, claimant
+        self.graph, self.root, self.options = graph, root, options
         self.id = _new_id()
         self.failures: dict[str, Failure] = {}
         self.running: dict[JobFuture, Work] = {}
         self.claimed: dict[str, Work] = {}
-        self.claims = Claims()
-        self.claims.catch_up(root)
         self.planner = Planner(graph, root)
+        self.leases = HeldLeases(root, claimant, self.planner.catch_up)
+        self.leases.catch_up()
         self.record = Record(self.id, graph, self.planner, options, file, claimant.executor)
         self.strategies = strategies(root, self.planner, options, file, self.record)
-        self.renewed = utc_now()
         self.local = str(root.local)
         self.values: dict[str, bytes] = {}
         nodes = graph.nodes
@@ -195,17 +194,15 @@ class Execution:
     def _claim(self, wanted: Sequence[Work]) -> list[Work]:
         """Claim what nobody else is at work on and nobody has finished meanwhile; the rest waits for whoever has it."""
         while True:
-            free, over = self._free(wanted)
+            free = self._free(wanted)
             if not free:
                 return []
-            drafts = [self.claimant.take(self.claims, {work.key: work.node.address for work in free}, over, utc_now())]
             for work in free:
                 self.record.keep_code(work)
-            drafts += [draft for work in free if (draft := self.strategies.of(work.node.step).started(work))]
-            try:
-                self._append([*self.record.beginning(), *drafts])
-            except Conflict:
-                self._catch_up()
+            started = [draft for work in free if (draft := self.strategies.of(work.node.step).started(work))]
+            steps = {work.key: work.node.address for work in free}
+            if not self.leases.take(steps, self.record.beginning(), started):
+                self.leases.catch_up()
                 wanted = free  # the others have their outputs by now, or somebody else's
                 continue
             self.record.begun = True
@@ -213,31 +210,23 @@ class Execution:
                 self.claimed[work.key] = work
             return free
 
-    def _free(self, wanted: Sequence[Work]) -> tuple[list[Work], set[str]]:
-        free, over, now = [], set(), utc_now()
+    def _free(self, wanted: Sequence[Work]) -> list[Work]:
+        free = []
         for work in wanted:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.done(work.node, work.identity)
-            rival = self.claims.rival(work.key, self.claimant)
             if hit is not None:
                 self._found(hit)
-            elif rival is not None and rival.alive(now):
+            elif (rival := self.leases.rival(work.key)) is not None:
                 self.elsewhere.append(work)
                 self.progress.held(work.node.address, rival.executor)
             else:
-                if rival is not None:
-                    over.add(rival.executor)
-                    log.info(
-                        "%s: taken over from executor %s, of which nothing is heard", work.node.address, rival.executor
-                    )
                 free.append(work)
-        return free, over
+        return free
 
     def _renew(self) -> None:
         """A sign of life, after a third of the term."""
-        now = utc_now()
-        if self.claimed and (now - self.renewed) * 3 > self.claimant.term:
-            self._append_ours(lambda: [self.claimant.renew(self.claims, now)], [])
-            self.renewed = now
+        if self.claimed and self.leases.due:
+            self.leases.renew(())  # what was lost is seen when its result is recorded
 
     # Execution in this process
 
@@ -332,7 +321,9 @@ class Execution:
                 time.sleep(POLL_SECONDS)
                 self._look_elsewhere()
             return
-        timeout = POLL_SECONDS if self.elsewhere else min(LONGEST_WAIT_SECONDS, self.claimant.term.total_seconds() / 3)
+        timeout = (
+            POLL_SECONDS if self.elsewhere else min(LONGEST_WAIT_SECONDS, self.leases.claimant.term.total_seconds() / 3)
+        )
         done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
         finished: list[tuple[Work, Ended]] = []
         for future in [future for future in self.running if future in done]:
@@ -350,7 +341,7 @@ class Execution:
 
     def _look_elsewhere(self) -> None:
         """What have the other executors done? A result of theirs is a hit, a claim that ended is ours to take."""
-        self._catch_up()
+        self.leases.catch_up()
         waiting, self.elsewhere = self.elsewhere, []
         for work in waiting:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.done(work.node, work.identity)
@@ -389,20 +380,20 @@ class Execution:
             elif isinstance(made, LedgerError) and (failed := self.strategies.of(work.node.step).failed(work, made)):
                 drafts.append(failed)
         mine = [work.key for work, _ in finished]
-        receipts = self._append_ours(lambda: [*drafts, self.claimant.release(self.claims, mine)], mine)
+        receipts = self.leases.end(mine, drafts)
         for digest in mine:
             self.claimed.pop(digest, None)
         for work, made in finished:
             if work.expected is not None and (work not in again):
                 self._compare(work, work.expected, made)
-            elif receipts is None and isinstance(made, Made):
-                log.warning("%s: the claim was lost to another executor; its result is not recorded", work.node.address)
+            elif receipts is None and not isinstance(made, NodeResult) and work not in again:
+                log.warning("%s: the lease was lost to another executor; its result is not recorded", work.node.address)
                 self.todo.append(work)
             elif isinstance(made, NodeResult):
                 self._made(work, made)
             elif isinstance(made, Made):
                 assert receipts is not None
-                index = receipts[places[work.key]]
+                index = receipts[places[work.key]].index
                 self._made(work, NodeResult.of(work.node.address, "executed", self.record.result(work, made, index)))
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
@@ -444,7 +435,8 @@ class Execution:
         drafts = self.record.ending(outcome, self.failures)
         if not drafts:
             return Outcome("", self.planner.results, self.failures, -1, self._nondeterministic())
-        return Outcome(self.id, self.planner.results, self.failures, self._append(drafts)[-1], self._nondeterministic())
+        event = self.root.append(drafts)[-1].index
+        return Outcome(self.id, self.planner.results, self.failures, event, self._nondeterministic())
 
     def _nondeterministic(self) -> list[str]:
         """Steps found not to be deterministic, now or before."""
@@ -456,8 +448,8 @@ class Execution:
         """Asked to stop by ``signal``: processes have been ended by now; give the claims back and say how far it came."""
         try:
             if self.claimed:
-                mine = list(self.claimed)
-                self._append_ours(lambda: [self.claimant.release(self.claims, mine)], [])
+                self.leases.catch_up()
+                self.leases.end([key for key in self.claimed if self.leases.are_held([key])])
                 self.claimed.clear()
             if self.record.begun:
                 self.end("interrupted")
@@ -465,29 +457,6 @@ class Execution:
                 log.warning("what is done is recorded: run the same command again, and it goes on from there")
         except LedgerError as error:
             log.warning("the interruption could not be recorded: %s", error)
-
-    def _append_ours(self, drafts: Callable[[], list[Draft]], fenced: Iterable[str]) -> list[int] | None:
-        """Append a batch that rests on our claims; None when one of ``fenced`` is not ours any more."""
-        while True:
-            if not all(self.claims.is_of(self.claimant, digest) for digest in fenced):
-                return None
-            try:
-                return self._append(drafts())
-            except Conflict:
-                self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Read what others have claimed and recorded meanwhile."""
-        self.claims.catch_up(self.root)
-        self.planner.catch_up()
-
-    def _append(self, drafts: Sequence[Draft]) -> list[int]:
-        """Append, and take our own lease events into what we know: the log has taken them in this order."""
-        receipts = self.root.append(drafts)
-        for draft, receipt in zip(drafts, receipts, strict=True):
-            if draft.stream == events.LEASES:
-                self.claims.see(draft.type, receipt.seq, draft.body)
-        return [receipt.index for receipt in receipts]
 
 
 def _new_id() -> str:

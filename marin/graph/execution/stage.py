@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,9 @@ import msgspec
 from marin.errors import Paused
 from marin.execution import tracker
 from marin.execution.executor import planned, run_stage
+from marin.execution.leases.held import HeldLeases
+from marin.execution.leases.lease import Claimant
+from marin.execution.leases.step import Grant, StepLease
 from marin.execution.plan import Plan
 from marin.graph.variants import Variant
 from marin.pipeline.stages import PIPELINE
@@ -33,12 +37,12 @@ def stage_payload(
     stage: str,
     *,
     identity: str,
-    claimed: bool,
+    grant: Grant,
     force: bool,
     execution: Execution,
     pinned: Mapping[str, int] | None = None,
 ) -> bytes:
-    """What :func:`execute_stage` is given. ``identity``, ``claimed`` and ``pinned`` are those of :func:`run_stage`."""
+    """What :func:`execute_stage` is given. ``identity``, ``grant`` and ``pinned`` are those of :func:`run_stage`."""
     return json.dumps(
         {
             "root": root.absolute,
@@ -48,7 +52,7 @@ def stage_payload(
             "recipe": plain(recipe),
             "stage": stage,
             "identity": identity,
-            "claimed": claimed,
+            "grant": [grant.executor, grant.step],
             "force": force,
             "execution": msgspec.to_builtins(execution),
             "pinned": dict(pinned or {}),
@@ -65,21 +69,38 @@ def stage_on_ray(
     Raises:
         LedgerError: what the step refused; ``Unavailable`` where the cluster has no such machine.
     """
-    identity, result = planned(name, plan=plan, recipe=recipe, root=root, project=project)
-    if result is not None and not force:
-        return False
+    held, claimant = HeldLeases(root, Claimant.of_process()), Claimant.of_process()
+    ask = partial(planned, name, plan=plan, recipe=recipe, root=root, project=project)
+
+    def is_missing(changed: bool) -> bool:
+        return not changed or force or ask() == (identity, None)
+
+    while True:  # before anything is reserved: who waits for a lease must not hold what its holder needs
+        identity, result = ask()
+        if result is not None and not force:
+            return False
+        lease = StepLease(root, held, identity, name)
+        if lease.begin([], is_missing):
+            break
+        lease.wait()
     definition, here = plan.step(name), msgspec.structs.replace(execution, runner="local", processes=1)
-    job = Job(
+    payload = stage_payload(
+        root,
+        Variant(plan, recipe),
+        recipe,
         name,
-        execute_stage,
-        stage_payload(
-            root, Variant(plan, recipe), recipe, name, identity=identity, claimed=False, force=force, execution=here
-        ),
-        reservation(definition, recipe, execution, cpus=recipe.arithmetic.threads),
-        environment=tracker.environment(),
+        identity=identity,
+        grant=Grant(claimant.executor, identity),
+        force=force,
+        execution=here,
     )
-    with open_jobs("ray", address=execution.address, root=root.absolute) as jobs:
-        jobs.submit(job).result()
+    reserved = reservation(definition, recipe, execution, cpus=recipe.arithmetic.threads)
+    job = Job(name, execute_stage, payload, reserved, environment=tracker.environment())
+    try:
+        with open_jobs("ray", address=execution.address, root=root.absolute) as jobs:
+            jobs.submit(job).result()
+    finally:
+        lease.give_back()
     return True
 
 
@@ -97,7 +118,7 @@ def execute_stage(payload: bytes) -> bytes:
             execution=msgspec.convert(task["execution"], Execution),
             force=task["force"],
             identity=task["identity"],
-            claimed=task["claimed"],
+            grant=Grant(*task["grant"]),
             pinned=task["pinned"],
         )
     except Paused as pause:

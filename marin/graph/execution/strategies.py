@@ -17,6 +17,7 @@ import msgspec
 
 from ledger import Draft, LedgerError
 from marin.execution import tracker
+from marin.execution.leases.step import Grant
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition
 from marin.graph.execution.record import Options, Record, Work
@@ -97,6 +98,7 @@ class Stages:
     root: Root
     planner: Planner
     options: Options
+    executor: str
     definitions: Mapping[str, StepDefinition]
 
     def is_here(self, step: Step) -> bool:
@@ -131,7 +133,7 @@ class Stages:
             self.planner.bound(variant.recipe, variant),
             definition.name,
             identity=work.identity.digest,
-            claimed=True,
+            grant=Grant(self.executor, work.key),
             force=self.options.force or bool(step.apart) or work.expected is not None,
             execution=execution,
             pinned={
@@ -202,7 +204,9 @@ def strategies(root: Root, planner: Planner, options: Options, file: Path | None
         for address, node in planner.graph.nodes.items()
         if (definition := node.step.definition) is not None
     }
-    return Strategies(Functions(root, file, record, options), Stages(root, planner, options, definitions))
+    return Strategies(
+        Functions(root, file, record, options), Stages(root, planner, options, record.executor, definitions)
+    )
 
 
 def _cpus(step: Step, options: Options) -> int:

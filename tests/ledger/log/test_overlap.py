@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ledger import Conflict, Draft, Log, LogReader, MemoryStorage, StorageFailed, check
+from ledger import Conflict, Draft, Log, LogReader, MemoryStorage, OutOfSequence, StorageFailed, check
 from ledger.errors import LedgerError
 from ledger.service.server import GroupCommit
 
@@ -82,7 +82,7 @@ def test_events_are_placed_while_others_are_being_synced(gate, signer):
         assert [r.index for r in found[0]] == [0, 1]
         indices = [[r.index for r in outcome] for entered in behind for outcome in entered.outcomes()]
         assert indices == [[2], [1], [3, 0], [4], [0, 1]]
-        assert [type(outcome) for outcome in wrong.outcomes()] == [Conflict, Conflict]
+        assert [type(outcome) for outcome in wrong.outcomes()] == [Conflict, OutOfSequence]
         assert gate.written == written + 2  # all that was placed meanwhile went into one commit
         assert {r.tree_size for entered in behind for outcome in entered.outcomes() for r in outcome} == {5}
     assert numbers(gate, signer) == [(n, n) for n in range(5)]

@@ -14,6 +14,7 @@ import pytest
 from ledger import Draft, Refused
 from marin.execution import executor
 from marin.execution.executor import StageOutcome, run_stage
+from marin.execution.leases.step import Grant
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.history.run import Run
@@ -50,7 +51,7 @@ def meeting(tiny: ModuleType, project: Path) -> tuple[Stage, threading.Barrier]:
         "forked", (step("words", (), tiny.words), step("left", ("words",), meet), step("right", ("words",), meet))
     )
 
-    def stage(name: str, seed: int, **how: bool) -> StageOutcome:
+    def stage(name: str, seed: int, **how: object) -> StageOutcome:
         recipe = from_mapping({"seed": seed}, where="test")
         root = open_root(str(project / ".marin"))
         return run_stage(name, plan=plan, recipe=recipe, root=root, project=None, **how)  # type: ignore[arg-type]
@@ -91,12 +92,12 @@ def test_runs_whose_last_steps_overlap_are_all_completed(
         assert view.completed.body.metrics["right.seed"] == float(seed).hex()
 
 
-@pytest.mark.parametrize("claimed", [True, False])
+@pytest.mark.parametrize("grant", [Grant("graph", "sha256:" + "0" * 64), None])
 def test_of_two_that_begin_a_run_at_once_all_is_completed(
-    meeting: tuple[Stage, threading.Barrier], project: Path, monkeypatch: pytest.MonkeyPatch, claimed: bool
+    meeting: tuple[Stage, threading.Barrier], project: Path, monkeypatch: pytest.MonkeyPatch, grant: Grant | None
 ) -> None:
-    """Each looks for an open run before the other has begun one. Those that claim begin one run: the log refuses the second
-    claim, and its stage looks again. Those whose steps others have claimed begin two, and both end."""
+    """Each looks for an open run before the other has begun one. Those that take their leases begin one run: the log refuses
+    the second, and its stage looks again. Those to which others granted a lease begin two, and both end."""
     stage, _ = meeting
     stage("words", 1, force=True)
     passed = threading.Event()
@@ -114,8 +115,8 @@ def test_of_two_that_begin_a_run_at_once_all_is_completed(
     with monkeypatch.context() as apart, ThreadPoolExecutor(2) as pool:
         apart.setattr(Root, "append", append)
         apart.setattr(executor._Stage, "_run", run)
-        ends = [pool.submit(stage, name, 1, claimed=claimed) for name in ("left", "right")]
-        assert len({end.result().run for end in ends}) == (2 if claimed else 1)
+        ends = [pool.submit(stage, name, 1, grant=grant) for name in ("left", "right")]
+        assert len({end.result().run for end in ends}) == (1 if grant is None else 2)
     stage("left", 1)
     assert {view.status for view in views(project)} == {"completed"}
 

@@ -1,5 +1,5 @@
-"""`marin stage` claims what it executes as graphs do: of two machines on one root one executes a step, the other takes over
-its result.
+"""`marin stage` takes a lease on what it executes, as graphs do: of two machines on one root one executes a step, the other
+takes over its result.
 
 Another machine is a process with a local folder of its own, so no lock excludes it, that names itself otherwise, so nobody
 here can see whether it lives.
@@ -7,24 +7,29 @@ here can see whether it lives.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from ledger import Draft
-from marin.errors import Interrupted, Paused, StepFailed
-from marin.execution.executor import planned
+from ledger import Conflict, Draft, Receipt
+from marin.errors import Interrupted, LeaseLost, Paused, StepFailed
+from marin.execution import executor
+from marin.execution.executor import planned, run_stage
 from marin.execution.leases import lease
-from marin.execution.leases.lease import Claimant, Claims, utc_now
-from marin.execution.leases.step import StepClaim
+from marin.execution.leases.held import HeldLeases
+from marin.execution.leases.lease import Claimant, Leases, utc_now
+from marin.execution.leases.step import Grant, StepLease
 from marin.execution.step import Task
 from marin.recipe.schema import Recipe
 from marin.record import events
@@ -45,6 +50,7 @@ import tiny as plan
 from marin.execution.executor import run_stage
 from marin.execution.leases import lease
 from marin.recipe.schema import Recipe
+from marin.record import events
 from marin.record.root import open_root
 
 real = lease.birth
@@ -54,6 +60,9 @@ lease.Claimant.of_process = classmethod(lambda cls: cls(f"{name}-{os.getpid()}",
 def upper(task):
     print("inside", flush=True)
     for line in sys.stdin:  # until it is told to go on
+        if line == "measure\\n":
+            body = events.MetricsRecorded(run=task.run, step="upper", series=[])
+            print("recorded", task.journal.record(events.METRICS_RECORDED, body), flush=True)
         break
 
 plan.before_upper.append(upper)
@@ -101,14 +110,14 @@ def recorded(root: Root) -> Counter[str]:
     return Counter(event.type for _, event in root.reader().events())
 
 
-def claims_of(root: Root) -> Claims:
-    claims = Claims()
-    claims.catch_up(root)
-    return claims
+def leases_of(root: Root) -> Leases:
+    leases = Leases()
+    leases.catch_up(root)
+    return leases
 
 
 def claimed(root: Root) -> dict[str, str]:
-    return claims_of(root).steps
+    return leases_of(root).steps
 
 
 def over(root: Root) -> list[str]:
@@ -149,32 +158,75 @@ def test_machines_that_begin_at_once_begin_one_run_and_do_nothing_twice(
     assert claimed(root) == {}
 
 
-def test_who_is_overtaken_before_its_claim_takes_over_the_result(
-    tiny: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("moment", ["before it asks who has the lease", "before it takes the lease"])
+def test_who_is_overtaken_takes_over_the_result(
+    tiny: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The log refuses its first batch, so neither its run nor its step begins."""
-    taking = StepClaim.taking
+    """It has seen that there is no result; then another machine makes it. Neither its run nor its step begins."""
+    owner, name = (StepLease, "is_free") if "asks" in moment else (HeldLeases, "take")
+    real = getattr(owner, name)
 
-    def overtaken(claim: StepClaim) -> list[Draft]:
-        mine = taking(claim)
+    def overtaken(self: object, *given: object) -> bool:
+        monkeypatch.setattr(owner, name, real)
         with machine("faster", project, "words") as faster:
             assert ended(faster)[0] == "words executed\n"
-        return mine
+        return bool(real(self, *given))
 
-    monkeypatch.setattr(StepClaim, "taking", overtaken)
+    monkeypatch.setattr(owner, name, overtaken)
     assert tiny.run("words", project).action == "present"
     assert tiny.executed == []
     counts = recorded(open_root(str(project / ".marin")))
     assert (counts[events.RUN_STARTED], counts[events.STEP_STARTED], counts[events.LEASE_TAKEN]) == (1, 1, 1)
 
 
+def test_leases_on_other_steps_keep_nobody_from_beginning(
+    tiny: ModuleType, root: Root, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that it would take its lease, somebody else takes one on another step: the batch is made anew, and nothing else
+    is."""
+    busy, reasons = Claimant("busy"), []
+    real, reason = HeldLeases.take, executor.reason
+    others = iter(range(5))
+
+    def take(self: HeldLeases, *given: object) -> bool:
+        if (number := next(others, None)) is not None:
+            root.append([busy.take(leases_of(root), {f"sha256:{number:064x}": "other"}, (), utc_now())])
+        return real(self, *given)  # type: ignore[arg-type]
+
+    def told(*given: object, **named: object) -> str:
+        reasons.append(given)
+        return reason(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HeldLeases, "take", take)
+    monkeypatch.setattr(executor, "reason", told)
+    assert tiny.run("upper", project).action == "executed"
+    assert next(others, None) is None
+    assert len(reasons) == 1
+    assert list(leases_of(root).steps.values()) == ["busy"] * 5
+
+
+def test_a_conflict_that_is_no_matter_of_sequence_is_said(
+    tiny: ModuleType, root: Root, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = Root.append
+
+    def refused(self: Root, drafts: Sequence[Draft]) -> list[Receipt]:
+        if any(draft.type == events.LEASE_TAKEN for draft in drafts):
+            raise Conflict("other bytes are there already")
+        return append(self, drafts)
+
+    monkeypatch.setattr(Root, "append", refused)
+    with pytest.raises(Conflict, match="other bytes"):
+        tiny.run("upper", project)
+
+
 def test_what_a_graph_executes_a_stage_waits_for(tiny: ModuleType, root: Root, project: Path) -> None:
     """The claim is of an executor of this machine that lives: of the process of this test."""
     graph, key = Claimant("graph"), identity(tiny, root, project, "upper")
-    root.append([graph.take(claims_of(root), {key: "upper"}, (), utc_now())])
+    root.append([graph.take(leases_of(root), {key: "upper"}, (), utc_now())])
     with machine("here", project) as stage:
         assert "executor graph" in said(stage, "upper is being executed by")
-        root.append([graph.release(claims_of(root), [key])])
+        root.append([graph.release(leases_of(root), [key])])
         assert ended(stage, "go on\n")[0] == "inside\nupper executed\n"
 
 
@@ -196,7 +248,7 @@ def test_the_claim_of_another_machine_holds_until_its_term_has_passed(
     key = identity(tiny, root, project, "upper")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(lease, "birth", lambda pid: "another machine/1")
-        claim = Claimant("asleep", timedelta(seconds=1.5)).take(claims_of(root), {key: "upper"}, (), utc_now())
+        claim = Claimant("asleep", timedelta(seconds=1.5)).take(leases_of(root), {key: "upper"}, (), utc_now())
     root.append([claim])
     assert tiny.run("upper", project).action == "executed"
     assert over(root) == ["asleep"]
@@ -231,9 +283,123 @@ def test_what_was_made_under_a_lost_claim_is_not_recorded(tiny: ModuleType, root
         sleeper.send_signal(signal.SIGCONT)
         out, err = ended(sleeper, "go on\n")
     assert out == "upper present\n"
-    assert "the claim was lost to another executor; what was made is not recorded" in err
+    assert "the lease was lost to another executor" in err
     assert recorded(root)[events.STEP_COMPLETED] == 2
     assert claimed(root) == {}
+
+
+def test_under_a_lost_lease_nothing_is_recorded_in_the_run(tiny: ModuleType, root: Root, project: Path) -> None:
+    """The other machine is at work on the step: facts of two attempts do not mix."""
+    with machine("sleeper", project, term=0.2) as sleeper:
+        assert sleeper.stdout is not None
+        assert sleeper.stdout.readline() == "inside\n"
+        sleeper.send_signal(signal.SIGSTOP)
+        with machine("another", project) as another:
+            assert another.stdout is not None
+            assert another.stdout.readline() == "inside\n"
+            sleeper.send_signal(signal.SIGCONT)
+            assert sleeper.stdin is not None
+            sleeper.stdin.write("measure\n")
+            sleeper.stdin.flush()
+            assert "upper is being executed by executor another" in said(sleeper, "waiting for its end")
+            assert ended(another, "measure\n")[0].splitlines()[-1] == "upper executed"
+        assert ended(sleeper)[0] == "upper present\n"
+    assert recorded(root)[events.METRICS_RECORDED] == 1
+
+
+def test_what_a_granted_lease_made_is_not_recorded_when_another_has_it(
+    tiny: ModuleType, root: Root, project: Path
+) -> None:
+    """The executor of the graph lost the lease while its process was at work."""
+    key = identity(tiny, root, project, "upper")
+    root.append([Claimant("graph").take(leases_of(root), {key: "upper"}, (), utc_now())])
+
+    def lost(task: Task) -> None:
+        root.append([Claimant("another").take(leases_of(root), {key: "upper"}, ["graph"], utc_now())])
+
+    tiny.before_upper.append(lost)
+    how = {"plan": tiny.PLAN, "recipe": Recipe(), "root": root, "project": project}
+    with pytest.raises(LeaseLost, match="another executor has taken it"):
+        run_stage("upper", grant=Grant("graph", key), **how)
+    assert recorded(root)[events.STEP_COMPLETED] == 1
+    assert list(leases_of(root).steps.values()) == ["another"]
+
+
+def test_a_signal_right_after_the_beginning_is_recorded_and_leaves_no_lease(
+    tiny: ModuleType, root: Root, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = HeldLeases.take
+
+    def take(self: HeldLeases, *given: object) -> bool:
+        taken = real(self, *given)  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGTERM)
+        return taken
+
+    monkeypatch.setattr(HeldLeases, "take", take)
+    with pytest.raises(Interrupted, match="step upper"):
+        tiny.run("upper", project)
+    assert tiny.executed == ["words"]
+    assert recorded(root)[events.STEP_FAILED] == 1
+    assert claimed(root) == {}
+
+
+def test_a_machine_that_starts_no_thread_fails_the_step(
+    tiny: ModuleType, root: Root, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def none_left(self: threading.Thread) -> None:
+        if self.name.startswith("lease on"):
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(StepFailed, match="can't start new thread"):
+            tiny.run("upper", project)
+    assert claimed(root) == {}
+    assert tiny.run("upper", project).action == "executed"
+
+
+@pytest.mark.parametrize("until", ["tomorrow", "2026-13-41T00:00:00Z", ""])
+def test_an_end_that_is_no_time_keeps_nobody_waiting(tiny: ModuleType, root: Root, project: Path, until: str) -> None:
+    key = identity(tiny, root, project, "upper")
+    bad = Claimant("bad").take(leases_of(root), {key: "upper"}, (), utc_now())
+    root.append([replace(bad, body={**bad.body, "until": until, "host": "elsewhere"})])
+    assert tiny.run("upper", project).action == "executed"
+    assert over(root) == ["bad"]
+
+
+def test_of_another_machine_counts_how_long_it_was_watched() -> None:
+    """Clocks of two machines differ by minutes: a lease that seems to have ended may be renewed next, and one that seems to
+    last for ten years is given up when no sign comes for a term."""
+    now = utc_now()
+    for ahead, alive in ((0, True), (-280, True), (280, True), (10 * 365 * 86400, True), (-2000, False)):
+        leases, key = Leases(), "sha256:" + "1" * 64
+        taken = Claimant("elsewhere").take(leases, {key: "a"}, (), now + timedelta(seconds=ahead))
+        leases.see(taken.type, 0, {**taken.body, "host": "elsewhere"}, now + timedelta(seconds=min(ahead, 280)))
+        holder = leases.holder(key)
+        assert holder is not None
+        assert holder.alive(now, watched=0) is alive, ahead
+        assert holder.alive(now, watched=119) is alive, ahead
+        assert not holder.alive(now, watched=121), ahead
+
+
+def test_only_who_gave_a_sign_lately_is_looked_at(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost is that of the executors at work, however many leases there have been."""
+    keys = [f"sha256:{number:064x}" for number in range(600)]
+    leases = leases_of(root)
+    for number, key in enumerate(keys):
+        taken = Claimant(f"executor{number}").take(leases, {key: "a"}, (), utc_now())
+        leases.see(taken.type, leases.length, taken.body, utc_now())
+        root.append([taken])
+    assert leases_of(root).steps == {key: f"executor{number}" for number, key in enumerate(keys)}
+    now = utc_now()
+    monkeypatch.setattr(lease, "RECENT", timedelta())
+    monkeypatch.setattr(lease, "utc_now", lambda: now)
+    root.append([Claimant("executor7").renew(leases, utc_now())])
+    late = leases_of(root)
+    assert (late.steps, late.length) == ({keys[7]: "executor7"}, leases.length + 1)
 
 
 @pytest.mark.parametrize("end", [StepFailed("wrong"), Paused("paused"), KeyboardInterrupt("SIGTERM")])
@@ -254,7 +420,7 @@ def test_a_step_that_did_not_come_to_its_output_is_free(
 def test_what_this_process_left_claimed_is_its_own(tiny: ModuleType, root: Root, project: Path) -> None:
     """Its failure could not be recorded: the next call in the process does not wait for it."""
     key = identity(tiny, root, project, "upper")
-    root.append([Claimant.of_process().take(claims_of(root), {key: "upper"}, (), utc_now())])
+    root.append([Claimant.of_process().take(leases_of(root), {key: "upper"}, (), utc_now())])
     assert tiny.run("upper", project).action == "executed"
     assert claimed(root) == {}
     assert Claimant.of_process() == Claimant.of_process()

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 from warm import Warm, warmed
 
-from ledger import Conflict, check
-from marin.execution.leases.lease import Claimant, Claims, birth
+from ledger import OutOfSequence, check
+from marin.execution.leases.lease import Claimant, Leases, birth
 from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.record import events
@@ -51,11 +51,11 @@ def warm() -> Iterator[Warm]:
         yield warm
 
 
-def claims_of(root: Root) -> Claims:
+def leases_of(root: Root) -> Leases:
     """What is claimed now."""
-    claims = Claims()
-    claims.catch_up(root)
-    return claims
+    leases = Leases()
+    leases.catch_up(root)
+    return leases
 
 
 PROGRAM = """
@@ -129,7 +129,7 @@ def test_killed_before_and_after_every_commit_and_called_again(
     assert completed(root) == dict.fromkeys(completed(root), 1)
     assert len(completed(root)) == STEPS
     assert attempt > 4, "it was really killed"
-    assert claims_of(root).steps == {}
+    assert leases_of(root).steps == {}
 
 
 ANYWHERE = """
@@ -225,7 +225,7 @@ def test_killed_anywhere_and_called_again(
     assert (process.stdout.split()[1], killed > 2) == ("0", True)
     assert completed(root) == dict.fromkeys(completed(root), 1)
     assert len(completed(root)) == 7
-    assert claims_of(root).steps == {}
+    assert leases_of(root).steps == {}
     assert check(root.storage, [root.verifier]) == []
 
 
@@ -261,7 +261,7 @@ def test_a_claim_of_an_executor_on_another_machine_holds_until_its_term_has_pass
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr("marin.execution.leases.lease.birth", lambda pid: "another machine/1")
         claim = Claimant("asleep", timedelta(seconds=1.5)).take(
-            claims_of(root), {first: "first"}, (), datetime.now(UTC)
+            leases_of(root), {first: "first"}, (), datetime.now(UTC)
         )
     root.append([claim])
     outcome = execute_graph(graph, root, file=file)
@@ -303,50 +303,50 @@ def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Wr
         out, err = sleeper.communicate(timeout=60)
     assert (sleeper.returncode, out.split()[1]) == (0, "0"), err
     assert completed(root) == {"slow": 1}
-    assert "the claim was lost" in err
+    assert "the lease was lost" in err
 
 
 def test_claims_follow_from_the_events_alone() -> None:
-    claims, mine = Claims(), Claimant("mine", timedelta(seconds=60))
-    taken = mine.take(claims, {STEP: "a"}, (), NOW)
-    claims.see(taken.type, 0, taken.body)
-    holder = claims.holder(STEP)
+    leases, mine = Leases(), Claimant("mine", timedelta(seconds=60))
+    taken = mine.take(leases, {STEP: "a"}, (), NOW)
+    leases.see(taken.type, 0, taken.body, NOW)
+    holder = leases.holder(STEP)
     assert holder is not None
     assert (holder.executor, holder.alive(NOW), holder.alive(NOW + timedelta(seconds=61))) == ("mine", True, False)
-    renewed = mine.renew(claims, NOW + timedelta(seconds=50))
-    claims.see(renewed.type, 1, renewed.body)
-    assert claims.steps == {STEP: "mine"}
-    assert claims.holder(STEP).alive(NOW + timedelta(seconds=100))  # type: ignore[union-attr]
-    claims.see(taken.type, 0, taken.body)  # seen before: nothing
-    theirs = Claimant("theirs").release(claims, [STEP])
-    claims.see(theirs.type, 2, theirs.body)
-    assert claims.steps == {STEP: "mine"}, "nobody releases for somebody else"
-    released = mine.release(claims, [STEP])
+    renewed = mine.renew(leases, NOW + timedelta(seconds=50))
+    leases.see(renewed.type, 1, renewed.body, NOW + timedelta(seconds=50))
+    assert leases.steps == {STEP: "mine"}
+    assert leases.holder(STEP).alive(NOW + timedelta(seconds=100))  # type: ignore[union-attr]
+    leases.see(taken.type, 0, taken.body, NOW)  # seen before: nothing
+    theirs = Claimant("theirs").release(leases, [STEP])
+    leases.see(theirs.type, 2, theirs.body, NOW)
+    assert leases.steps == {STEP: "mine"}, "nobody releases for somebody else"
+    released = mine.release(leases, [STEP])
     assert released.expect_seq == 3
-    claims.see(released.type, 3, released.body)
-    assert claims.steps == {}
+    leases.see(released.type, 3, released.body, NOW)
+    assert leases.steps == {}
 
 
 def test_a_dead_process_is_seen_at_once_and_a_number_used_again_is_another_process() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         born = birth(process.pid)
         assert born
-        claims = Claims()
-        taken = Claimant("x").take(claims, {STEP: "a"}, (), NOW)
-        claims.see(taken.type, 0, {**taken.body, "pid": process.pid, "born": born})
-        holder = claims.holder(STEP)
+        leases = Leases()
+        taken = Claimant("x").take(leases, {STEP: "a"}, (), NOW)
+        leases.see(taken.type, 0, {**taken.body, "pid": process.pid, "born": born}, NOW)
+        holder = leases.holder(STEP)
         assert holder is not None
         assert holder.alive(NOW)
         process.kill()
     assert not holder.alive(NOW)
-    claims.see(taken.type, 1, {**taken.body, "pid": os.getpid(), "born": born})
-    again = claims.holder(STEP)
+    leases.see(taken.type, 1, {**taken.body, "pid": os.getpid(), "born": born}, NOW)
+    again = leases.holder(STEP)
     assert again is not None
     assert not again.alive(NOW), "the number is somebody else's now"
 
 
 def test_the_log_takes_one_of_two_claims(root: Root) -> None:
-    claims = Claims()
-    root.append([Claimant("one").take(claims, {STEP: "a"}, (), NOW)])
-    with pytest.raises(Conflict):
-        root.append([Claimant("two").take(claims, {STEP: "a"}, (), NOW)])
+    leases = Leases()
+    root.append([Claimant("one").take(leases, {STEP: "a"}, (), NOW)])
+    with pytest.raises(OutOfSequence):
+        root.append([Claimant("two").take(leases, {STEP: "a"}, (), NOW)])

@@ -19,7 +19,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -116,14 +116,19 @@ class Abandoned:
     idle: float
 
 
-def sweep_abandoned(local: Path, min_age: float, *, dry_run: bool = False, now: float | None = None) -> list[Abandoned]:
-    """Delete workplaces of ``local`` in which nothing changed for ``min_age`` seconds and where no process is at work.
+def sweep_abandoned(
+    local: Path, min_age: float, *, leased: Collection[str] = (), dry_run: bool = False, now: float | None = None
+) -> list[Abandoned]:
+    """Delete workplaces of ``local`` in which nothing changed for ``min_age`` seconds and where no process is at work: none
+    has the folder's lock, and no living executor a lease on the step (``leased``, by identity).
 
     Their outputs are in the store or were never made; what is lost is the head start of an attempt that would resume.
     Events that wait to be delivered (``work/spool``) are no workplace and stay.
     """
-    swept = []
+    swept, busy = [], {Workplace.name("", identity) for identity in leased}
     for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
+        if f"work/-{folder.name[-32:]}" in busy:
+            continue
         with suppress(Locked), PosixStorage(local).lock(f"work/locks/{folder.name}", "sweep of abandoned attempts"):
             found = _measure(folder, time.time() if now is None else now)
             if found.idle >= min_age:

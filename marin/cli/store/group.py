@@ -16,6 +16,7 @@ from marin.cli.naming import whole_digest
 from marin.cli.output import describe_finding, print_bytes, print_json, print_table, report_findings, say
 from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
+from marin.execution.leases.lease import Leases
 from marin.execution.workspace import sweep_abandoned
 from marin.history.referrers import referrers_of
 from marin.process.text import several
@@ -262,9 +263,9 @@ def pins(as_json: bool) -> None:
 def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """Set aside what no event of the ledger names; a later collection deletes it.
 
-    What is set aside comes back when it is named, asked for or put again. Pinned artifacts stay, and so does what a
-    living process holds a lease on. Of a run that was trained with --keep-checkpoints, the other training checkpoints are
-    set aside too. Abandoned work folders of stages are removed as well.
+    What is set aside comes back when it is named, asked for or put again. Pinned artifacts stay. Of a run
+    that was trained with --keep-checkpoints, the other training checkpoints are set aside too. Abandoned work folders of
+    steps are removed as well.
 
     \b
     Examples:
@@ -275,7 +276,11 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     reader = root.reader()
     roots = kept(event for _, event in reader.events())
     collected = collect_garbage(root.store(), roots, min_age=min_age * DAY, dry_run=dry_run)
-    abandoned = [] if "://" in root.location else sweep_abandoned(root.local, max(min_age * DAY, HOUR), dry_run=dry_run)
+    leases = Leases()
+    leases.catch_up(root)
+    idle = max(min_age * DAY, HOUR)
+    local = "://" not in root.location
+    abandoned = sweep_abandoned(root.local, idle, leased=leases.living(), dry_run=dry_run) if local else []
     if as_json:
         print_json(
             {

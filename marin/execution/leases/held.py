@@ -89,7 +89,9 @@ class HeldLeases:
 
     def _append_held(self, steps: Collection[str], batch: Callable[[], list[Draft]]) -> Sequence[Receipt] | None:
         while True:
-            with self._lock:  # between the question and the batch no other thread takes in what makes the batch fit again
+            with (
+                self._lock
+            ):  # between the question and the batch no other thread takes in what makes the batch fit again
                 if not self.are_held(steps):
                     return None
                 try:

@@ -127,6 +127,15 @@ class Leases:
         holder = self.holder(step)
         return holder is not None and holder.executor == claimant.executor
 
+    def living(self) -> list[str]:
+        """The steps that a living executor is at work on."""
+        now = utc_now()
+        return [
+            step
+            for step, executor in self.steps.items()
+            if (holder := self.holders.get(executor)) is not None and holder.alive(now)
+        ]
+
     def _sign(self, executor: str, host: str, pid: int, born: str, until: str, at: datetime) -> None:
         """Who cannot say until when keeps nothing from others, and who says a time far away, nothing for long."""
         try:

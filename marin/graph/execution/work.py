@@ -158,12 +158,12 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> M
             step.name, [f"{workspace.folder}/out", f"{workspace.folder}/scratch"], alone=workspace.outside is not None
         ):
             returned = step.fn(context)
+        seconds = time.monotonic() - begun
+        return workspace.do(lambda: _kept(step.name, returned, workspace, seconds))
     except LedgerError:
         raise
     except (Exception, SystemExit) as error:
         raise explained(step.name, error) from error
-    seconds = time.monotonic() - begun
-    return workspace.do(lambda: _kept(step.name, returned, workspace, seconds))
 
 
 def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> Made:

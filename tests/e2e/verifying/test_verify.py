@@ -101,6 +101,26 @@ def test_only_what_was_asked_for_runs(project: Project) -> None:
 
 
 @pytest.mark.long
+def test_the_key_that_a_root_brings_is_its_own_word(project: Project) -> None:
+    """An honest run of somebody else: who has no key of his own for the log, and was given none, believes nothing."""
+    (key,) = (project.home / "config").rglob("*.key")
+    key.rename(project.home / "the-operators.key")
+    vkey = (project.root / "vkey").read_text(encoding="utf-8").strip()
+
+    def judged(*arguments: str) -> tuple[str, bool]:
+        report = project.verify("--only", "ledger", "--no-record", *arguments)[1]
+        details = " ".join(report["details"]["ledger"])
+        return report["verdicts"]["ledger"], "no key of yours signed this log" in details
+
+    assert judged() == ("UNAVAILABLE", True)
+    assert judged("--vkey", vkey) == ("PASS", False)
+    assert project.marin("trust", "add", "--vkey", vkey).returncode == 0
+    assert judged() == ("PASS", False)
+    assert project.marin("trust", "rm", vkey.split("+")[0]).returncode == 0
+    assert judged() == ("UNAVAILABLE", True)
+
+
+@pytest.mark.long
 def test_an_arm_of_an_experiment_is_judged_by_the_steps_that_it_has(project: Project) -> None:
     project.forked(ARM, "whole")
     status, report = project.verify("--only", "ledger,data,model", "--no-record")

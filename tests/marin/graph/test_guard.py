@@ -34,6 +34,7 @@ def tmp_path(on_disk: Path) -> Path:
         ("return None", "the step made nothing"),
         ("return 'x' * 2_000_000", "a returned value is too large"),
         ("raise SystemExit(3)", "SystemExit: 3"),
+        ("os.rmdir(context.out)", "the step stopped"),
     ],
 )
 def test_what_a_step_must_not_do(

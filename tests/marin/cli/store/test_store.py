@@ -196,6 +196,9 @@ def test_workplaces_that_nobody_came_back_to_are_swept(marin: Marin, root: Path)
         planned = sweep_abandoned(root, 7 * 86400, dry_run=True, now=later)
         assert [(one.folder.name, one.size) for one in planned] == [(names[0], 10), (names[2], 10)]
         assert sweep_abandoned(root, 9 * 86400, now=later) == []
+        leased = ["sha256:" + "a" * 64]
+        spared = sweep_abandoned(root, 7 * 86400, leased=leased, dry_run=True, now=later)
+        assert [one.folder.name for one in spared] == [names[2]], "an executor is at work on the first step"
         assert sweep_abandoned(root, 7 * 86400, now=later) == planned
     assert sorted(path.name for path in (root / "work").iterdir()) == ["locks", "spool", names[1]]
     assert marin("store", "gc", "--dry-run", "--json").json["abandoned"] == []

@@ -47,9 +47,12 @@ def test_trained_under_fire_and_verified_by_a_stranger(project: Project, mirror:
         done = project.marin("stage", step, "--json")
         assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["run_completed"]
-    first, second, third = bodies(project, "train.started/v1")[-3:]
-    assert [body["processes"] for body in (first, second, third)] == [2, 2, 2]
-    assert 0 == first["first_step"] < second["first_step"] < third["first_step"]
+    begun = bodies(project, "train.started/v1")
+    begun = [body for body in begun if body["run"] == begun[-1]["run"]]
+    assert {body["processes"] for body in begun} == {2}
+    steps = [body["first_step"] for body in begun]
+    assert steps == sorted(steps) and steps[0] == 0, steps
+    assert len({*steps}) >= 3, "both kills cost a launch; on a busy machine Ray may lose another"
 
     for part in ("log", "store", "vkey"):
         source = project.root / part

@@ -7,6 +7,7 @@ here can see whether it lives.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,11 +15,14 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Self
 
 import pytest
 
@@ -31,9 +35,11 @@ from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant, Leases, utc_now
 from marin.execution.leases.step import Grant, StepLease
 from marin.execution.step import Task
-from marin.recipe.schema import Recipe
+from marin.graph.execution import stage
+from marin.recipe.schema import Execution, Recipe
 from marin.record import events
 from marin.record.root import Root, open_root
+from marin.runners.jobs import Job
 
 TINY = Path(__file__).parents[1] / "tiny.py"
 
@@ -430,3 +436,54 @@ def test_what_is_recorded_already_is_claimed_by_nobody(tiny: ModuleType, root: R
     taken = recorded(root)[events.LEASE_TAKEN]
     assert tiny.run("words", project).action == "present"
     assert recorded(root)[events.LEASE_TAKEN] == taken == 1
+
+
+def test_a_stage_for_ray_has_its_lease_before_anything_is_reserved(
+    tiny: ModuleType, root: Root, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for a lease must not hold what its holder needs to go on. The process of the step executes it under the lease
+    of who sent it."""
+    key, submitted = identity(tiny, root, project, "upper"), list[dict[str, str]]()
+    how = {"plan": tiny.PLAN, "recipe": Recipe(), "root": root, "project": project}
+
+    class Jobs(nullcontext[None]):
+        """A cluster that executes at once what it is given."""
+
+        def __enter__(self) -> Self:  # type: ignore[override]
+            return self
+
+        def submit(self, job: Job) -> Future[bytes]:
+            submitted.append(leases_of(root).steps)
+            done = Future[bytes]()
+            try:
+                run_stage("upper", grant=Grant(*json.loads(job.payload)["grant"]), **how)
+            except StepFailed as error:
+                done.set_exception(error)
+            else:
+                done.set_result(b"")
+            return done
+
+    monkeypatch.setattr(stage, "open_jobs", lambda *_, **__: Jobs())
+    graph = Claimant("graph")
+    root.append([graph.take(leases_of(root), {key: "upper"}, (), utc_now())])
+    waits = StepLease.wait
+
+    def wait(self: StepLease) -> None:
+        assert submitted == [], "nothing is reserved meanwhile"
+        root.append([graph.release(leases_of(root), [key])])
+        waits(self)
+
+    def fails(task: Task) -> None:
+        raise StepFailed("wrong")
+
+    monkeypatch.setattr(StepLease, "wait", wait)
+    tiny.before_upper.append(fails)
+    ask = partial(stage.stage_on_ray, "upper", execution=Execution(runner="ray"), force=False, **how)
+    with pytest.raises(StepFailed, match="wrong"):
+        ask()
+    assert submitted == [{key: Claimant.of_process().executor}]
+    assert claimed(root) == {}, "it is given back"
+    tiny.before_upper.clear()
+    assert ask()
+    assert (len(submitted), claimed(root), recorded(root)[events.STEP_COMPLETED]) == (2, {}, 2)
+    assert not ask(), "it has its output"

@@ -311,7 +311,7 @@ class _Stage:
         A forced step never joins a run that has its output: it would find there what it is to make anew.
         """
         wanted = plan_digest(self.plan, self.recipe, self.code)
-        newest = [index for index, _ in history.newest(1, type=events.RUN_STARTED)]
+        newest = history.places(type=events.RUN_STARTED, last=1)
         for fact in reversed(list(started_runs(history, plan=wanted))):
             if completed and fact.index not in newest:
                 return None

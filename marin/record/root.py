@@ -321,20 +321,22 @@ class LedgerHistory:
     ) -> Iterator[tuple[int, Event]]:
         """The events of one stream, of one type, whose bodies have these texts in the fields of these names, or all of it.
         By a field of :data:`INDEXED` it costs what is found, however long the log is."""
-        places = self._projection.places(stream=stream, type=type, last=None, **named)
-        found = [index for index in places if index < self._size]
+        found = self.places(stream=stream, type=type, last=None, **named)
         if any(named.get(field) is not None for field in INDEXED):
             yield from ((index, Event.decode(self._entry(index))) for index in found)
-            return
-        yield from self._read(found)
+        else:
+            yield from self.at(found)
 
-    def newest(self, count: int, *, stream: str | None = None, type: str | None = None) -> Iterator[tuple[int, Event]]:
-        """The last ``count`` events of one stream, of one type, or of both, in the order of the log."""
-        places = self._projection.places(stream=stream, type=type, last=count)
-        yield from self._read([index for index in places if index < self._size])
+    def places(
+        self, *, stream: str | None = None, type: str | None = None, last: int | None = None, **named: str | None
+    ) -> list[int]:
+        """The indices of what :meth:`events` finds; the ``last`` of them."""
+        places = self._projection.places(stream=stream, type=type, last=last, **named)
+        return [index for index in places if index < self._size]
 
-    def _read(self, found: Sequence[int]) -> Iterator[tuple[int, Event]]:
-        for _, group in groupby(found, key=lambda index: index // _NEIGHBOURS):
+    def at(self, places: Sequence[int]) -> Iterator[tuple[int, Event]]:
+        """The events at these indices, which are in order."""
+        for _, group in groupby(places, key=lambda index: index // _NEIGHBOURS):
             wanted = set(group)
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
                 if index in wanted:

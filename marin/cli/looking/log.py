@@ -78,10 +78,8 @@ def selected(
         yield from reader.events(max(0, size - last) if last else 0, size)
         return
     history = root.history()
-    found = (
-        history.events(stream=stream, type=type_) if last is None else history.newest(last, stream=stream, type=type_)
-    )
-    yield from (item for item in found if item[0] < size)
+    places = history.places(stream=stream, type=type_, last=last)
+    yield from history.at([index for index in places if index < size])
 
 
 def appended(reader: LogReader, size: int) -> Iterator[Indexed]:

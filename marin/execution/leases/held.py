@@ -27,6 +27,11 @@ class HeldLeases:
         self._lock = threading.RLock()
         self._signed = utc_now()
 
+    @property
+    def known(self) -> bool:
+        """Whether the log was ever asked."""
+        return self._leases.size > 0
+
     def catch_up(self) -> set[str]:
         """Take in what others have done; the steps whose leases changed."""
         with self._lock:

@@ -18,7 +18,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -37,7 +38,6 @@ SKEW = timedelta(seconds=300)
 """How much the clocks of two machines may differ: as much as a log lets its writers' clocks."""
 RECENT = 2 * SKEW + TERM
 """An executor that has given no sign for so long, by any clock, holds nothing any more."""
-_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -147,17 +147,22 @@ class Leases:
         self.holders[executor] = Holder(executor, host, pid, born, end, term, time.monotonic())
 
 
-def _standing(history: LedgerHistory) -> list[tuple[int, Event]]:
+def _standing(history: LedgerHistory) -> Iterator[tuple[int, Event]]:
     """The lease events that can matter now, in order: all of the executors that gave a sign lately, and the very last."""
-    since, count = utc_now() - RECENT, _BLOCK
-    newest = list(history.newest(count, stream=LEASES))
-    while len(newest) == count and parse_time(newest[0][1].time) >= since:
-        count *= 4
-        newest = list(history.newest(count, stream=LEASES))
-    found = dict(newest[-1:])
-    for executor in {str(event.body.get("executor")) for _, event in newest if parse_time(event.time) >= since}:
-        found.update(history.events(stream=LEASES, executor=executor))
-    return sorted(found.items())
+    places = history.places(stream=LEASES)
+    cut = bisect_left(places, utc_now() - RECENT, key=lambda index: _time_of(history, index))
+    recent = dict(history.at(places[cut:] or places[-1:]))
+    executors = {str(event.body.get("executor")) for event in recent.values()}
+    before = (history.places(stream=LEASES, executor=executor) for executor in sorted(executors))
+    older = sorted(index for found in before for index in found if index not in recent)
+    yield from history.at(older)
+    yield from recent.items()
+
+
+def _time_of(history: LedgerHistory, index: int) -> datetime:
+    event = history.event(index)
+    assert event is not None, "the log has what its read model says"
+    return parse_time(event.time)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,6 @@ class Execution:
         self.claimed: dict[str, Work] = {}
         self.planner = Planner(graph, root)
         self.leases = HeldLeases(root, claimant, self.planner.catch_up)
-        self.leases.catch_up()
         self.record = Record(self.id, graph, self.planner, options, file, claimant.executor)
         self.strategies = strategies(root, self.planner, options, file, self.record)
         self.local = str(root.local)
@@ -193,6 +192,8 @@ class Execution:
 
     def _claim(self, wanted: Sequence[Work]) -> list[Work]:
         """Claim what nobody else is at work on and nobody has finished meanwhile; the rest waits for whoever has it."""
+        if not self.leases.known:  # whoever finds all in the ledger has no business with leases
+            self.leases.catch_up()
         while True:
             free = self._free(wanted)
             if not free:

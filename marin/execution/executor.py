@@ -18,9 +18,7 @@ When every step of the plan has an output, the batch of events that says so also
 from __future__ import annotations
 
 import logging
-import secrets
 import time
-from base64 import b32encode
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -49,9 +47,10 @@ from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
-from marin.execution.workspace import Made, Workplace, execute
+from marin.execution.workspace import Made, Workspace, execute
 from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
+from marin.history.names import new_id
 from marin.history.run import Fact, Run, StepView
 from marin.history.runs import History, completions, evaluation_stream, facts_of, load, started_runs, stream_of
 from marin.preregistration.registration import citation
@@ -296,10 +295,10 @@ class _Stage:
         if situation.identity != identity:
             return None
         hit = None if self.force else situation.results.hit(self.step, identity)
-        workplace = Workplace.of(self.root.local, self.step.name, identity)
-        outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workplace)
+        workspace = Workspace.of(self.root.local, self.step.name, identity)
+        outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workspace)
         if outcome is not None:
-            workplace.clear()
+            workspace.clear()
         return outcome
 
     # Where we are
@@ -328,7 +327,7 @@ class _Stage:
     def _situation(self, history: History, run: Run | None) -> _Situation:
         results = self.results(history, run)
         inputs = results.upstream(self.step.name)
-        run_id = run.run if run is not None else _new_id()
+        run_id = run.run if run is not None else new_id()
         return _Situation(results, run_id, inputs, results.identity(self.step, inputs))
 
     def _present_in_completed(self) -> StageOutcome | None:
@@ -375,7 +374,7 @@ class _Stage:
 
     # Executing
 
-    def _execute(self, situation: _Situation, workplace: Workplace) -> StageOutcome | None:
+    def _execute(self, situation: _Situation, workspace: Workspace) -> StageOutcome | None:
         """What became of the step; None where another executor is at work on it, or has made it meanwhile."""
         if not self.lease.is_free():
             return None
@@ -403,8 +402,8 @@ class _Stage:
                         return None
                 log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
                 begun = time.monotonic()
-                made = self._attempt(situation, workplace, attempt)
-                seconds = time.monotonic() - begun
+                made = self._attempt(situation, workspace, attempt)
+                made = replace(made, seconds=time.monotonic() - begun)
             except Paused as pause:
                 paused = events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where)
                 with interruption.shield():
@@ -431,7 +430,7 @@ class _Stage:
                 raise stopped from signal
             else:
                 with interruption.shield():
-                    return self._completed(situation, made, seconds)
+                    return self._completed(situation, made)
             finally:
                 self.lease.stop()
 
@@ -475,17 +474,17 @@ class _Stage:
             )
         ]
 
-    def _attempt(self, situation: _Situation, workplace: Workplace, attempt: int) -> Made:
+    def _attempt(self, situation: _Situation, workspace: Workspace, attempt: int) -> Made:
         store = self.cache.store
         artifacts = {step: situation.inputs[step].output.artifact for step in self.step.inputs}
-        inputs = workplace.prepare(store, {step: situation.inputs[step].output for step in self.step.inputs})
+        inputs = workspace.prepare(store, {step: situation.inputs[step].output for step in self.step.inputs})
         if self.step.continues and self.recipe.phase is not None:
             came_from = phases.origin(situation.results.cache.history, self.recipe, self.execution.continues)
-            inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workplace.folder / "inputs" / PREVIOUS)
+            inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workspace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
         elif self.step.continues and self.recipe.initial is not None:
             made = self.recipe.initial.model
-            inputs[PREVIOUS] = phases.checkout(store, made, workplace.folder / "inputs" / PREVIOUS)
+            inputs[PREVIOUS] = phases.checkout(store, made, workspace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = made
         journal = LedgerJournal(self.root, situation.run_id, self.step.name, self.lease)
         if self.step.continues and self.execution.fork is not None:
@@ -504,8 +503,8 @@ class _Stage:
                     run=situation.run_id,
                     recipe=self.recipe,
                     inputs=inputs,
-                    out=workplace.out,
-                    work=workplace.scratch,
+                    out=workspace.out,
+                    work=workspace.scratch,
                     store=store,
                     journal=followed,
                     execution=self.execution,
@@ -519,7 +518,7 @@ class _Stage:
         beside = self.step.beside
         return beside.following(journal, self.root, run) if beside is not None else nullcontext(journal)
 
-    def _completed(self, situation: _Situation, made: Made, seconds: float) -> StageOutcome | None:
+    def _completed(self, situation: _Situation, made: Made) -> StageOutcome | None:
         """Record the result, everything that follows from it, and write the files; None where the lease was lost."""
         run, name = situation.run_id, self.step.name
         self._warn_of_divergence(situation, made)
@@ -530,7 +529,7 @@ class _Stage:
             inputs=situation.digests(self.step),
             output=made.output,
             metrics={key: value.hex() for key, value in made.metrics.items()},
-            seconds=round(seconds, 3),
+            seconds=round(made.seconds, 3),
             tables=dict(made.tables),
         )
         # The index is not known before the append, and nothing that is recorded with it depends on it.
@@ -642,7 +641,3 @@ def _warn_of_other_code(project: Path) -> None:
         log.warning(
             "the code that executes is %s, not %s; `make environment` installs this checkout", executed, here.resolve()
         )
-
-
-def _new_id() -> str:
-    return b32encode(secrets.token_bytes(5)).decode().lower()

@@ -21,7 +21,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -36,22 +36,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Made:
-    """What an attempt made, all of it in the store: the output, its metrics, its tables by digest."""
+    """What an attempt made: the output, its metrics, its tables by digest, and how long it took. All of it is in the store,
+    but for the bytes of a small value, which are in ``data`` until then."""
 
     output: Output
     metrics: Mapping[str, float]
-    tables: Mapping[str, str]
+    tables: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    data: bytes | None = None
 
 
 @dataclass(frozen=True)
-class Workplace:
+class Workspace:
     """The folders of one step's attempts."""
 
     folder: Path
 
     @classmethod
-    def of(cls, local: Path, step: str, identity: str) -> Workplace:
-        """The workplace of the step with this identity, in a root's local folder."""
+    def of(cls, local: Path, step: str, identity: str) -> Workspace:
+        """The workspace of the step with this identity, in a root's local folder."""
         return cls(local / cls.name(step, identity))
 
     @staticmethod
@@ -109,7 +112,7 @@ class Workplace:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """A workplace that nobody came back to."""
+    """A workspace that nobody came back to."""
 
     folder: Path
     size: int
@@ -119,13 +122,13 @@ class Abandoned:
 def sweep_abandoned(
     local: Path, min_age: float, *, leased: Collection[str] = (), dry_run: bool = False, now: float | None = None
 ) -> list[Abandoned]:
-    """Delete workplaces of ``local`` in which nothing changed for ``min_age`` seconds and where no process is at work: none
+    """Delete workspaces of ``local`` in which nothing changed for ``min_age`` seconds and where no process is at work: none
     has the folder's lock, and no living executor a lease on the step (``leased``, by identity).
 
     Their outputs are in the store or were never made; what is lost is the head start of an attempt that would resume.
-    Events that wait to be delivered (``work/spool``) are no workplace and stay.
+    Events that wait to be delivered (``work/spool``) are no workspace and stay.
     """
-    swept, busy = [], {Workplace.name("", identity) for identity in leased}
+    swept, busy = [], {Workspace.name("", identity) for identity in leased}
     for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
         if f"work/-{folder.name[-32:]}" in busy:
             continue
@@ -217,16 +220,28 @@ def explained(step: str, error: BaseException) -> LedgerError:
     )
 
 
-def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
-    for name, value in result.metrics.items():
-        if not math.isfinite(value):
+def checked_metrics(step: str, told: Mapping[str, object]) -> dict[str, float]:
+    """What a step measured, by name.
+
+    Raises:
+        StepFailed: one is not a finite number.
+    """
+    metrics = {}
+    for name, value in sorted(told.items()):
+        if not isinstance(value, int | float) or not math.isfinite(value):
             raise StepFailed(
                 "a metric is not a number",
-                where=f"step {definition.name}: {name}",
+                where=f"step {step}: {name}",
                 expected="a finite number",
-                found=repr(value),
-                cure="look at the recipe: the computation left the numbers",
+                found=repr(value)[:80],
+                cure="look at what the step computes",
             )
+        metrics[name] = float(value)
+    return metrics
+
+
+def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
+    metrics = checked_metrics(definition.name, result.metrics)
     if not any(task.out.iterdir()):
         raise StepFailed(
             "the step made nothing",
@@ -241,6 +256,6 @@ def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
     tables = {name: task.store.put_bytes(text.encode()).digest for name, text in sorted(result.tables.items())}
     return Made(
         output=Output(kind=result.kind, digest=digest, size=size, artifact=artifact.digest),
-        metrics={name: float(value) for name, value in sorted(result.metrics.items())},
+        metrics=metrics,
         tables=tables,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
 from marin.history.labels import Labels
-from marin.history.names import model_of, plan_of
+from marin.history.names import model_of, plan_of, section
 from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed, was_interrupted
 from marin.record import events as kinds
 from marin.record.events import (
@@ -72,7 +72,7 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
     """A run begins; what lists show of its recipe is read here, once."""
     for fact in facts:
         body = fact.body
-        model = _section(body.recipe, "model")
+        model = section(body.recipe, "model")
         db.execute(
             "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
             (
@@ -82,11 +82,11 @@ def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:
                 plan_of(body.pipeline),
                 body.plan,
                 body.recipe_digest,
-                _text(_section(body.recipe, "dataset").get("name")),
+                _text(section(body.recipe, "dataset").get("name")),
                 model_of(body.recipe)
                 if body.pipeline == kinds.LOOP
                 else f"{_text(model.get('architecture'))} {_text(model.get('num_layers'))}x{_text(model.get('hidden_dim'))}",
-                _text(_section(body.recipe, "trainer").get("num_steps")),
+                _text(section(body.recipe, "trainer").get("num_steps")),
                 _text(body.recipe.get("seed")),
                 body.experiment,
             ),
@@ -190,11 +190,6 @@ def readable(kind: str, found: Iterable[Indexed]) -> Iterator[Fact[Any]]:
         except MarinError:
             continue
         yield Fact(index, event.time, by_address(body), event.actor)
-
-
-def _section(recipe: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = recipe.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _text(value: object) -> str:

@@ -7,7 +7,9 @@ A recipe is what somebody recorded, of any version: what is missing or has anoth
 
 from __future__ import annotations
 
+from base64 import b32encode
 from collections.abc import Mapping
+from secrets import token_bytes
 
 from marin.record.events import DEFAULT_PIPELINE, LOOP
 
@@ -23,9 +25,9 @@ def plan_of(pipeline: str) -> str:
 def model_of(recipe: Mapping[str, object]) -> str:
     """Such as ``llama-4x128``: architecture, layers and width, or what a loop of one's own is called; "" where the recipe does
     not say."""
-    if isinstance(called := _section(recipe, LOOP).get("name"), str):
+    if isinstance(called := section(recipe, LOOP).get("name"), str):
         return called
-    model = _section(recipe, "model")
+    model = section(recipe, "model")
     layers, width = model.get("num_layers"), model.get("hidden_dim")
     kind = model.get("architecture")
     parts = [kind] if isinstance(kind, str) else []
@@ -36,14 +38,14 @@ def model_of(recipe: Mapping[str, object]) -> str:
 
 def data_of(recipe: Mapping[str, object]) -> str:
     """The name of the data set; "" where the recipe does not say."""
-    name = _section(recipe, "dataset").get("name")
+    name = section(recipe, "dataset").get("name")
     return name if isinstance(name, str) else ""
 
 
 def collections_of(recipe: Mapping[str, object]) -> tuple[str, ...]:
     """The digests of the collections of documents that the data set, or a part of it, is."""
-    dataset = _section(recipe, "dataset")
-    parts = [dataset, *(part for part in _section(dataset, "parts").values() if isinstance(part, Mapping))]
+    dataset = section(recipe, "dataset")
+    parts = [dataset, *(part for part in section(dataset, "parts").values() if isinstance(part, Mapping))]
     found = [part.get("artifact") for part in parts if part.get("kind") == "documents"]
     return tuple(artifact for artifact in found if isinstance(artifact, str))
 
@@ -55,6 +57,12 @@ def name_of(run: str, recipe: Mapping[str, object]) -> str:
     return f"{'-'.join(parts)} · {run}" if parts else run
 
 
-def _section(recipe: Mapping[str, object], name: str) -> Mapping[str, object]:
+def section(recipe: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """A section of a recorded recipe; empty where it has none."""
     found = recipe.get(name)
     return found if isinstance(found, Mapping) else {}
+
+
+def new_id() -> str:
+    """The id of a run or of an execution of a graph: eight letters and digits, 40 random bits."""
+    return b32encode(token_bytes(5)).decode().lower()

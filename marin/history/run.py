@@ -239,6 +239,12 @@ class Run:
         return self.is_loop or any(state.state == "running" for state in self.states.values())
 
     @property
+    def planned(self) -> frozenset[str]:
+        """The steps that the run says its plan has."""
+        steps = self.started.body.code.get("steps")
+        return frozenset(steps) if isinstance(steps, Mapping) else frozenset()
+
+    @property
     def metrics(self) -> dict[str, float]:
         """All metrics of the run, as ``step.name``."""
         return {f"{step}.{name}": value for step, view in self.steps.items() for name, value in view.metrics.items()}

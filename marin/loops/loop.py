@@ -20,17 +20,16 @@ import os
 import shlex
 import sys
 import time
-from base64 import b32encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import token_bytes
 from types import TracebackType
 from typing import Any, Self
 
 from ledger import Draft, LedgerError, StateManifest, canonical_digest, describe_state, digest_bytes
 from marin.errors import UsageError
+from marin.history.names import new_id
 from marin.history.runs import stream_of
 from marin.loops.tensors import arrays, batch_digest
 from marin.provenance import environment
@@ -68,7 +67,7 @@ class Loop:
     """
 
     def __init__(self, root: Root, name: str, recipe: Mapping[str, Any], tags: Mapping[str, str]) -> None:
-        self.id = b32encode(token_bytes(5)).decode().lower()
+        self.id = new_id()
         self._root, self._ended, self._began = root, False, time.monotonic()
         self._outputs: dict[str, Output] = {}
         self._metrics: dict[str, float] = {}

@@ -278,7 +278,7 @@ class Verification:
             "artifacts": lambda: judge_artifacts(case),
             "data": lambda: self._data(case),
             "training": lambda: self._training(case),
-            "model": lambda: judge_model(case, self._planned()),
+            "model": lambda: judge_model(case, self.run.planned),
         }
 
     def _judges_of_loop(self, case: Case) -> Mapping[str, Callable[[], Verdict]]:
@@ -316,7 +316,7 @@ class Verification:
     def _data(self, case: Case) -> Verdict:
         pinned = pinned_steps(self.run)
         taken = [name for name in DATA_STEPS if name in pinned]
-        made = judge_data(case, taken, self._planned(), self.options.experiment)
+        made = judge_data(case, taken, self.run.planned, self.options.experiment)
         return with_exclusion(case, with_collections(case, made, self.scope.sample, self.reader.checkpoint().root))
 
     def _training(self, case: Case) -> Verdict:
@@ -358,11 +358,6 @@ class Verification:
             return Selection((), 0, "range")
         indices = [fact.index for fact in self.run.segments]
         return select(ranges, scope, self.reader.checkpoint().root, self.run.run, indices)
-
-    def _planned(self) -> set[str]:
-        """The steps that the run says its plan has. One that is recorded is judged whether it is among them or not."""
-        steps = self.run.started.body.code.get("steps")
-        return set(steps) if isinstance(steps, Mapping) else set()
 
     def _with_phases_before(self, report: Report, only: Collection[str]) -> Report:
         """The report joined with those of the runs that this one continues; its own when it is no phase."""

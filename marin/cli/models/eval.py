@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +11,7 @@ import click
 
 from marin.cli.execution import devices
 from marin.cli.output import print_json, print_table, say
-from marin.errors import MissingEvidence, UsageError
+from marin.errors import UsageError
 from marin.process.text import several
 
 
@@ -105,14 +104,10 @@ def eval(
         )
     if not names and babylm is None:
         raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
-    if babylm is None and find_spec("lm_eval") is None:
-        raise MissingEvidence(
-            "lm-evaluation-harness is not installed",
-            where="marin eval",
-            expected="lm-eval, without torch",
-            found="none",
-            cure="install requirements-evaluation.lock into this environment",
-        )
+    if babylm is None:
+        from marin.evaluation.harness.installed import check_installed
+
+        check_installed("marin eval")
     from ledger import Draft, describe_tree
     from marin.cli.models.generate import local
     from marin.evaluation.babylm.tasks import read

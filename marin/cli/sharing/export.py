@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ import click
 from ledger import Store, describe_tree, digest_bytes
 from marin.cli.choice import OneOf
 from marin.cli.output import print_json, say
-from marin.errors import MissingEvidence, UsageError
+from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.process.waiting import waiting
@@ -274,17 +273,11 @@ def export(
 
 
 def _export_bundle(root: Root, view: Run, dest: Path, as_json: bool) -> None:
+    from marin.evaluation.harness.installed import check_installed
     from marin.process.arithmetic import apply
     from marin.recipe.schema import Execution
 
-    if find_spec("lm_eval") is None:
-        raise MissingEvidence(
-            "lm-evaluation-harness is not installed",
-            where="--eval-bundle",
-            expected="lm-eval, without torch",
-            found="none",
-            cure="install requirements-evaluation.lock into this environment",
-        )
+    check_installed("--eval-bundle")
     apply(view.recipe.arithmetic, Execution(devices=1))
     from marin.export.evaluation import write_bundle  # jax, after the contract is in force
 

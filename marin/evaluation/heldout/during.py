@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -22,7 +21,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ledger import Store
-from marin.errors import DataError, MissingEvidence, UsageError
+from marin.errors import DataError, UsageError
+from marin.evaluation.harness.installed import check_installed
 from marin.evaluation.heldout.asked import first_asked, recorded_settings, settings_of, without_tasks
 from marin.evaluation.heldout.sets import read_sets
 from marin.execution.step import Journal
@@ -150,14 +150,7 @@ class Measuring:
         named = view.recipe.evaluation.tasks
         asked = None
         if named is not None:
-            if find_spec("lm_eval") is None:
-                raise MissingEvidence(
-                    "lm-evaluation-harness is not installed",
-                    where="evaluation.tasks",
-                    expected="lm-eval, without torch",
-                    found="none",
-                    cure="install requirements-evaluation.lock into this environment",
-                )
+            check_installed("evaluation.tasks")
             evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
             asked = tasks_of(named, root.store(), first_asked(named, _due(view, view.recipe.last_step), evaluated))
         return cls(journal, root, view.run, view.recipe, read_sets(view, root.store(), kept), asked)

@@ -38,10 +38,9 @@ class Grant:
 class Unleased:
     """The lease of a step that is only asked about, or taken over: nothing is recorded of it."""
 
-    begun = False
-    """Whether the step has begun."""
-
     def __init__(self, root: Root) -> None:
+        """``begun`` says whether the step has begun."""
+        self.begun = False
         self._root = root
 
     def is_free(self) -> bool:
@@ -54,7 +53,7 @@ class Unleased:
         holds now whether the step is to be executed; it is told whether somebody had the lease meanwhile. False: it is not,
         or another executor has it."""
         self._root.append(batch)
-        self.begun = True
+        self._begin()
         return True
 
     def check(self) -> None:
@@ -74,6 +73,9 @@ class Unleased:
 
     def wait(self) -> None:
         """Until no other executor is at work on the step."""
+
+    def _begin(self) -> None:
+        self.begun = True
 
 
 class GrantedLease(Unleased):
@@ -123,7 +125,7 @@ class StepLease(Unleased):
         changed = {self._identity} | self._held.catch_up()
         while self._held.rival(self._identity) is None and still(self._identity in changed):
             if self._held.take({self._identity: self._step}, batch[:-1], batch[-1:]):
-                self.begun = True
+                self._begin()
                 self._keep()
                 return True
             changed = self._held.catch_up()

@@ -13,10 +13,8 @@ A failed step takes down what depends on it and nothing else.
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from array import array
-from base64 import b32encode
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -32,14 +30,16 @@ from marin.execution.completion import complete_open_runs, interrupted_between_s
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import POLL_SECONDS
+from marin.execution.workspace import Made
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import Failure, Options, Outcome, Record, Work
 from marin.graph.execution.strategies import Ended, strategies
-from marin.graph.execution.work import Made, StepWorkspace, call
+from marin.graph.execution.work import StepWorkspace, call
 from marin.graph.graph import Graph, Node
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult
 from marin.graph.step import Adopted
+from marin.history.names import new_id
 from marin.history.nondeterminism import nondeterministic
 from marin.process.interruption import Interruption
 from marin.provenance.environment import available_cores, available_gpus
@@ -82,7 +82,7 @@ def execute_graph(
     """
     root.signer()  # a missing or wrong key is said before hours of work, not after
     with Interruption() as interruption:
-        execution = Execution(graph, root, file, options or Options(), claimant or Claimant(_new_id()))
+        execution = Execution(graph, root, file, options or Options(), claimant or Claimant(new_id()))
         try:
             execution.run()
             return execution.end()
@@ -100,7 +100,7 @@ class Execution:
         """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is
         executed."""
         self.graph, self.root, self.options = graph, root, options
-        self.id = _new_id()
+        self.id = new_id()
         self.failures: dict[str, Failure] = {}
         self.running: dict[JobFuture, Work] = {}
         self.claimed: dict[str, Work] = {}
@@ -458,7 +458,3 @@ class Execution:
                 log.warning("what is done is recorded: run the same command again, and it goes on from there")
         except LedgerError as error:
             log.warning("the interruption could not be recorded: %s", error)
-
-
-def _new_id() -> str:
-    return b32encode(secrets.token_bytes(5)).decode().lower()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ledger import Draft, LedgerError, canonical_digest
 from marin.errors import DataError, Diverged, StepFailed, UsageError
-from marin.graph.execution.work import Made
+from marin.execution.workspace import Made
 from marin.graph.given import Given
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, kind_of

@@ -20,9 +20,10 @@ from marin.execution import tracker
 from marin.execution.leases.step import Grant
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition
+from marin.execution.workspace import Made
 from marin.graph.execution.record import Options, Record, Work
 from marin.graph.execution.stage import execute_stage, stage_payload
-from marin.graph.execution.work import Made, execute_job, from_answer, job_payload
+from marin.graph.execution.work import execute_job, from_answer, job_payload
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult
 from marin.graph.step import Step

@@ -8,7 +8,6 @@ that the user gave, the address, and digests.
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from typing import Any
 
 from ledger import LedgerError, Store, canonical_bytes, digest_bytes
 from marin.errors import StepFailed
-from marin.execution.workspace import Workplace, explained
+from marin.execution.workspace import Made, Workspace, checked_metrics, explained
 from marin.graph.execution.guard import confined, unconfined
 from marin.graph.files import load_graph
 from marin.graph.given import Given
@@ -33,16 +32,6 @@ from marin.record.root import Root, open_root
 VALUE = "value"
 VALUE_FILE = "value.json"
 LARGEST_VALUE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a function made. ``data`` are the bytes of a value that is not in the store yet; files are there already."""
-
-    output: Output
-    metrics: Mapping[str, float]
-    seconds: float
-    data: bytes | None = None
 
 
 @dataclass
@@ -60,14 +49,14 @@ class StepWorkspace:
     thread."""
 
     @cached_property
-    def workplace(self) -> Workplace:
+    def folders(self) -> Workspace:
         """Its folders."""
-        return Workplace(Path(self.folder))
+        return Workspace(Path(self.folder))
 
     @property
     def folder(self) -> str:
         """Where it works, whether that is there or not."""
-        return f"{self.local}/{Workplace.name('step', self.identity)}"
+        return f"{self.local}/{Workspace.name('step', self.identity)}"
 
     def read(self, given: Given) -> bytes:
         """The bytes of a value, of one file, or of the value beside files."""
@@ -81,21 +70,21 @@ class StepWorkspace:
 
     def out(self) -> Path:
         """The empty folder to fill."""
-        return self._made(self.workplace.out)
+        return self._made(self.folders.out)
 
     def scratch(self) -> Path:
         """The folder that survives an interruption."""
-        return self._made(self.workplace.scratch)
+        return self._made(self.folders.scratch)
 
     def take(self, name: str, given: Given) -> Path:
         """An input, out of the store."""
         self._prepare()
-        folder = self.do(lambda: self.workplace.take(name, lambda at: self.store.checkout(given.artifact, at)))
+        folder = self.do(lambda: self.folders.take(name, lambda at: self.store.checkout(given.artifact, at)))
         return folder / given.path if given.path else folder
 
     def filled(self) -> bool:
         """Whether the step left files."""
-        return self.used and any(self.workplace.out.iterdir())
+        return self.used and any(self.folders.out.iterdir())
 
     def has_leavings(self) -> bool:
         """Whether there is something of an attempt that was killed."""
@@ -104,7 +93,7 @@ class StepWorkspace:
     def clear(self) -> None:
         """The step is done."""
         if os.path.exists(self.folder):
-            self.workplace.clear()
+            self.folders.clear()
 
     def _made(self, folder: Path) -> Path:
         self._prepare()
@@ -112,7 +101,7 @@ class StepWorkspace:
 
     def _prepare(self) -> None:
         if not self.used:
-            self.do(lambda: self.workplace.prepare(self.store, {}))
+            self.do(lambda: self.folders.prepare(self.store, {}))
             self.used = True
 
     def do[T](self, action: Callable[[], T]) -> T:
@@ -168,25 +157,15 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> M
 
 def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> Made:
     result = returned if isinstance(returned, Result) else Result(returned)
-    measured: Mapping[str, object] = result.metrics
-    for name, value in measured.items():
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise StepFailed(
-                "a metric is not a number",
-                where=f"step {address}: {name}",
-                expected="a finite number",
-                found=repr(value)[:80],
-                cure="look at what the step computes",
-            )
-    metrics = {name: float(value) for name, value in sorted(result.metrics.items())}
+    metrics = checked_metrics(address, result.metrics)
     if workspace.filled():
         if result.value is not None:
-            (workspace.workplace.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
-        artifact = workspace.store.put_tree(workspace.workplace.out)
+            (workspace.folders.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
+        artifact = workspace.store.put_tree(workspace.folders.out)
         return Made(
             Output(kind=result.kind or "files", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
             metrics,
-            seconds,
+            seconds=seconds,
         )
     if result.value is None and not metrics:
         raise StepFailed(
@@ -199,7 +178,10 @@ def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: flo
     data = _encoded(address, result.value)
     digest = digest_bytes(data)
     return Made(
-        Output(kind=result.kind or VALUE, digest=digest, size=len(data), artifact=digest), metrics, seconds, data
+        Output(kind=result.kind or VALUE, digest=digest, size=len(data), artifact=digest),
+        metrics,
+        seconds=seconds,
+        data=data,
     )
 
 
@@ -281,7 +263,7 @@ def job_payload(root: Root, file: Path, step: Step, identity: str, inputs: Mappi
 def from_answer(answer: bytes) -> Made:
     """What a job answered."""
     value = json.loads(answer)
-    return Made(Output(**value["output"]), value["metrics"], value["seconds"])
+    return Made(Output(**value["output"]), value["metrics"], seconds=value["seconds"])
 
 
 @cache

@@ -14,7 +14,7 @@ from ledger import LedgerError, Unavailable
 from marin.runners import Start
 from marin.runners.jobs import error_of, parts_of
 from marin.runners.ray.cluster import connected
-from marin.runners.ray.software import software
+from marin.runners.ray.software import other_software_than, software
 
 
 def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers: int) -> Iterator[tuple[int, bytes]]:
@@ -63,20 +63,15 @@ class _Worker:
     """In a process of Ray's: the work, started once."""
 
     def __init__(self, start: Start, setup: bytes, expected: str) -> None:
-        self._expected, self._found = expected, software()
-        self._work = start(setup) if self._found == expected else None
+        self._refusal = other_software_than(expected)
+        self._work = start(setup) if self._refusal is None else None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row with the answer, or the parts of an error."""
         try:
-            if self._work is None:
-                raise Unavailable(
-                    "the worker has other software than the driver",
-                    where="Ray worker",
-                    expected=self._expected,
-                    found=self._found,
-                    cure="use the same image on all machines (docs/cluster.md)",
-                )
+            if self._refusal is not None:
+                raise self._refusal
+            assert self._work is not None, "it was started"
             return {"number": row["number"], "answer": self._work(row["task"]), "error": []}
         except LedgerError as error:
             return {"number": row["number"], "answer": b"", "error": parts_of(error)}

@@ -14,7 +14,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from ledger import Unavailable
 from marin.provenance.environment import available_cores
 from marin.record.root import append_through, open_root
 from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
@@ -22,7 +21,7 @@ from marin.runners.process import LocalJobs
 from marin.runners.ray.cluster import ADDRESS_VARIABLE, connected, import_ray
 from marin.runners.ray.deaths import described
 from marin.runners.ray.resources import check, options
-from marin.runners.ray.software import software
+from marin.runners.ray.software import other_software_than, software
 from marin.runners.ray.writer import SpooledAppender, start_writer
 
 
@@ -130,15 +129,8 @@ def _work(named: str, payload: bytes, expected: str, writes: str | None) -> byte
     """In a worker process: the answer to one job, which may append to the root ``writes``."""
 
     def checked(payload: bytes) -> bytes:
-        found = software()
-        if found != expected:
-            raise Unavailable(
-                "the worker has other software than the driver",
-                where="Ray worker",
-                expected=expected,
-                found=found,
-                cure="use the same image on all machines (docs/cluster.md)",
-            )
+        if (refusal := other_software_than(expected)) is not None:
+            raise refusal
         if writes is not None:
             append_through(SpooledAppender(import_ray(), open_root(writes)))
         return resolve(named)(payload)

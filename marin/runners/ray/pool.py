@@ -15,7 +15,7 @@ from marin.runners.jobs import Resources, error_of, parts_of
 from marin.runners.ray.cluster import connected
 from marin.runners.ray.meeting import held_address
 from marin.runners.ray.resources import check, options
-from marin.runners.ray.software import software
+from marin.runners.ray.software import other_software_than, software
 
 ONE_CORE = Resources()
 RESTARTS = 2
@@ -71,16 +71,17 @@ class _Process:
 
     def __init__(self, start: Start, setup: bytes | None, expected: str) -> None:
         collect_less_often()
-        self._expected, self._found = expected, software()
+        refusal = other_software_than(expected)
+        self._refusal = parts_of(refusal) if refusal is not None else []
         self._start, self._held = start, ExitStack()
-        self._work = with_room(start, setup) if self._found == expected and setup is not None else None
+        self._work = with_room(start, setup) if refusal is None and setup is not None else None
 
     def meeting(self) -> tuple[str, list[str]]:
         """An address of this machine where several can meet, or the parts of an error."""
         import ray
 
-        if self._found != self._expected:
-            return "", self._refusal()
+        if self._refusal:
+            return "", self._refusal
         return self._held.enter_context(held_address(ray.util.get_node_ip_address())), []
 
     def join(self, setup: bytes) -> None:
@@ -90,22 +91,11 @@ class _Process:
     def do(self, task: bytes) -> tuple[bytes, list[str]]:
         """The result of one task, or the parts of an error."""
         if self._work is None:
-            return b"", self._refusal()
+            return b"", self._refusal
         try:
             return with_room(self._work, task), []
         except LedgerError as error:
             return b"", parts_of(error)
-
-    def _refusal(self) -> list[str]:
-        return parts_of(
-            Unavailable(
-                "the worker has other software than the driver",
-                where="Ray worker",
-                expected=self._expected,
-                found=self._found,
-                cure="use the same image on all machines (docs/cluster.md)",
-            )
-        )
 
 
 def _assemble(ray: Any, crews: Sequence[Sequence[Any]], setup: Setup) -> None:

@@ -30,7 +30,7 @@ from marin.record.events import Body, Json
 from marin.record.root import open_root
 from marin.runners.jobs import parts_of
 from marin.runners.ray.meeting import held_address
-from marin.runners.ray.software import software
+from marin.runners.ray.software import other_software_than
 from marin.runners.ray.writer import SpooledJournal, WriterConnection
 
 
@@ -122,14 +122,8 @@ def train_loop(config: dict[str, Any]) -> bytes | None:
 
 def _ready(setup: WorkerSetup, number: int) -> None:
     """Refuse what no launch can mend, and import what takes long: the others are met afterwards."""
-    if (found := software()) != setup.code:
-        raise Unavailable(
-            "the worker has other software than the driver",
-            where=f"worker {number}",
-            expected=setup.code,
-            found=found,
-            cure="use the same image on all machines (docs/cluster.md)",
-        )
+    if (refusal := other_software_than(setup.code, f"worker {number}")) is not None:
+        raise refusal
     apply(from_plain(setup.recipe, where="recipe of the run").arithmetic, setup.execution)
     import marin.training.run  # noqa: F401
 

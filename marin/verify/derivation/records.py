@@ -196,16 +196,11 @@ class _Looked:
                 ]
             case kinds.RunCompleted():
                 return "", [
-                    ("outputs", sorted(self._planned() | set(body.outputs)), sorted(body.outputs)),
+                    ("outputs", sorted(self.run.planned | set(body.outputs)), sorted(body.outputs)),
                     ("outputs", {name: view.output for name, view in self.run.steps.items()}, body.outputs),
                     ("metrics", self.run.metrics, {k: float.fromhex(v) for k, v in body.metrics.items()}),
                 ]
         return "", []
-
-    def _planned(self) -> set[str]:
-        """The steps that the run says its plan has."""
-        steps = self.run.started.body.code.get("steps")
-        return set(steps) if isinstance(steps, dict) else set()
 
     def _digest(self, step: str) -> str | None:
         view = self.run.steps.get(step)

@@ -10,7 +10,7 @@ every piece gives what is recorded, all of it follows from the raw bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 import msgspec
@@ -78,7 +78,7 @@ class DataAnswer(msgspec.Struct, frozen=True):
     lengths: list[int] = []
 
 
-def judge_data(case: Case, pinned: Sequence[str], planned: set[str], experiment: Path | None = None) -> Verdict:
+def judge_data(case: Case, pinned: Sequence[str], planned: Set[str], experiment: Path | None = None) -> Verdict:
     """Judge the data steps, and what they take from the store (:mod:`marin.verify.judges.experiment`, with the file
     ``experiment``). What an experiment ``pinned`` is taken as it is, and never proven by this. ``planned``: steps that the
     run says it has; one that it planned and did not make is missing evidence."""
@@ -97,7 +97,7 @@ def judge_data(case: Case, pinned: Sequence[str], planned: set[str], experiment:
     return Verdict(outcome, lines, derived.executed or (made is not None and made.executed))
 
 
-def judged_steps(told: set[str]) -> Sequence[str]:
+def judged_steps(told: Set[str]) -> Sequence[str]:
     """Of the data steps those that a run with these steps has to have made: all, but for a run that made a corpus, or a
     corpus and a tokenizer, for others and nothing else."""
     if not told or told - set(DATA_STEPS):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from ledger import LedgerError, digest_bytes
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.babylm import tasks as babylm
 from marin.evaluation.harness import tasks as harness
+from marin.evaluation.harness.installed import CURE, check_installed
 from marin.evaluation.recorded import records
 from marin.evaluation.recorded.comparison import first_difference
 from marin.evaluation.recorded.records import Key, Sample, Settings, TaskGroup, wrong_groups
@@ -40,8 +40,6 @@ from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of
 if TYPE_CHECKING:
     from marin.evaluation.recorded.evaluated import Evaluated
     from marin.evaluation.subject import Subject
-
-HARNESS = "install requirements-evaluation.lock into this environment"
 
 
 @dataclass(frozen=True)
@@ -253,13 +251,10 @@ def asker_of(body: EvaluationRecorded, where: str) -> Asker:
     """
     if body.harness == babylm.BABYLM:
         return Asker(babylm.checked, _babylm)
-    if find_spec("lm_eval") is None:
-        raise MissingEvidence(
-            "lm-evaluation-harness is not installed", where=where, expected=body.harness, found="none", cure=HARNESS
-        )
+    check_installed(where, body.harness)
     if (installed := version("lm-eval")) != body.harness:
         raise MissingEvidence(
-            "another lm-evaluation-harness", where=where, expected=body.harness, found=installed, cure=HARNESS
+            "another lm-evaluation-harness", where=where, expected=body.harness, found=installed, cure=CURE
         )
     return Asker(harness.checked, _harness)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
@@ -11,7 +13,7 @@ from marin.verify.judges.data import compare_output
 from marin.verify.verdict import Verdict
 
 
-def judge_model(case: Case, planned: set[str]) -> Verdict:
+def judge_model(case: Case, planned: Collection[str]) -> Verdict:
     """Evaluate and export again, from a state whose bytes are proven to be the recorded one.
 
     Args:

@@ -154,8 +154,8 @@ def test_a_signal_between_two_steps_leaves_no_open_run(tiny: ModuleType, project
 def test_killed_in_a_step_the_next_attempt_has_its_scratch_and_an_empty_out(tiny: ModuleType, project: Path) -> None:
     tiny.run("words", project)
     with waiting(project) as process:
-        (workplace,) = (project / ".marin" / "work").glob("upper-*")
-        (workplace / "out" / "half").write_text("written")
+        (workspace,) = (project / ".marin" / "work").glob("upper-*")
+        (workspace / "out" / "half").write_text("written")
         process.kill()
         process.wait()
     found: list[object] = []

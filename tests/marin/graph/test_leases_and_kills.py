@@ -350,3 +350,17 @@ def test_the_log_takes_one_of_two_claims(root: Root) -> None:
     root.append([Claimant("one").take(leases, {STEP: "a"}, (), NOW)])
     with pytest.raises(OutOfSequence):
         root.append([Claimant("two").take(leases, {STEP: "a"}, (), NOW)])
+
+
+def test_who_finds_all_in_the_ledger_has_no_business_with_leases(
+    write: Write, root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it costs does not depend on how many there have been."""
+    file = write(GRAPH)
+    assert execute_graph(load_graph(file), root, file=file).failures == {}
+
+    def read(self: Leases, root: Root) -> set[str]:
+        raise AssertionError("nothing is to be executed")
+
+    monkeypatch.setattr(Leases, "catch_up", read)
+    assert execute_graph(load_graph(file), root, file=file).counts == {"cached": STEPS}

@@ -19,9 +19,9 @@ SMALL = "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, mi
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workspace(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a root and a small recipe."""
-    folder = tmp_path / "workplace"
+    folder = tmp_path / "workspace"
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MARIN_ROOT", ".marin")  # put back to what it was, whatever --root does to it
@@ -30,11 +30,11 @@ def workplace(tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch) -
     return folder
 
 
-def test_executed_then_nothing_to_do_then_forced(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_executed_then_nothing_to_do_then_forced(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["stage", "corpus", "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert (first["action"], first["kind"], first["metrics"]["minimal_pairs"]) == ("executed", "corpus", 3.0)
-    assert json.loads((workplace / "artifacts" / "corpus.json").read_text())["digest"] == first["digest"]
+    assert json.loads((workspace / "artifacts" / "corpus.json").read_text())["digest"] == first["digest"]
     assert run(["stage", "corpus"]) == 0
     line = capsys.readouterr().out
     assert line == f"corpus  {first['digest']}  nothing to do  (run {first['run']})\n"
@@ -44,7 +44,7 @@ def test_executed_then_nothing_to_do_then_forced(workplace: Path, capsys: pytest
 
 
 def test_the_environment_can_force(
-    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(["stage", "corpus", "--json"]) == 0
     monkeypatch.setenv("MARIN_FORCE", "1")
@@ -53,13 +53,13 @@ def test_the_environment_can_force(
 
 
 def test_parameters_may_lie_elsewhere_and_their_folder_is_the_project(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (workplace / "other").mkdir()
-    (workplace / "other" / "mine.yaml").write_text(SMALL)
+    (workspace / "other").mkdir()
+    (workspace / "other" / "mine.yaml").write_text(SMALL)
     assert run(["stage", "corpus", "--params", "other/mine.yaml"]) == 0
-    assert (workplace / "other" / "artifacts" / "corpus.json").is_file()
-    assert not (workplace / "artifacts").exists()
+    assert (workspace / "other" / "artifacts" / "corpus.json").is_file()
+    assert not (workspace / "artifacts").exists()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_parameters_may_lie_elsewhere_and_their_folder_is_the_project(
     ],
 )
 def test_refusals_are_one_line_with_a_status(
-    workplace: Path,
+    workspace: Path,
     capsys: pytest.CaptureFixture[str],
     parameters: str | None,
     arguments: list[str],
@@ -82,14 +82,14 @@ def test_refusals_are_one_line_with_a_status(
     message: str,
 ) -> None:
     if parameters is None:
-        (workplace / "params.yaml").unlink()
+        (workspace / "params.yaml").unlink()
     else:
-        (workplace / "params.yaml").write_text(parameters)
+        (workspace / "params.yaml").write_text(parameters)
     assert run(["stage", *arguments]) == status
     told = capsys.readouterr()
     assert told.out == ""
     assert message in told.err.strip().splitlines()[-1]
-    assert not (workplace / "artifacts").exists()
+    assert not (workspace / "artifacts").exists()
 
 
 @pytest.mark.parametrize(
@@ -104,29 +104,29 @@ def test_refusals_are_one_line_with_a_status(
     ],
 )
 def test_a_layout_that_contradicts_itself_is_wrong_usage(
-    workplace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    workspace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
     assert run(["stage", "train", *arguments]) == 2
     assert told in capsys.readouterr().err
 
 
 def test_what_a_step_reads_and_this_root_never_made_is_made_first(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a pull, dvc.lock has stages that another root made: DVC skips them, and here they have no result."""
-    (workplace / "params.yaml").write_text(SMALL + "tokenizer: {vocab_size: 400}\n")
+    (workspace / "params.yaml").write_text(SMALL + "tokenizer: {vocab_size: 400}\n")
     assert run(["stage", "tokenizer", "--json"]) == 0
     told = capsys.readouterr()
     assert [json.loads(line)["step"] for line in told.out.splitlines()] == ["tokenizer"]
     assert "corpus: not made in this root yet, though dvc.lock has it: made first" in told.err
-    assert {path.name for path in (workplace / "artifacts").glob("*.json")} == {"corpus.json", "tokenizer.json"}
+    assert {path.name for path in (workspace / "artifacts").glob("*.json")} == {"corpus.json", "tokenizer.json"}
     assert run(["stage", "corpus"]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_a_stage_is_loaded_stops_the_run(
-    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """DVC begins a process for each stage: Ctrl-C finds most of them importing, between two steps of a run."""
     assert run(["stage", "corpus", "--json"]) == 0
@@ -147,7 +147,7 @@ def test_a_signal_while_a_stage_is_loaded_stops_the_run(
     assert json.loads(capsys.readouterr().out)["run"] == made["run"], "it goes on"
 
 
-def test_a_run_between_two_steps_says_how_to_go_on(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_between_two_steps_says_how_to_go_on(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ctrl-C may find DVC itself there, which tells nobody."""
     assert run(["stage", "corpus", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)

@@ -2,11 +2,11 @@
 
     python -m bench.graph [--steps 10000] [--sizes 1000,10000,40000] [--stages 40] [--json]
 
-The graph is 100 chains of 100 additions, declared to run in the executor's process. Every step is claimed by a lease,
-begun and completed as durable events under signed checkpoints, its value put into the store. Then the same graph is
-planned again and found up to date, every stored byte hashed again; and explained by a dry run after all its
-configurations were changed. DVC runs a chain of `echo` stages of its own. Each figure is taken in a fresh process.
-Absolute times move with the machine.
+The graph is 100 chains of 100 additions, declared to run in the executor's process. Every step gets a lease, is begun
+and completed as durable events under signed checkpoints, its value put into the store. Then the same graph is planned
+again and found up to date, every stored byte hashed again; and explained by a dry run after all its configurations were
+changed. DVC runs a chain of `echo` stages of its own. Each figure is taken in a fresh process. Absolute times move with
+the machine.
 
 Memory (resident, of a process that begins with its modules) is told apart for graphs of several sizes: what the file's
 own values and the graph of them take; what the plan takes, before the first step is executed; by how much the process
@@ -132,7 +132,7 @@ def measured(folder: Path, mode: str, steps: int, shift: int = 0) -> dict[str, f
 def inner(mode: str) -> dict[str, float]:
     """One measurement, in a process of its own."""
     from marin.execution.leases.lease import Claimant
-    from marin.graph.execution.loop import Execution, Options
+    from marin.graph.execution.loop import GraphExecution, Options
     from marin.graph.files import load_graph
     from marin.graph.planning import Planner
     from marin.record.root import create_root, open_root
@@ -156,7 +156,7 @@ def inner(mode: str) -> dict[str, float]:
         assert len(answers) == len(graph.nodes), "an answer for every step"
         return {"seconds": perf_counter() - started}
     loaded = resident()
-    execution = Execution(graph, root, file, Options(), Claimant("bench"))
+    execution = GraphExecution(graph, root, file, Options(), Claimant("bench"))
     planned = resident()
     forget_the_peak()
     execution.run()

@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from typing import get_origin
 
 import ledger
 
@@ -39,8 +40,10 @@ def _entry(name: str, value: object) -> Iterator[str]:
         ]
         if methods and not issubclass(value, BaseException):
             yield "\n" + "".join(f"- `{key}{_signature(item)}`: {_line(item)}\n" for key, item in methods)
-    elif inspect.isfunction(value):
+    elif inspect.isfunction(inspect.unwrap(value)):  # type: ignore[arg-type]  # functions that remember their answers too
         yield f"\n### `{name}{_signature(value)}`\n\n{_markdown_of(value)}\n"
+    elif get_origin(value) is not None:
+        yield f"\n### `{name}`\n\nThe type `{str(value).removeprefix('typing.')}`.\n"
     else:
         yield f"\n### `{name}`\n\nA value of type `{type(value).__name__}`.\n"
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 
+import ledger
 from tests.sources import nodes, parsed, parsed_once
 
 __all__ = ["parsed_once"]
@@ -419,6 +422,44 @@ def test_a_circle_of_packages_would_be_found() -> None:
         enterings_of("import marin.a.five", "marin.a.b.one", modules)
     )
     assert packages_in_circles(besides) == ["marin.a.b enters marin.a.five", "marin.a.five enters marin.a.b"]
+
+
+def arrows(picture: str) -> Iterator[tuple[str, str]]:
+    """The rooms between which a picture of Mermaid's draws an arrow: ``a & b --> c --> d`` draws three."""
+    for line in picture.splitlines():
+        ends = [[room.strip() for room in part.split("&")] for part in line.split("-->")]
+        for here, there in pairwise(ends):
+            yield from product(here, there)
+
+
+def entered() -> set[tuple[str, str]]:
+    """Rooms of which the first imports the second; those of the ledger by the names that its door hands out."""
+    within = {found.floors() for package in ("marin", "ledger") for found in enterings(package) if not found.typed}
+    homes = {name: home.split(".")[1] for name, home in ledger.homes().items()}
+    through = {
+        (item.file.split("/")[1].removesuffix(".py"), homes[name])
+        for item in all_imports()
+        if item.module == "ledger" and item.file.startswith("marin/")
+        for name in item.names
+        if name in homes
+    }
+    return within | through
+
+
+def test_the_picture_draws_an_arrow_only_for_an_import() -> None:
+    page = (PROJECT / "docs" / "architecture.md").read_text("utf-8")
+    picture = re.search(r"```mermaid\n(.*?)```", page, re.DOTALL)
+    assert picture is not None
+    drawn = set(arrows(picture[1]))
+    assert {*FLOORS} & {*LEDGER_FLOORS} & {room for arrow in drawn for room in arrow} == set(), "two rooms of a name"
+    assert drawn - entered() == set()
+    assert ("record", "store") in drawn
+
+
+def test_an_arrow_without_an_import_would_be_found() -> None:
+    drawn = set(arrows("flowchart TB\n    verify --> unlearning & graph --> pipeline\n"))
+    assert len(drawn) == 4
+    assert drawn - entered() == {("verify", "unlearning"), ("unlearning", "pipeline")}
 
 
 def test_heavy_libraries_are_imported_in_one_place_each() -> None:

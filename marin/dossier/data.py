@@ -12,6 +12,7 @@ from marin.dossier.evidence import collections_of
 from marin.dossier.measured import Value, band
 from marin.history.run import Run
 from marin.recipe.schema import parts
+from marin.record.events import DATA_STEPS
 from marin.verify.alone.proven import Proven
 
 _TOKENS = ((1e9, "less than 1 billion tokens"), (1e13, "1 billion to 10 trillion tokens"))
@@ -29,7 +30,7 @@ def data_facts(run: Run, proven: Proven) -> Iterator[Value]:
         ("excluded", list(recipe.exclude or ())),
     ):
         yield Value(f"data.{name}", value, (began,))
-    for name in ("corpus", "tokenizer", "tokens"):
+    for name in DATA_STEPS:
         if name in run.steps:
             step = run.steps[name]
             at = (step.completed_at,)

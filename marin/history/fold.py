@@ -38,6 +38,8 @@ TOLD = (
     kinds.GRAPH_COMPLETED,
 )
 """Types of the events that say something of a run, verdicts aside."""
+RECORDING = ("train", *kinds.MODEL_STEPS)
+"""Steps whose executions record what :class:`Recorded` holds: training, evaluation, export."""
 
 
 @dataclass
@@ -161,7 +163,7 @@ class RunFold:
                 found=f"{self.length} other events",
                 cure="see `marin ls runs`",
             )
-        trained, evaluated, exported = map(self._recorded_of, ("train", "evaluate", "export"))
+        trained, evaluated, exported = map(self._recorded_of, RECORDING)
         return Run(
             run=self.run,
             started=self.started,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ledger import Event
 from marin.errors import MissingEvidence, UsageError
-from marin.history.fold import Recorded, RunFold, body_of, step_view, taken
+from marin.history.fold import RECORDING, Recorded, RunFold, body_of, step_view, taken
 from marin.history.labels import label_stream, labelled
 from marin.history.run import Fact, Indexed, Run, StepView
 from marin.record import events as kinds
@@ -197,7 +197,7 @@ def _folded(history: History, run: str, stream: str) -> Run:
             continue
         result = _resolved(Fact(index, event.time, body), history)
         recorded = None
-        if result.origin != run and body.step in ("train", "evaluate", "export"):
+        if result.origin != run and body.step in RECORDING:
             if result.origin not in origins:
                 origins[result.origin] = _recorded(history, stream_of(result.origin))
             recorded = origins[result.origin]

@@ -532,9 +532,9 @@ class StoreScrubbed(Body, frozen=True):
 
 
 class LeaseTaken(Body, frozen=True):
-    """An executor claims steps, by identity; ``until`` is when the claim ends if nothing is heard of it. ``host``,
+    """An executor takes leases on steps, by identity; ``until`` is when they end if nothing is heard of it. ``host``,
     ``pid`` and ``born`` say which process that is, so that its death is seen at once where it can be. ``over`` are the
-    executors whose claims end with this one."""
+    executors whose leases end with this event."""
 
     executor: str
     host: str
@@ -546,14 +546,14 @@ class LeaseTaken(Body, frozen=True):
 
 
 class LeaseRenewed(Body, frozen=True):
-    """An executor is alive and keeps all its claims until ``until``."""
+    """An executor is alive and keeps all its leases until ``until``."""
 
     executor: str
     until: str
 
 
 class LeaseReleased(Body, frozen=True):
-    """An executor gives claims back: the steps are done, failed or left."""
+    """An executor gives leases back: the steps are done, failed or left."""
 
     executor: str
     steps: list[Digest]

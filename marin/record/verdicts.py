@@ -1,4 +1,5 @@
-"""Recorded verdicts: which of them count, and all five in one word, as lists, tags, aliases and attestations show it.
+"""Recorded verdicts, five on a run and ``evaluation`` beside them: which of them count, and all in one word, as lists,
+tags, aliases and attestations show it.
 
 A verdict counts where this user gave it: it stands in a log that his own key signs, and is about a run of that very
 log. Whoever signs a log can write PASS into it, so that in the log of somebody else every verdict is a claim.

@@ -1,9 +1,9 @@
 """The verdicts on a run, and the claims that they establish.
 
 Each verdict is a function of what the ledger and the store hold and of what is executed here; each has a file of its own
-here. ``ledger`` and ``artifacts`` read and hash; ``data``, ``training``, ``model`` and ``evaluation`` execute the
-installed code (never code that a ledger names) on the recorded recipe and tasks, which are data. docs/threat-model.md
-says what each verdict rests on.
+in :mod:`marin.verify.judges`. ``ledger`` and ``artifacts`` read and hash; ``data``, ``training``, ``model`` and
+``evaluation`` execute the installed code (never code that a ledger names) on the recorded recipe and tasks, which are
+data. docs/threat-model.md says what each verdict rests on.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pathlib import Path
 from ledger import Draft, Receipt
 from marin.execution.leases.lease import Claimant
 from marin.graph.execution import loop
-from marin.graph.execution.loop import Execution, Options
+from marin.graph.execution.loop import GraphExecution, Options
 from marin.graph.files import load_graph
 from marin.record.root import Root, create_root
 
@@ -44,7 +44,7 @@ def without_garbage(append: Callable[..., list[Receipt]]) -> Callable[..., list[
 def kept(file: str, folder: str) -> tuple[int, int]:
     """Bytes kept of this execution, and its peak."""
     graph, root = load_graph(Path(file)), create_root(folder, origin=f"marin.test/{Path(folder).name}")
-    execution = Execution(graph, root, None, Options(), Claimant("counted"))
+    execution = GraphExecution(graph, root, None, Options(), Claimant("counted"))
     gc.collect()
     tracemalloc.start()
     try:

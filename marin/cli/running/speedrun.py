@@ -49,7 +49,7 @@ def submit(
 ) -> None:
     """Admit RUN to a track, once you, or enough reproducers whom you name, replayed all of it.
 
-    All five verdicts have to be PASS.
+    All five verdicts on RUN have to be PASS, and evaluation beside them must not be FAIL.
 
     The track fixes data and evaluation, and what training may cost; score, recipe and cost are read from the log as it was
     verified, and the entry is an event of your log. Verdicts in the log of RUN itself count for nothing.

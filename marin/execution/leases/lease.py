@@ -4,13 +4,13 @@ All lease events are in the stream ``leases``, and each names the number that it
 two executors that take a lease at once the log takes one, and the other reads what has happened and decides anew. A lease
 ends
 
-* when it is released, in the same batch of events that records the result;
+* when its executor releases it: in the batch of events that records the result, if the executor writes that itself;
 * when its executor gave no sign for a term: by the clock of this machine where it runs here, else for as long as whoever
   asks has watched, because the clocks of two machines differ;
 * when its process is seen to be dead: it ran on this machine, and its number is free or another process has it.
 
-A result is recorded together with the release of its lease. An executor that slept through its term (a stopped process,
-a suspended machine) has lost the lease by then: the log refuses the batch, and its result is dropped.
+An executor that slept through its term (a stopped process, a suspended machine) may have lost the lease to another by
+then: it records no result, and what it made is dropped.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Executing what a graph has not yet: claims, processes, records. The loop is in :mod:`marin.graph.execution.loop`."""
+"""Executing what a graph has not yet: leases, processes, records. The loop is in :mod:`marin.graph.execution.loop`."""

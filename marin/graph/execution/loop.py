@@ -1,11 +1,12 @@
-"""The executor: brings every step of a graph to its output, in parallel as far as the machine allows, and records it.
+"""The loop that executes a graph: brings every step to its output, in parallel as far as the machine allows, and records it.
 
-One loop in one thread. A step whose inputs are known is looked up by identity; a hit is verified and costs nothing.
-What must be executed is claimed by a lease (:mod:`marin.execution.leases.lease`), in one batch with its step.started, and
-executed by the strategy of its kind (:mod:`marin.graph.execution.strategies`): in a process of its own, or right here,
-many steps between two commits. A result is in the store before its step.completed, which is recorded together with
-the release of the claim: so whenever this process is killed, what is recorded is done, what is not is not, and starting
-again goes on.
+One loop in one thread. A step whose inputs are known is looked up by identity; a hit is verified and costs nothing. For
+what must be executed the loop takes leases (:mod:`marin.execution.leases.held`), in one batch with the step.started that
+it writes, and has it executed by the strategy of its kind (:mod:`marin.graph.execution.strategies`): in a process of its
+own, or right here, many steps between two commits. A result is in the store before its step.completed. That of a function
+is recorded together with the release of its lease; that of a step of the pipeline is recorded by its own process, unless
+another executor has the lease by then. So whenever this process is killed, what is recorded is done, what is not is not,
+and starting again goes on.
 
 A failed step takes down what depends on it and nothing else.
 """
@@ -78,11 +79,11 @@ def execute_graph(
     Raises:
         LedgerError: the root cannot be read or written, or the graph cannot be planned. A step that fails raises
             nothing.
-        KeyboardInterrupt: asked to stop; what was done is recorded and claims are given back.
+        KeyboardInterrupt: asked to stop; what was done is recorded and leases are given back.
     """
     root.signer()  # a missing or wrong key is said before hours of work, not after
     with Interruption() as interruption:
-        execution = Execution(graph, root, file, options or Options(), claimant or Claimant(new_id()))
+        execution = GraphExecution(graph, root, file, options or Options(), claimant or Claimant(new_id()))
         try:
             execution.run()
             return execution.end()
@@ -92,9 +93,9 @@ def execute_graph(
             raise
 
 
-class Execution:
-    """One execution: :meth:`run`, :meth:`end`. What it adds to memory does not grow with the number of steps: of one that
-    has its output the ledger keeps everything, and a private file what its dependents ask for."""
+class GraphExecution:
+    """One execution of a graph: :meth:`run`, :meth:`end`. What it adds to memory does not grow with the number of steps: of
+    one that has its output the ledger keeps everything, and a private file what its dependents ask for."""
 
     def __init__(self, graph: Graph, root: Root, file: Path | None, options: Options, claimant: Claimant) -> None:
         """What the ledger remembers, and what waits for what: all that is kept for each step, before the first is
@@ -103,7 +104,7 @@ class Execution:
         self.id = new_id()
         self.failures: dict[str, Failure] = {}
         self.running: dict[JobFuture, Work] = {}
-        self.claimed: dict[str, Work] = {}
+        self.leased: dict[str, Work] = {}
         self.planner = Planner(graph, root)
         self.leases = HeldLeases(root, claimant, self.planner.catch_up)
         self.record = Record(self.id, graph, self.planner, options, file, claimant.executor)
@@ -188,10 +189,10 @@ class Execution:
                     self.progress.failed(dependent, "", address)
                     front.append(dependent)
 
-    # Claims
+    # Leases
 
-    def _claim(self, wanted: Sequence[Work]) -> list[Work]:
-        """Claim what nobody else is at work on and nobody has finished meanwhile; the rest waits for whoever has it."""
+    def _lease(self, wanted: Sequence[Work]) -> list[Work]:
+        """Take the leases on what nobody else is at work on and nobody has finished; the rest waits for whoever has it."""
         if not self.leases.known:  # whoever finds all in the ledger has no business with leases
             self.leases.catch_up()
         while True:
@@ -208,7 +209,7 @@ class Execution:
                 continue
             self.record.begun = True
             for work in free:
-                self.claimed[work.key] = work
+                self.leased[work.key] = work
             return free
 
     def _free(self, wanted: Sequence[Work]) -> list[Work]:
@@ -226,7 +227,7 @@ class Execution:
 
     def _renew(self) -> None:
         """A sign of life, after a third of the term."""
-        if self.claimed and self.leases.due:
+        if self.leased and self.leases.due:
             self.leases.renew(())  # what was lost is seen when its result is recorded
 
     # Execution in this process
@@ -238,12 +239,12 @@ class Execution:
             return False
         chosen = {id(work) for work in here}
         self.todo = deque(work for work in self.todo if id(work) not in chosen)
-        claimed = self._claim(here)
-        if not claimed:
+        leased = self._lease(here)
+        if not leased:
             return False
         made: list[tuple[Work, Made | LedgerError]] = []
         try:
-            made.extend((work, self._call(work)) for work in claimed)
+            made.extend((work, self._call(work)) for work in leased)
         finally:
             self._record(made)
         self._renew()
@@ -286,10 +287,10 @@ class Execution:
             return False
         gone = {id(work) for work in chosen}
         self.todo = deque(work for work in self.todo if id(work) not in gone)
-        claimed = self._claim(chosen)
-        for work in claimed:
+        leased = self._lease(chosen)
+        for work in leased:
             self._submit(work)
-        return bool(claimed)
+        return bool(leased)
 
     def _room(self) -> float:
         """How many cores are free. What a cluster has is the cluster's business: there its own queue decides."""
@@ -341,7 +342,7 @@ class Execution:
             self._look_elsewhere()
 
     def _look_elsewhere(self) -> None:
-        """What have the other executors done? A result of theirs is a hit, a claim that ended is ours to take."""
+        """What have the other executors done? A result of theirs is a hit, a lease that ended is ours to take."""
         self.leases.catch_up()
         waiting, self.elsewhere = self.elsewhere, []
         for work in waiting:
@@ -360,7 +361,7 @@ class Execution:
     # What is recorded
 
     def _record(self, finished: Sequence[tuple[Work, Ended]]) -> None:
-        """Bytes first, then the results with the release of their claims, then whoever waited for them."""
+        """Bytes first, then the results with the release of their leases, then whoever waited for them."""
         if not finished:
             return
         again = [work for work, made in finished if isinstance(made, LedgerError) and self._tries_again(work, made)]
@@ -383,7 +384,7 @@ class Execution:
         mine = [work.key for work, _ in finished]
         receipts = self.leases.end(mine, drafts)
         for digest in mine:
-            self.claimed.pop(digest, None)
+            self.leased.pop(digest, None)
         for work, made in finished:
             if work.expected is not None and (work not in again):
                 self._compare(work, work.expected, made)
@@ -446,12 +447,12 @@ class Execution:
         return sorted({*self.nondeterministic, *named})
 
     def abandon(self, signal: str) -> None:
-        """Asked to stop by ``signal``: processes have been ended by now; give the claims back and say how far it came."""
+        """Asked to stop by ``signal``: processes have been ended by now; give the leases back and say how far it came."""
         try:
-            if self.claimed:
+            if self.leased:
                 self.leases.catch_up()
-                self.leases.end([key for key in self.claimed if self.leases.are_held([key])])
-                self.claimed.clear()
+                self.leases.end([key for key in self.leased if self.leases.are_held([key])])
+                self.leased.clear()
             if self.record.begun:
                 self.end("interrupted")
                 interrupted_between_steps(self.root, self.planner.plans(), signal)

@@ -98,7 +98,7 @@ class Work:
 
     @property
     def key(self) -> str:
-        """What is claimed: the identity, and for an execution apart its label with it."""
+        """What its lease is on: the identity, and for an execution apart its label with it."""
         label = self.node.step.apart
         return canonical_digest([self.identity.digest, label]) if label else self.identity.digest
 

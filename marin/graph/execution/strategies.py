@@ -1,8 +1,8 @@
 """How steps are executed, one strategy for each kind: a function of an experiment file, and a step of the pipeline.
 
-The loop (:mod:`marin.graph.execution.loop`) looks up, claims, waits and records; it knows no kinds. A step of the pipeline
-is one more way to execute: in a process that does what `marin stage` does, which writes the step's events itself, in the
-run of its variant. :meth:`Strategies.of` is the one place that chooses by the kind how a step is executed.
+The loop (:mod:`marin.graph.execution.loop`) looks up, takes leases, waits and records. A step of the pipeline is one more
+way to execute: in a process that does what `marin stage` does, which writes the step's events itself, in the run of its
+variant. :meth:`Strategies.of` is the one place that chooses by the kind how a step is executed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Strategy(Protocol):
         """What another process is to do."""
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
-        """What became of a job; None: it paused where it was to, and goes on elsewhere under the same claim."""
+        """What became of a job; None: it paused where it was to, and goes on elsewhere under the same lease."""
 
     def failed(self, work: Work, error: LedgerError) -> Draft | None:
         """The event that it failed, where the executor writes that."""

@@ -157,8 +157,8 @@ def counted(owner, name):
 
 for name in ("fsync", "fdatasync", "pwrite", "rename", "replace", "link", "unlink", "mkdir"):
     counted(os, name)
-for name in ("_claim", "_call", "_submit", "_found", "_record", "end"):
-    counted(loop.Execution, name)
+for name in ("_lease", "_call", "_submit", "_found", "_record", "end"):
+    counted(loop.GraphExecution, name)
 counted(loop, "wait")
 file = Path(sys.argv[2])
 outcome = loop.execute_graph(load_graph(file), open_root(sys.argv[1]), file=file)

@@ -90,16 +90,16 @@ def test_a_run_that_was_left_open_ends_with_a_graph_of_hits(root: Root, monkeypa
 
 def test_ctrl_c_between_two_steps_of_a_graph_interrupts_its_run(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real signal, where the executor has recorded the first step and is about to hand out the second."""
-    real = loop.Execution._submit
+    real = loop.GraphExecution._submit
 
-    def signalled(execution: loop.Execution, work: loop.Work) -> None:
+    def signalled(execution: loop.GraphExecution, work: loop.Work) -> None:
         if work.node.address == "tokenizer/small":
             os.kill(os.getpid(), signal.SIGINT)
             signal.sigtimedwait([], 5)  # a point where Python looks
         real(execution, work)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Execution, "_submit", signalled)
+        patch.setattr(loop.GraphExecution, "_submit", signalled)
         with pytest.raises(KeyboardInterrupt, match="SIGINT"):
             execute_graph(light(), root)
     (view,) = runs.load_all(root.history())

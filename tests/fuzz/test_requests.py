@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -35,16 +36,49 @@ fuzzed = settings(
 )
 
 
-def said(port: int, data: bytes) -> bytes:
-    """What comes back until the other side ends the connection."""
+def exchanged(port: int, data: bytes) -> tuple[bytes, bool]:
+    """What comes back until the other side ends the connection, and whether it is whole: of a connection that is reset,
+    because not all that was sent is read, a part of the answer may be lost."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection, suppress(ConnectionError):
-        connection.sendall(data)
-        with suppress(OSError):  # ended by the other side already
-            connection.shutdown(socket.SHUT_WR)
-        while more := connection.recv(1 << 16):
-            answer += more
-    return answer
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        try:
+            connection.sendall(data)
+            with suppress(OSError):  # ended by the other side already
+                connection.shutdown(socket.SHUT_WR)
+            while more := connection.recv(1 << 16):
+                answer += more
+        except ConnectionError:
+            return answer, False
+    return answer, True
+
+
+def said(port: int, data: bytes) -> bytes:
+    return exchanged(port, data)[0]
+
+
+def words_of(request: bytes) -> list[str]:
+    """The request line, as http.server splits it."""
+    return request.partition(b"\n")[0].decode("latin-1").split()
+
+
+def has_version(request: bytes) -> bool:
+    """Whether the request line ends in HTTP/1.x. All others are taken for HTTP/0.9."""
+    words = words_of(request)
+    return len(words) >= 3 and re.fullmatch(r"HTTP/1\.[0-9]{1,10}", words[-1]) is not None
+
+
+def assert_is_answer(answer: bytes, request: bytes) -> None:
+    """All of an answer: status line, header fields and a body of the length that they say; to HTTP/0.9 one line of text."""
+    head, ends, body = answer.partition(b"\r\n\r\n")
+    if not answer.startswith(b"HTTP"):
+        assert not has_version(request), answer
+        assert answer.endswith(b"\n") and answer.count(b"\n") == 1 and answer.decode().strip(), answer
+        return
+    assert ends and re.match(rb"HTTP/1\.1 (2\d\d|4\d\d|50[1-5]) [A-Z][A-Za-z -]*\r\n", head), answer
+    (length,) = re.findall(rb"(?m)^Content-Length: (\d+)\r?$", head)
+    words = words_of(request)
+    assert len(body) == (0 if words[:1] == ["HEAD"] and len(words) == 3 else int(length)), answer
+    assert head.endswith(b"\r\nConnection: close"), answer
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +96,19 @@ def test_any_request_to_a_witness_is_answered_or_ended(
     for edit in edits:
         data = edited(data, *edit)[: 1 << 16]
     for request in (data, raw):
-        answer = said(witness, request)
-        assert answer == b"" or answer.startswith(b"HTTP/1.1 ") or not answer.startswith(b"HTTP")
+        answer, is_whole = exchanged(witness, request)
         assert b"Traceback" not in answer
-        assert not answer.startswith(b"HTTP/1.1 500")
+        if answer and is_whole:
+            assert_is_answer(answer, request)
     assert said(witness, b"GET /x HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 404")
+
+
+@pytest.mark.parametrize(("request_", "status"), list(zip(HEADS, (404, 400, 411, 404, None), strict=True)))
+def test_a_request_as_it_was_before_its_edits_is_answered(witness: int, request_: bytes, status: int | None):
+    answer, is_whole = exchanged(witness, request_)
+    assert is_whole or status == 411  # whose body nobody reads
+    assert answer.startswith(b"no such page" if status is None else f"HTTP/1.1 {status} ".encode())
+    assert_is_answer(answer, request_)
 
 
 def test_any_greeting_is_refused_and_the_service_goes_on(tmp_path, caplog: pytest.LogCaptureFixture):

@@ -3,6 +3,7 @@ undoes."""
 
 import random
 import threading
+import time
 
 import pytest
 
@@ -126,15 +127,25 @@ def test_publishing_and_closing_wait_for_the_sync(gate, signer):
     assert check(gate, [signer.verifier]) == []
 
 
-def test_publishing_has_its_turn_however_many_append(gate, signer):
+def test_publishing_has_its_turn_however_many_append(gate, signer, monkeypatch):
+    waiters = set()
+
+    class Watched(threading.Condition):
+        def wait(self, timeout=None):
+            waiters.add(threading.current_thread())
+            return super().wait(timeout)
+
+    monkeypatch.setattr(threading, "Condition", Watched)  # the log makes its own when it is opened
     with Log.open(gate, signer) as log:
         gate.closed = True
         first, _ = started(lambda: log.append(drafts(0)))
         assert gate.reached.acquire(timeout=60)
         second, _ = started(lambda: log.append(drafts(1)))
         publishing, published = started(log.publish)
-        while not log._waiting:
-            threading.Event().wait(0.001)
+        deadline = time.monotonic() + 60
+        while publishing not in waiters:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
         gate.go.release()
         publishing.join(timeout=60)  # though the second is held up in its sync
         assert published == [None]

@@ -63,6 +63,15 @@ class Remote(MemoryStorage):
         self.sent.append(name)
         super().ensure(name, data)
 
+    def ensure_many(self, items: Iterable[tuple[str, bytes]]) -> None:
+        pending = list(items)
+        self.sent.extend(name for name, _ in pending)
+        super().ensure_many(pending)
+
+    def replace(self, name: str, data: bytes) -> None:
+        self.sent.append(name)
+        super().replace(name, data)
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -144,17 +153,10 @@ def test_what_is_there_is_asked_for_and_not_sent(local: Store, remote: Remote, f
 
 def test_the_manifest_comes_last(local: Store, remote: Remote, folder: Path) -> None:
     tree = local.put_tree(folder).digest
-    order: list[str] = []
-    real = remote._write
-
-    def watching(name: str, items: list[tuple[str, bytes]], **more: object) -> object:
-        order.extend(name for name, _ in items)
-        return real(name, items, **more)
-
-    remote._write = watching  # type: ignore[method-assign]
     copy_artifacts(local, Store(remote), [tree])
-    assert order[-1] == tree_name(tree)
-    assert order.count(tree_name(tree)) == 1
+    assert set(remote.sent) == set(remote.list()), "all that came was seen on its way"
+    assert remote.sent[-1] == tree_name(tree)
+    assert remote.sent.count(tree_name(tree)) == 1
 
 
 def test_progress_ends_at_the_whole(remote: Remote, local: Store, pushed: str) -> None:

@@ -290,9 +290,13 @@ def test_requests_that_are_none_have_a_status(witness, method, path, body, heade
 
 
 def test_it_stops_while_requests_hang(witness):
-    with WitnessServer(witness[0]) as server, guests(server, 5) as crowd:
-        crowd[0].sendall(b"POST ")
-    # leaving the block joins the server, and every guest is sent away
+    with ExitStack() as stack:
+        with WitnessServer(witness[0], request_seconds=3600) as server:
+            crowd = stack.enter_context(guests(server, 5))
+            crowd[0].sendall(b"POST ")
+        for guest in crowd:  # each is sent away: none of them left, and nobody's time is over
+            guest.settimeout(10)
+            assert all_of(guest) == b""
 
 
 def test_a_log_that_was_rolled_back_is_told(log, witness, signer):

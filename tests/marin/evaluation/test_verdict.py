@@ -372,7 +372,8 @@ def test_bytes_that_are_not_there_are_missing(court: Court, honest: Claimed) -> 
     verdict, _ = court.judge(court.recorded(honest, samples=f"sha256:{'6' * 64}"))
     assert verdict.outcome == "UNAVAILABLE", verdict
     verdict, _ = court.judge(court.recorded(honest), court.recorded(accuracy(honest)))
-    assert verdict.outcome == "FAIL" and all("event 8" in line for line in verdict.lines), "the worst decides"
+    assert verdict.outcome == "FAIL" and verdict.lines, verdict
+    assert all("event 8" in line for line in verdict.lines), "the worst decides"
 
 
 def test_the_tree_is_json_that_others_read(court: Court, honest: Claimed, tmp_path: Path) -> None:

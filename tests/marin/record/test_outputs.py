@@ -286,4 +286,7 @@ def test_a_tiny_state_is_read_as_the_executor_stores_it(tiny: ModuleType, shelf:
     folder = shelf.base / "made"
     folder.mkdir()
     digest = tiny.as_state("SOME TEXT", folder)
-    shelf.taken(shelf.output(folder, "state", digest, len("SOME TEXT")), kind="state")
+    taken = shelf.taken(shelf.output(folder, "state", digest, len("SOME TEXT")), kind="state")
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert files and files == sorted(path.relative_to(taken) for path in taken.rglob("*") if path.is_file())
+    assert all((taken / name).read_bytes() == (folder / name).read_bytes() for name in files)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from buckets import Bucket
 
-from ledger import Conflict, Draft, LedgerError, Log, Malformed, Refused, Unavailable, check, create_key
+from ledger import Conflict, Draft, LedgerError, Log, LogCheckpoint, Malformed, Refused, Unavailable, check, create_key
 from ledger.log.view import LogView
 from marin.cli.verifying.verify import own_root
+from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY
 from marin.record.root import create_root, key_path, open_root
 from marin.verify import sealed
@@ -218,6 +219,11 @@ def test_what_a_root_says_of_files_is_not_believed_when_they_are_put(tmp_path: P
     assert list(root.views().glob("store-stat*"))
 
 
+def verdict_over(checkpoint: LogCheckpoint) -> ReplayCompleted:
+    said = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+    return ReplayCompleted("x", {"training": "PASS"}, {"mode": "full"}, None, said, {}, {})
+
+
 def test_a_root_that_names_ones_own_key_is_somebody_elses_under_another_one(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +235,11 @@ def test_a_root_that_names_ones_own_key_is_somebody_elses_under_another_one(
     (tmp_path / "theirs" / VKEY).write_text(f"{mine.verifier}\n")
     theirs = open_root()
     Log.create(theirs.storage, stranger)
-    assert theirs.history([stranger.verifier])._own is False
+    with Log.open(theirs.storage, stranger) as log:
+        log.append([Draft("a.b/v1", "run/x", {})])
+        assert not theirs.history([stranger.verifier]).counts(verdict_over(log.checkpoint))
+    mine.append([Draft("a.b/v1", "run/x", {})])
+    assert mine.history().counts(verdict_over(mine.reader().checkpoint())), "the same of one's own log"
     assert sealed.opened_own([stranger.verifier]) is None
     monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "mine"))
     assert sealed.opened_own() is not None

@@ -282,7 +282,7 @@ def test_data_sets_name_stored_artifacts_as_their_source(root: Root, tmp_path: P
 
     (data,) = [item for item in mlflow.get_run(RUN).inputs.dataset_inputs if item.dataset.name == "grammar/corpus"]
     source = mlflow.data.get_source(data)
-    assert source._get_source_type() == "marin"
+    assert data.dataset.source_type == "marin"
     assert "The cat number 0" in (Path(source.load(str(tmp_path))) / "train.jsonl").read_text()
     assert resolve_dataset_source("sha256:" + "0" * 64).to_dict() == {"uri": "marin://artifact/" + "0" * 64}
     with mlflow.start_run() as started:

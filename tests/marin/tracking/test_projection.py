@@ -17,6 +17,7 @@ from marin.errors import MarinError
 from marin.history.projection.fold import Fold
 from marin.tracking.mlflow.projection import database as database_module
 from marin.tracking.mlflow.projection import follow as projection_module
+from marin.tracking.mlflow.projection import sink as sink_module
 from marin.tracking.mlflow.projection.follow import Follower, MlflowProjection
 from marin.tracking.mlflow.projection.sink import Sink
 
@@ -152,14 +153,28 @@ def expected(built: Path) -> dict[str, object]:
     ],
 )
 def test_killed_in_the_middle_of_a_round_and_run_again_gives_the_same(
-    tmp_path: Path, short: Log, expected: dict[str, object], empty_database: Path, table: str, before: int
+    tmp_path: Path,
+    short: Log,
+    expected: dict[str, object],
+    empty_database: Path,
+    table: str,
+    before: int,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """After so many events the next write to the table fails and nothing is tidied up after it."""
     folder = Path(shutil.copytree(empty_database, tmp_path / "mlflow"))
-    projection = MlflowProjection(folder, short)
-    projection.catch_up(limit=before)
-    assert projection._sink is not None
-    projection._sink._connection.set_authorizer(
+    opened: list[sqlite3.Connection] = []
+    connect = sink_module.connect
+
+    def kept(folder: Path, *, created: int = 0) -> sqlite3.Connection:
+        opened.append(connect(folder, created=created))
+        return opened[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sink_module, "connect", kept)
+        projection = MlflowProjection(folder, short)
+        projection.catch_up(limit=before)
+    opened[-1].set_authorizer(
         lambda action, name, *_: (
             sqlite3.SQLITE_DENY if (action, name) == (sqlite3.SQLITE_INSERT, table) else sqlite3.SQLITE_OK
         )

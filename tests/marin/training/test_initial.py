@@ -22,7 +22,7 @@ from marin.training.initial import Known, Scope, initial_program, initial_slices
 from marin.training.model import optimizer
 from marin.training.state import DATA, made, manifest_of, state_like
 from marin.training.step.contract import mesh_of
-from marin.training.step.slices import Layout
+from marin.training.step.slices import FillRun, Layout, SlicedState
 
 
 @pytest.mark.long(together="slices of an initial state", seconds=22)
@@ -52,15 +52,41 @@ def test_what_makes_a_state_is_traced_once_to_make_it_and_to_name_it(
     traced = []
     for module in (initial, state):
         monkeypatch.setattr(module, "made", lambda *given: traced.append(1) or made(*given))
-    layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), 8, None)
+    fills: list[tuple[FillRun, str, int, int]] = []
+    executed: list[int] = []
+    call = jax.stages.Compiled.__call__
+
+    class Asking(Layout):
+        """Keeps who was asked for elements, and for which."""
+
+        def place(self, fill: FillRun, *where: Any, **how: Any) -> SlicedState:
+            def asked(name: str, start: int, into: np.ndarray) -> None:
+                fills.append((fill, name, start, len(into)))
+                fill(name, start, into)
+
+            return super().place(asked, *where, **how)
+
+    def counted(*given: Any) -> Any:
+        executed.append(1)
+        return call(*given)
+
+    def executions() -> int:
+        """How often a program is executed to give once more what was asked for last."""
+        fill, name, start, count = fills[-1]
+        executed.clear()
+        fill(name, start, np.empty(count, layout.kinds[name][0]))
+        return len(executed)
+
+    monkeypatch.setattr(jax.stages.Compiled, "__call__", counted)
+    layout = Asking(state_like(recipe, worker.VOCABULARY), optimizer(recipe), 8, None)
     first = initial_slices(recipe, worker.VOCABULARY, layout, NamedSharding(mesh_of(1), P(DATA)))
+    assert (executions(), executions()) == (1, 0), "nothing that was made is kept"
     name = initial_program(recipe, worker.VOCABULARY, layout.form)
     whole = initial_state(recipe, worker.VOCABULARY, layout.form)
+    assert executions() == 1, "nor of what made a whole"
     assert len(traced) == 2 and name == initial_program(recipe, worker.VOCABULARY, layout.form)
     assert describe(first, layout) == manifest_of(whole) == manifest_of(initial_state(recipe, worker.VOCABULARY))
     assert len(traced) == 3, "in another form the programs are others"
-    (drawn,) = initial._newest.values()
-    assert not any(part._kept[1] for part in drawn._parts)
 
 
 def test_elements_of_an_initializer_are_found_by_their_places() -> None:

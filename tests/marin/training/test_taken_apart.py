@@ -3,7 +3,7 @@ definition. Two processors are two lots of programs in this process, of which on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -19,10 +19,15 @@ from tokenizers.models import WordLevel
 from marin.exact import compiled, reference
 from marin.recipe.schema import Recipe, plain
 from marin.training.data import Batch
-from marin.verify.jax import opened, stepwise
+from marin.training.model import optimizer
+from marin.training.state import state_like
+from marin.training.step.exact import update_of
+from marin.training.step.slices import Layout
+from marin.verify.jax import exactly, opened, stepwise
 from marin.verify.jax.exactly import ExactStepwise
 from marin.verify.jax.opened import Opened, Question
 from marin.verify.segments.explain import first_operation
+from marin.verify.segments.explanation import Record
 
 pytestmark = pytest.mark.long(together="taken apart", seconds=45)
 
@@ -130,19 +135,28 @@ def test_equal_processors_have_nothing_to_name(equals: Pair) -> None:
     assert first_operation(AT, ("one", "other"), equals.ask, []).level == "program"
 
 
-def test_the_parts_of_a_step_are_its_whole(equals: Pair) -> None:
+def test_the_parts_of_a_step_are_its_whole(worker: ModuleType, equals: Pair) -> None:
     """Executed alone, and compiled up to the last, operations give what the program gives; the reference agrees."""
-    worker = equals.workers[0]
-    assert isinstance(worker, ExactStepwise)
-    *_, update = worker.programs(AT)
-    operations = {one.name: one for one in worker.operations("update")}
-    program = worker._program("update")
-    for count in (1, worker.count("update") // 2, worker.count("update")):
-        together, length = worker.prefix("update", count)
+    taken, inputs = equals.workers[0], dict[str, Sequence[Any]]()
+    assert isinstance(taken, ExactStepwise)
+
+    def kept(name: str, given: Sequence[Any], *made: Any) -> Record:
+        inputs[name] = given
+        return opened.record(name, given, *made)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exactly, "record", kept)
+        *_, update = taken.programs(AT)
+    operations = {one.name: one for one in taken.operations("update")}
+    example = state_like(taken.recipe, worker.VOCABULARY)
+    program = update_of(taken.recipe, Layout(example, optimizer(taken.recipe), 1)).program
+    for count in (1, taken.count("update") // 2, taken.count("update")):
+        together, length = taken.prefix("update", count)
         assert length == len(program.operations)
         assert together.outputs == operations[together.name].outputs
-    assert worker.reference("update", together.name)[0].outputs == together.outputs
-    right = reference.run(program, worker._made["update"])
-    shapes = [np.shape(x) for x in worker._likes()]
+    assert taken.reference("update", together.name)[0].outputs == together.outputs
+    right = reference.run(program, inputs["update"])
+    layout = taken.step.layout
+    shapes = [x.shape for x in (*layout.params, *layout.moments)]
     whole = [x.reshape(shape) for x, shape in zip(right, [*shapes, (), ()], strict=True)]
     assert [opened.digest_of(x) for x in whole] == update.outputs

@@ -159,15 +159,31 @@ def test_slices_are_written_two_at_a_time_and_packed_one_by_one(
 def test_a_process_that_failed_is_named_and_nothing_is_recorded(
     made: Made, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a checkpoint: the leader hears of three processes, one of which could not write."""
+    """Half a checkpoint: the leader hears of three processes, one of which could not write. The four save one after the other,
+    the leader last, and what they say is kept here."""
     _, layout, state, _ = made
-    saver = Saver(store, layout, tmp_path / "work")
+    words, put, done = dict[str, bytes](), saving.put_slice, list[Saved]()
+
+    def failing(*arguments: Any, **how: Any) -> Any:
+        if jax.process_index() == 2:
+            raise OSError(28, "No space left on device")
+        return put(*arguments, **how)
+
+    monkeypatch.setattr(saving, "put_slice", failing)
     monkeypatch.setattr(hosts, "processes", lambda: 4)
-    mine = saver._reported(layout.held(state), None)
-    assert mine.failed == ""
-    failed = saving._Report(failed="process 2: OSError: no space")
-    with pytest.raises(StepFailed, match=r"process 2: OSError.*found 3 of 4"):
-        saver._whole([mine, mine, failed, mine])
+    monkeypatch.setattr(hosts, "say", words.__setitem__)
+    monkeypatch.setattr(hosts, "hear", words.__getitem__)
+    monkeypatch.setattr(hosts, "forget", lambda name: None)
+    monkeypatch.setattr(saving.digesting, "finished", list)  # each has all slices here: no tile is cut between two
+    for number in (1, 2, 3, 0):
+        monkeypatch.setattr(jax, "process_index", lambda number=number: number)
+        with Saver(store, layout, tmp_path / str(number)) as saver:
+            saver.save(state, done.append)
+            if number == 0:
+                with pytest.raises(StepFailed, match=r"process 2: OSError: .*No space.*found 3 of 4"):
+                    saver.settle(wait=True)
+    assert sorted(words) == [f"save/1/{number}" for number in (1, 2, 3)], "no process hears that it was recorded"
+    assert done == [] and [kind for _, kind in store.digests() if kind == "tree"] == []
 
 
 def test_a_damaged_slice_is_refused_when_it_is_read(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from ledger.errors import LedgerError, StorageFailed
 
 _LOG = logging.getLogger(__name__)
 _CACHE_KIB = 32 << 10
+_AGAIN_SECONDS = 0.02
 
 
 class DoesNotFit(Exception):
@@ -80,7 +82,7 @@ class FoldedDatabase:
     def _prepare(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path or "", timeout=self._wait, check_same_thread=False, isolation_level=None)
         try:
-            db.execute("PRAGMA journal_mode = WAL")
+            self._keep_journal(db)
             # No sync of its own: a power cut loses its newest rows and never mixes them.
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -93,6 +95,19 @@ class FoldedDatabase:
             db.close()
             raise
         return db
+
+    def _keep_journal(self, db: sqlite3.Connection) -> None:
+        """Of a file that is new, several processes may want this at once: SQLite refuses all but one without waiting."""
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return
 
     def _delete(self) -> None:
         if self._path is not None:

@@ -105,16 +105,23 @@ class Projection:
         yield from self._select(" AND ".join(part for part, _ in wanted), tuple(value for _, value in wanted))
 
     def places(
-        self, *, stream: str | None = None, type: str | None = None, last: int | None = None, **named: str | None
+        self,
+        *,
+        stream: str | None = None,
+        type: str | None = None,
+        last: int | None = None,
+        size: int | None = None,
+        **named: str | None,
     ) -> list[int]:
         """The indices, in order, of the events of this stream and type whose bodies have these texts in the fields of these
-        names (``identity="…"``); the ``last`` of them."""
+        names (``identity="…"``), of a log of this ``size``; the ``last`` of them."""
         # The + keeps SQLite from an index of types or streams, of which there are few, where a field has one.
         plus = "+" if any(name in self._indexed and value is not None for name, value in named.items()) else ""
         parts = [
             *((f"json_extract(body, '$.{_field(name)}') = ?", value) for name, value in named.items()),
             (f"{plus}stream = ?", stream),
             (f"{plus}type = ?", type),
+            ("idx < ?", size),
         ]
         wanted = [(part, value) for part, value in parts if value is not None]
         where = " AND ".join(part for part, _ in wanted) or "1"

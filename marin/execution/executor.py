@@ -440,9 +440,10 @@ class _Stage:
         if not changed and situation.run is not None:
             return True
         now = self.read()
-        runs = [None if one.run is None else one.run.run for one in (now, situation)]
+        name = self.step.name  # an attempt that somebody else made meanwhile is told by this one, and counts
+        seen = [(one.run.run, one.run.attempts.get(name)) if one.run else None for one in (now, situation)]
         is_made = not self.force and now.results.hit(self.step, now.identity) is not None
-        return now.identity == situation.identity and runs[0] == runs[1] and not is_made
+        return now.identity == situation.identity and seen[0] == seen[1] and not is_made
 
     def _abandoned(self, situation: _Situation) -> list[Draft]:
         """What is to be said of the attempt before this one, if whoever executed it died without a word."""
@@ -511,6 +512,7 @@ class _Stage:
                     attempt=attempt,
                     root=self.root.absolute,
                     artifacts=artifacts,
+                    check=self.lease.check,
                 ),
             )
 

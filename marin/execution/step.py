@@ -46,7 +46,8 @@ class Task:
     checked out). ``out`` is an empty folder that the step fills. ``work`` is a scratch folder that belongs to the
     step's identity and survives an interruption: a resumed step finds there what it left. ``root`` is where the ledger
     and the store lie, and ``artifacts`` the stored trees of the inputs, for a step that works on other machines too; there
-    ``stored`` has the inputs that are read where they lie, and ``inputs`` the others.
+    ``stored`` has the inputs that are read where they lie, and ``inputs`` the others. ``check`` raises
+    :class:`marin.errors.LeaseLost` when another executor has the step by now: for a step that waits for other processes.
     """
 
     run: str
@@ -61,6 +62,7 @@ class Task:
     root: str = ""
     artifacts: Mapping[str, str] = field(default_factory=dict)
     stored: Mapping[str, StoredFolder] = field(default_factory=dict)
+    check: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

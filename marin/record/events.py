@@ -534,7 +534,7 @@ class StoreScrubbed(Body, frozen=True):
 class LeaseTaken(Body, frozen=True):
     """An executor takes leases on steps, by identity; ``until`` is when they end if nothing is heard of it. ``host``,
     ``pid`` and ``born`` say which process that is, so that its death is seen at once where it can be. ``over`` are the
-    executors whose leases end with this event."""
+    executors whose leases end with this event; ``term`` is how long the leases outlive a sign of life, in milliseconds."""
 
     executor: str
     host: str
@@ -543,6 +543,7 @@ class LeaseTaken(Body, frozen=True):
     until: str
     steps: dict[Digest, str]
     over: list[str] = field(default_factory=list)
+    term: int = 120_000
 
 
 class LeaseRenewed(Body, frozen=True):

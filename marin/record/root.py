@@ -331,8 +331,7 @@ class LedgerHistory:
         self, *, stream: str | None = None, type: str | None = None, last: int | None = None, **named: str | None
     ) -> list[int]:
         """The indices of what :meth:`events` finds; the ``last`` of them."""
-        places = self._projection.places(stream=stream, type=type, last=last, **named)
-        return [index for index in places if index < self._size]
+        return self._projection.places(stream=stream, type=type, last=last, size=self._size, **named)
 
     def at(self, places: Sequence[int]) -> Iterator[tuple[int, Event]]:
         """The events at these indices, which are in order."""

@@ -42,8 +42,8 @@ RECENT = 2 * SKEW + TERM
 
 @dataclass(frozen=True)
 class Holder:
-    """An executor as its events describe it. ``until``: when its leases end by its clock; ``term``: that long after its last
-    sign, which was read here at ``seen`` (:func:`time.monotonic`)."""
+    """An executor as its events describe it. ``until``: when its leases end by its clock; ``term``: how long they outlive its
+    last sign, which was read here at ``seen`` (:func:`time.monotonic`)."""
 
     executor: str
     host: str
@@ -95,7 +95,7 @@ class Leases:
         where = f"event {seq} of {LEASES}"
         if kind == kinds.LEASE_TAKEN:
             taken = read(LeaseTaken, body, where=where)
-            self._sign(taken.executor, taken.host, taken.pid, taken.born, taken.until, at)
+            self._sign(taken, taken.until, timedelta(milliseconds=taken.term), at)
             for executor in taken.over:
                 self.steps = {step: holder for step, holder in self.steps.items() if holder != executor}
                 self.holders.pop(executor, None)
@@ -104,7 +104,7 @@ class Leases:
         if kind == kinds.LEASE_RENEWED:
             renewed = read(LeaseRenewed, body, where=where)
             if (known := self.holders.get(renewed.executor)) is not None:
-                self._sign(known.executor, known.host, known.pid, known.born, renewed.until, at)
+                self._sign(known, renewed.until, known.term, at)
         elif kind == kinds.LEASE_RELEASED:
             released = read(LeaseReleased, body, where=where)
             for step in released.steps:
@@ -136,15 +136,14 @@ class Leases:
             if (holder := self.holders.get(executor)) is not None and holder.alive(now)
         ]
 
-    def _sign(self, executor: str, host: str, pid: int, born: str, until: str, at: datetime) -> None:
+    def _sign(self, who: Holder | LeaseTaken, until: str, term: timedelta, at: datetime) -> None:
         """Who cannot say until when keeps nothing from others, and who says a time far away, nothing for long."""
         try:
             end = min(parse_time(until), at + SKEW + TERM)
         except LedgerError:
-            end, term = at - RECENT, timedelta()
-        else:
-            term = end - at if timedelta() < end - at <= TERM else TERM
-        self.holders[executor] = Holder(executor, host, pid, born, end, term, time.monotonic())
+            end = at - RECENT
+        term = min(max(term, timedelta()), TERM)
+        self.holders[who.executor] = Holder(who.executor, who.host, who.pid, who.born, end, term, time.monotonic())
 
 
 def _standing(history: LedgerHistory) -> Iterator[tuple[int, Event]]:
@@ -190,6 +189,7 @@ class Claimant:
                 pid=os.getpid(),
                 born=birth(os.getpid()),
                 until=format_time(now + self.term),
+                term=round(self.term.total_seconds() * 1000),
                 steps=dict(steps),
                 over=sorted(over),
             ),

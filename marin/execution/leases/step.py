@@ -8,23 +8,20 @@ process that it starts for it (:class:`GrantedLease`). `marin stage` takes the l
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledger import Draft, LedgerError
-from marin.errors import LeaseLost, StepFailed
+from ledger import Draft
+from marin.errors import LeaseLost
 from marin.execution.leases.held import HeldLeases
-from marin.execution.leases.lease import Claimant
+from marin.execution.leases.lease import TERM, Claimant
 from marin.record.root import Root
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 """How often the ledger is asked whether another executor is done."""
-_PATIENCE = 10.0
-"""Seconds that the end of a step waits for a renewal under way: the batch that ends it is refused if the lease is lost."""
 
 
 @dataclass(frozen=True)
@@ -79,26 +76,40 @@ class Unleased:
 
 
 class GrantedLease(Unleased):
-    """A lease that whoever started this process holds for it."""
+    """A lease that whoever started this process holds for it, and renews."""
 
     def __init__(self, root: Root, grant: Grant) -> None:
         super().__init__(root)
-        self._held, self._grant = HeldLeases(root, Claimant(grant.executor)), grant
+        self._held, self._step = HeldLeases(root, Claimant(grant.executor)), grant.step
+        self._asked = time.monotonic()
+
+    def is_free(self) -> bool:
+        """See :class:`Unleased`: whether it still is its holder's."""
+        self._held.catch_up()
+        self._asked = time.monotonic()
+        return self._held.is_held(self._step)
+
+    def begin(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> bool:
+        """See :class:`Unleased`."""
+        return self.is_free() and super().begin(batch, still)
+
+    def check(self) -> None:
+        """See :class:`Unleased`. The log is asked as often as its holder gives a sign."""
+        if time.monotonic() - self._asked > TERM.total_seconds() / 3 and not self.is_free():
+            raise _lost(self._step)
 
     def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
         """See :class:`Unleased`. Its end is recorded by its holder."""
-        self._held.catch_up()
-        return list(drafts) if self._held.rival(self._grant.step) is None else []
+        return list(drafts) if self.is_free() else []
 
     def wait(self) -> None:
         """See :class:`Unleased`.
 
         Raises:
-            LeaseLost: another one has it: its holder decides what is to be done.
+            LeaseLost: another one has it, or had it: its holder decides what is to be done.
         """
-        self._held.catch_up()
-        if self._held.rival(self._grant.step) is not None:
-            raise _lost(self._grant.step)
+        if not self.is_free():
+            raise _lost(self._step)
 
 
 class StepLease(Unleased):
@@ -108,8 +119,6 @@ class StepLease(Unleased):
         """``held``: those of this process, which has watched others by them."""
         super().__init__(root)
         self._held, self._identity, self._step = held, identity, step
-        self._done, self._lost = threading.Event(), threading.Event()
-        self._keeper: threading.Thread | None = None
 
     def is_free(self) -> bool:
         """See :class:`Unleased`."""
@@ -120,13 +129,12 @@ class StepLease(Unleased):
         """See :class:`Unleased`. From then on a thread renews it; the step has all others.
 
         Raises:
-            StepFailed: this machine starts no more threads.
+            StepFailed: this machine starts no more threads; nothing is recorded.
         """
         changed = {self._identity} | self._held.catch_up()
         while self._held.rival(self._identity) is None and still(self._identity in changed):
             if self._held.take({self._identity: self._step}, batch[:-1], batch[-1:]):
                 self._begin()
-                self._keep()
                 return True
             changed = self._held.catch_up()
         return False
@@ -137,24 +145,24 @@ class StepLease(Unleased):
         self._held.end([self._identity])
 
     def check(self) -> None:
-        """See :class:`Unleased`. Asked of the log only when the term has passed without a sign, as after a suspension."""
-        if self.begun and (self._lost.is_set() or (self._held.expired and not self._held.renew([self._identity]))):
+        """See :class:`Unleased`. The log is asked only when a term has passed without a sign, as after a suspension."""
+        if self.begun and self._held.expired:
+            self._held.catch_up()
+        if self.begun and not self._held.is_held(self._identity):
             raise _lost(self._step)
 
     def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
         """See :class:`Unleased`."""
         self.stop()
         self._held.catch_up()
-        if not self._held.are_held([self._identity]):
+        if not self._held.is_held(self._identity):
             log.warning("%s: the lease was lost to another executor; what was made is not recorded", self._step)
             return []
         return [*drafts, self._held.release([self._identity])]
 
     def stop(self) -> None:
         """See :class:`Unleased`."""
-        self._done.set()
-        if self._keeper is not None:
-            self._keeper.join(_PATIENCE)
+        self._held.stop()
 
     def wait(self) -> None:
         """See :class:`Unleased`."""
@@ -170,29 +178,6 @@ class StepLease(Unleased):
                     rival.host,
                 )
             time.sleep(POLL_SECONDS)
-
-    def _keep(self) -> None:
-        self._keeper = threading.Thread(target=self._renew, name=f"lease on {self._step}", daemon=True)
-        try:
-            self._keeper.start()
-        except RuntimeError as error:
-            self._keeper = None
-            raise StepFailed(
-                "the lease on a step cannot be renewed",
-                where=f"step {self._step}",
-                found=str(error),
-                cure="let this user start more threads",
-            ) from error
-
-    def _renew(self) -> None:
-        while not self._done.wait(self._held.claimant.term.total_seconds() / 3):
-            try:
-                if not self._held.renew([self._identity]):
-                    self._lost.set()
-                    log.warning("%s: the lease was lost to another executor; it ends with the next event", self._step)
-                    return
-            except LedgerError as error:
-                log.warning("%s: the lease could not be renewed: %s", self._step, error)
 
 
 def _lost(step: str) -> LeaseLost:

@@ -33,7 +33,7 @@ from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import POLL_SECONDS
 from marin.execution.workspace import Made
 from marin.graph.execution.progress import Progress
-from marin.graph.execution.record import Failure, Options, Outcome, Record, Work
+from marin.graph.execution.record import LASTING, Failure, Options, Outcome, Record, Work
 from marin.graph.execution.strategies import Ended, strategies
 from marin.graph.execution.work import StepWorkspace, call
 from marin.graph.graph import Graph, Node
@@ -59,7 +59,6 @@ WINDOW = 4 * BATCH
 them."""
 LARGEST_KEPT = 4096
 """Bytes of a value that is kept."""
-LONGEST_WAIT_SECONDS = 20.0
 
 
 def execute_graph(
@@ -128,6 +127,7 @@ class GraphExecution:
     def run(self) -> None:
         """Bring every step to its output, or to its failure; once."""
         with self.stack:
+            self.stack.callback(self.leases.stop)
             while self.ready or self.todo or self.running or self.elsewhere:
                 self._look_up()
                 if self._call_here() or self._start_jobs():
@@ -203,14 +203,18 @@ class GraphExecution:
                 self.record.keep_code(work)
             started = [draft for work in free if (draft := self.strategies.of(work.node.step).started(work))]
             steps = {work.key: work.node.address for work in free}
-            if not self.leases.take(steps, self.record.beginning(), started):
-                self.leases.catch_up()
-                wanted = free  # the others have their outputs by now, or somebody else's
-                continue
-            self.record.begun = True
-            for work in free:
-                self.leased[work.key] = work
-            return free
+            with (
+                Interruption() as interruption,
+                interruption.shield(),
+            ):  # what was taken is known here, or was not taken
+                taken = self.leases.take(steps, self.record.beginning(), started)
+                if taken:
+                    self.record.begun = True
+                    self.leased.update((work.key, work) for work in free)
+            if taken:
+                return free
+            self.leases.catch_up()
+            wanted = free  # the others have their outputs by now, or somebody else's
 
     def _free(self, wanted: Sequence[Work]) -> list[Work]:
         free = []
@@ -224,11 +228,6 @@ class GraphExecution:
             else:
                 free.append(work)
         return free
-
-    def _renew(self) -> None:
-        """A sign of life, after a third of the term."""
-        if self.leased and self.leases.due:
-            self.leases.renew(())  # what was lost is seen when its result is recorded
 
     # Execution in this process
 
@@ -247,7 +246,6 @@ class GraphExecution:
             made.extend((work, self._call(work)) for work in leased)
         finally:
             self._record(made)
-        self._renew()
         return True
 
     def _is_here(self, node: Node) -> bool:
@@ -323,9 +321,7 @@ class GraphExecution:
                 time.sleep(POLL_SECONDS)
                 self._look_elsewhere()
             return
-        timeout = (
-            POLL_SECONDS if self.elsewhere else min(LONGEST_WAIT_SECONDS, self.leases.claimant.term.total_seconds() / 3)
-        )
+        timeout = POLL_SECONDS if self.elsewhere else None
         done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
         finished: list[tuple[Work, Ended]] = []
         for future in [future for future in self.running if future in done]:
@@ -337,7 +333,6 @@ class GraphExecution:
             else:
                 finished.append((work, result))
         self._record(finished)
-        self._renew()
         if self.elsewhere and not done:
             self._look_elsewhere()
 
@@ -362,9 +357,12 @@ class GraphExecution:
 
     def _record(self, finished: Sequence[tuple[Work, Ended]]) -> None:
         """Bytes first, then the results with the release of their leases, then whoever waited for them."""
+        for work, made in finished:
+            if not self.leases.is_held(work.key):
+                self._lost(work, made)
+        finished = [(work, made) for work, made in finished if self.leases.is_held(work.key)]
         if not finished:
             return
-        again = [work for work, made in finished if isinstance(made, LedgerError) and self._tries_again(work, made)]
         blobs = {
             made.output.artifact: made.data for _, made in finished if isinstance(made, Made) and made.data is not None
         }
@@ -382,23 +380,33 @@ class GraphExecution:
             elif isinstance(made, LedgerError) and (failed := self.strategies.of(work.node.step).failed(work, made)):
                 drafts.append(failed)
         mine = [work.key for work, _ in finished]
-        receipts = self.leases.end(mine, drafts)
+        if (receipts := self.leases.end(mine, drafts)) is None:
+            self._record(finished)  # one of them was lost, and is known to be
+            return
         for digest in mine:
             self.leased.pop(digest, None)
+        again = [work for work, made in finished if isinstance(made, LedgerError) and self._tries_again(work, made)]
         for work, made in finished:
             if work.expected is not None and (work not in again):
                 self._compare(work, work.expected, made)
-            elif receipts is None and not isinstance(made, NodeResult) and work not in again:
-                log.warning("%s: the lease was lost to another executor; its result is not recorded", work.node.address)
-                self.todo.append(work)
             elif isinstance(made, NodeResult):
                 self._made(work, made)
             elif isinstance(made, Made):
-                assert receipts is not None
                 index = receipts[places[work.key]].index
                 self._made(work, NodeResult.of(work.node.address, "executed", self.record.result(work, made, index)))
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
+
+    def _lost(self, work: Work, made: Ended) -> None:
+        """Another executor has taken the lease over. What a process of ours recorded before stands."""
+        self.leased.pop(work.key, None)
+        if work.expected is not None:
+            self._compare(work, work.expected, made)
+        elif isinstance(made, NodeResult):
+            self._made(work, made)
+        else:
+            log.warning("%s: the lease was lost to another executor; its result is not recorded", work.node.address)
+            self.todo.append(work)
 
     def _made(self, work: Work, result: NodeResult) -> None:
         """A step was executed; under --check it is executed once more before anybody takes its output."""
@@ -410,7 +418,11 @@ class GraphExecution:
     def _compare(self, work: Work, first: NodeResult, second: Ended) -> None:
         """The second execution against the first. The first result stands, whatever comes out."""
         found = str(second) if isinstance(second, LedgerError) else second.output.digest
-        if found != first.output.digest:
+        if isinstance(second, LedgerError) and not isinstance(second, LASTING):
+            log.warning(
+                "%s: its second execution came to no end, so nothing was compared: %s", work.node.address, second
+            )
+        elif found != first.output.digest:
             self.nondeterministic.append(work.node.address)
             log.warning("%s is not deterministic: made %s, and then %s", work.node.address, first.output.digest, found)
         self._found(first)
@@ -451,7 +463,7 @@ class GraphExecution:
         try:
             if self.leased:
                 self.leases.catch_up()
-                self.leases.end([key for key in self.leased if self.leases.are_held([key])])
+                self.leases.end([key for key in self.leased if self.leases.is_held(key)])
                 self.leased.clear()
             if self.record.begun:
                 self.end("interrupted")

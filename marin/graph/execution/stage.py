@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from marin.execution.leases.step import Grant, StepLease
 from marin.execution.plan import Plan
 from marin.graph.variants import Variant
 from marin.pipeline.stages import PIPELINE
+from marin.process.interruption import Interruption
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
 from marin.record.root import Root, open_root
 from marin.runners.engines import open_jobs
@@ -69,38 +71,39 @@ def stage_on_ray(
     Raises:
         LedgerError: what the step refused; ``Unavailable`` where the cluster has no such machine.
     """
-    held, claimant = HeldLeases(root, Claimant.of_process()), Claimant.of_process()
+    held = HeldLeases(root, Claimant.of_process())
     ask = partial(planned, name, plan=plan, recipe=recipe, root=root, project=project)
 
     def is_missing(changed: bool) -> bool:
         return not changed or force or ask() == (identity, None)
 
-    while True:  # before anything is reserved: who waits for a lease must not hold what its holder needs
-        identity, result = ask()
-        if result is not None and not force:
-            return False
-        lease = StepLease(root, held, identity, name)
-        if lease.begin([], is_missing):
-            break
-        lease.wait()
-    definition, here = plan.step(name), msgspec.structs.replace(execution, runner="local", processes=1)
-    payload = stage_payload(
-        root,
-        Variant(plan, recipe),
-        recipe,
-        name,
-        identity=identity,
-        grant=Grant(claimant.executor, identity),
-        force=force,
-        execution=here,
-    )
-    reserved = reservation(definition, recipe, execution, cpus=recipe.arithmetic.threads)
-    job = Job(name, execute_stage, payload, reserved, environment=tracker.environment())
-    try:
+    with ExitStack() as taken:
+        begun, identity = False, ""
+        while not begun:  # before anything is reserved: who waits for a lease must not hold what its holder needs
+            identity, result = ask()
+            if result is not None and not force:
+                return False
+            lease = StepLease(root, held, identity, name)
+            with Interruption() as interruption, interruption.shield():
+                if begun := lease.begin([], is_missing):
+                    taken.callback(lease.give_back)
+            if not begun:
+                lease.wait()
+        definition, here = plan.step(name), msgspec.structs.replace(execution, runner="local", processes=1)
+        payload = stage_payload(
+            root,
+            Variant(plan, recipe),
+            recipe,
+            name,
+            identity=identity,
+            grant=Grant(held.claimant.executor, identity),
+            force=force,
+            execution=here,
+        )
+        reserved = reservation(definition, recipe, execution, cpus=recipe.arithmetic.threads)
+        job = Job(name, execute_stage, payload, reserved, environment=tracker.environment())
         with open_jobs("ray", address=execution.address, root=root.absolute) as jobs:
             jobs.submit(job).result()
-    finally:
-        lease.give_back()
     return True
 
 

@@ -351,6 +351,7 @@ class _Training:
         done = max(0, self._recorded - recipe.first_step)
         with Remembered() as asked, bar("train", recipe.trainer.num_steps, done) as progress:
             while not wait([future], timeout=POLL_SECONDS).done:
+                self._task.check()  # where another executor has the step, its workers end with this connection
                 if asked.received is not None and not self._stopping:
                     log.info("train: asked to stop; the workers end after the train step that runs, and save")
                 self._stopping = asked.received is not None

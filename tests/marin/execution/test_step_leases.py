@@ -313,22 +313,30 @@ def test_under_a_lost_lease_nothing_is_recorded_in_the_run(tiny: ModuleType, roo
     assert recorded(root)[events.METRICS_RECORDED] == 1
 
 
-def test_what_a_granted_lease_made_is_not_recorded_when_another_has_it(
-    tiny: ModuleType, root: Root, project: Path
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("moment", ["before it begins", "while it is executed"])
+def test_what_a_granted_lease_made_is_not_recorded_when_it_was_lost(
+    tiny: ModuleType, root: Root, project: Path, moment: str, released: bool
 ) -> None:
-    """The executor of the graph lost the lease while its process was at work."""
-    key = identity(tiny, root, project, "upper")
+    """The executor of the graph lost the lease before its process began, or while it was at work; whoever took it over may
+    have released it since."""
+    key, another = identity(tiny, root, project, "upper"), Claimant("another")
     root.append([Claimant("graph").take(leases_of(root), {key: "upper"}, (), utc_now())])
 
-    def lost(task: Task) -> None:
-        root.append([Claimant("another").take(leases_of(root), {key: "upper"}, ["graph"], utc_now())])
+    def lost(task: Task | None = None) -> None:
+        root.append([another.take(leases_of(root), {key: "upper"}, ["graph"], utc_now())])
+        if released:
+            root.append([another.release(leases_of(root), [key])])
 
-    tiny.before_upper.append(lost)
+    if moment == "before it begins":
+        lost()
+    else:
+        tiny.before_upper.append(lost)
     how = {"plan": tiny.PLAN, "recipe": Recipe(), "root": root, "project": project}
     with pytest.raises(LeaseLost, match="another executor has taken it"):
         run_stage("upper", grant=Grant("graph", key), **how)
     assert recorded(root)[events.STEP_COMPLETED] == 1
-    assert list(leases_of(root).steps.values()) == ["another"]
+    assert recorded(root)[events.STEP_STARTED] == (1 if moment == "before it begins" else 2)
 
 
 def test_a_signal_right_after_the_beginning_is_recorded_and_leaves_no_lease(
@@ -355,7 +363,7 @@ def test_a_machine_that_starts_no_thread_fails_the_step(
     start = threading.Thread.start
 
     def none_left(self: threading.Thread) -> None:
-        if self.name.startswith("lease on"):
+        if self.name.startswith("leases of"):
             raise RuntimeError("can't start new thread")
         start(self)
 
@@ -365,6 +373,26 @@ def test_a_machine_that_starts_no_thread_fails_the_step(
             tiny.run("upper", project)
     assert claimed(root) == {}
     assert tiny.run("upper", project).action == "executed"
+
+
+def test_an_attempt_that_another_machine_made_meanwhile_is_counted_and_told(
+    tiny: ModuleType, root: Root, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = HeldLeases.take
+
+    def overtaken(self: HeldLeases, *given: object) -> bool:
+        monkeypatch.setattr(HeldLeases, "take", real)
+        with machine("here", project) as dying:
+            assert dying.stdout is not None
+            assert dying.stdout.readline() == "inside\n"
+            dying.kill()
+        return real(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HeldLeases, "take", overtaken)
+    assert tiny.run("upper", project).action == "executed"
+    begun = [event.body for _, event in root.reader().events() if event.type == events.STEP_STARTED]
+    assert [body["attempt"] for body in begun if body["step"] == "upper"] == [1, 2]
+    assert recorded(root)[events.STEP_PREEMPTED] == 1
 
 
 @pytest.mark.parametrize("until", ["tomorrow", "2026-13-41T00:00:00Z", ""])
@@ -386,6 +414,11 @@ def test_of_another_machine_counts_how_long_it_was_watched() -> None:
         leases.see(taken.type, 0, {**taken.body, "host": "elsewhere"}, now + timedelta(seconds=min(ahead, 280)))
         holder = leases.holder(key)
         assert holder is not None
+        behind = Leases()  # the log's time is that of a machine whose clock is two minutes ahead
+        behind.see(taken.type, 0, {**taken.body, "host": "elsewhere"}, now + timedelta(seconds=119))
+        lagging = behind.holder(key)
+        assert lagging is not None
+        assert lagging.alive(now, watched=119) is alive, ahead
         assert holder.alive(now, watched=0) is alive, ahead
         assert holder.alive(now, watched=119) is alive, ahead
         assert not holder.alive(now, watched=121), ahead

@@ -21,8 +21,9 @@ import pytest
 from warm import Warm, warmed
 
 from ledger import OutOfSequence, check
+from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant, Leases, birth
-from marin.graph.execution.loop import execute_graph
+from marin.graph.execution.loop import Options, execute_graph
 from marin.graph.files import load_graph
 from marin.record import events
 from marin.record.root import Root
@@ -364,3 +365,67 @@ def test_who_finds_all_in_the_ledger_has_no_business_with_leases(
 
     monkeypatch.setattr(Leases, "catch_up", read)
     assert execute_graph(load_graph(file), root, file=file).counts == {"cached": STEPS}
+
+
+def test_steps_that_last_longer_than_the_term_are_done_once(
+    write: Write, root: Root, tally: Callable[[], list[str]]
+) -> None:
+    """Called in the executor's own process, one after the other: what is not done yet stays its own."""
+    file = write("""
+        import time
+
+        def slow(context):
+            begun = time.monotonic()
+            while time.monotonic() - begun < 0.5:
+                pass
+            tally(context.address)
+            return 1
+
+        steps = [Step(f"slow/{n}", slow, {"n": n}, {}, HERE) for n in range(4)]
+    """)
+    both = [program(root, file, 0, "before", "0.4") for _ in range(2)]
+    for process in both:
+        with process:
+            out, err = process.communicate(timeout=180)
+        assert (process.returncode, out.split()[-1:]) == (0, ["0"]), err
+    assert sorted(tally()) == [f"slow/{n}" for n in range(4)]
+    assert completed(root) == {f"slow/{n}": 1 for n in range(4)}
+
+
+def test_a_signal_right_after_the_leases_were_taken_gives_them_back(
+    write: Write, root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, real = write(GRAPH), HeldLeases.take
+
+    def take(self: HeldLeases, *given: object) -> bool:
+        taken = real(self, *given)  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGTERM)
+        return taken
+
+    with monkeypatch.context() as signalled:
+        signalled.setattr(HeldLeases, "take", take)
+        with pytest.raises(KeyboardInterrupt):
+            execute_graph(load_graph(file), root, file=file)
+    assert leases_of(root).steps == {}
+    (ended,) = [event.body for _, event in root.reader().events() if event.type == events.GRAPH_COMPLETED]
+    assert ended["outcome"] == "interrupted"
+
+
+def test_a_second_execution_that_came_to_no_end_compares_nothing(
+    write: Write, root: Root, tally: Callable[[], list[str]]
+) -> None:
+    """Of a lease that was lost, or a machine that was not there, nothing follows about the step."""
+    file = write("""
+        from ledger import Unavailable
+
+        def once(context):
+            tally("once")
+            if len((TALLY).read_text().split()) > 1:
+                raise Unavailable("the machine is gone")
+            return 1
+
+        steps = [Step("once", once, {}, {}, HERE)]
+    """)
+    outcome = execute_graph(load_graph(file), root, file=file, options=Options(check=True))
+    assert tally() == ["once", "once"]
+    assert (outcome.failures, list(outcome.nondeterministic)) == ({}, [])

@@ -21,6 +21,7 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 from ledger import MemoryStorage, Store
 from marin.errors import MissingEvidence
 from marin.evaluation.babylm import asking
+from marin.evaluation.harness import installed
 from marin.evaluation.harness.recording import ASKER, evaluated
 from marin.evaluation.harness.tasks import read_named
 from marin.evaluation.recorded import records
@@ -363,7 +364,7 @@ def test_a_difference_under_other_software_accuses_nobody(
         assert (verdict.outcome, verdict.executed) == ("UNAVAILABLE", False) and "proves nothing" in verdict.lines[1]
     verdict, _ = court.judge(court.recorded(honest, harness="0.4.12"))
     assert verdict.outcome == "UNAVAILABLE" and "0.4.12" in verdict.lines[0]
-    monkeypatch.setattr(evaluation, "find_spec", lambda name: None)
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
     verdict, _ = court.judge(court.recorded(honest))
     assert verdict.outcome == "UNAVAILABLE" and "requirements-evaluation.lock" in verdict.lines[0]
 
@@ -400,7 +401,7 @@ def babylm(subject: Subject, scorer: Scorer) -> Claimed:
 def test_babylm_needs_no_harness_and_its_forgeries_are_located(
     court: Court, subject: Subject, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "find_spec", lambda name: None)
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
     claim = babylm(subject, scorer)
     body = court.recorded(claim)
     assert (body.harness, court.judge(body)[0].outcome) == ("babylm-eval 2026", "PASS")

@@ -294,6 +294,7 @@ def test_what_was_made_under_a_lost_claim_is_not_recorded(tiny: ModuleType, root
     assert claimed(root) == {}
 
 
+@pytest.mark.long
 def test_under_a_lost_lease_nothing_is_recorded_in_the_run(tiny: ModuleType, root: Root, project: Path) -> None:
     """The other machine is at work on the step: facts of two attempts do not mix."""
     with machine("sleeper", project, term=0.2) as sleeper:
@@ -427,11 +428,11 @@ def test_of_another_machine_counts_how_long_it_was_watched() -> None:
 def test_only_who_gave_a_sign_lately_is_looked_at(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost is that of the executors at work, however many leases there have been."""
     keys = [f"sha256:{number:064x}" for number in range(600)]
-    leases = leases_of(root)
+    leases, batch = leases_of(root), list[Draft]()
     for number, key in enumerate(keys):
-        taken = Claimant(f"executor{number}").take(leases, {key: "a"}, (), utc_now())
-        leases.see(taken.type, leases.length, taken.body, utc_now())
-        root.append([taken])
+        batch.append(Claimant(f"executor{number}").take(leases, {key: "a"}, (), utc_now()))
+        leases.see(batch[-1].type, leases.length, batch[-1].body, utc_now())
+    root.append(batch)
     assert leases_of(root).steps == {key: f"executor{number}" for number, key in enumerate(keys)}
     now = utc_now()
     monkeypatch.setattr(lease, "RECENT", timedelta())

@@ -32,7 +32,7 @@ class HeldLeases:
         self.claimant = claimant
         self._root, self._follow = root, follow
         self._leases = Leases()
-        self._mine, self._lost, self._mutex = set[str](), set[str](), threading.Lock()
+        self._mine, self._lost, self._mutex = dict[str, int](), set[str](), threading.Lock()
         self._signed = utc_now()
         self._keeper: _Keeper | None = None
 
@@ -73,12 +73,12 @@ class HeldLeases:
         gone = {step: rival for step in steps if (rival := self._leases.rival(step, self.claimant)) is not None}
         over = {rival.executor for rival in gone.values()}
         try:
-            self._append([*before, self.claimant.take(self._leases, steps, over, utc_now()), *after])
+            receipts = self._append([*before, self.claimant.take(self._leases, steps, over, utc_now()), *after])
         except OutOfSequence:
             return False
         self._signed = utc_now()
         with self._mutex:
-            self._mine.update(steps)
+            self._mine.update(dict.fromkeys(steps, receipts[len(before)].seq))
             self._lost.difference_update(steps)
         for step, rival in gone.items():
             log.info("%s: taken over from executor %s, of which nothing is heard", steps[step], rival.executor)
@@ -87,7 +87,8 @@ class HeldLeases:
     def release(self, steps: Collection[str]) -> Draft:
         """The end of the leases on ``steps``, to be appended now: with what became of them."""
         with self._mutex:
-            self._mine.difference_update(steps)
+            for step in steps:
+                self._mine.pop(step, None)
         return self.claimant.release(self._leases, steps)
 
     def end(self, steps: Collection[str], drafts: Sequence[Draft] = ()) -> Sequence[Receipt] | None:
@@ -119,9 +120,11 @@ class HeldLeases:
         while True:
             leases.catch_up(self._root)
             with self._mutex:
-                lost = {step for step in self._mine if not leases.is_of(self.claimant, step)}
-                self._mine -= lost
-                self._lost |= lost
+                for step, taken in list(self._mine.items()):
+                    # What was taken since the log was read is not known to be anybody's yet.
+                    if taken < leases.length and not leases.is_of(self.claimant, step):
+                        del self._mine[step]
+                        self._lost.add(step)
                 if not self._mine:
                     return
             try:

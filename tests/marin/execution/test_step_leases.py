@@ -521,3 +521,36 @@ def test_a_stage_for_ray_has_its_lease_before_anything_is_reserved(
     assert ask()
     assert (len(submitted), claimed(root), recorded(root)[events.STEP_COMPLETED]) == (2, {}, 2)
     assert not ask(), "it has its output"
+
+
+def test_what_is_taken_while_the_keeper_looks_is_not_taken_for_lost(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that renews has read the log; then a second lease is taken, and the first one released and taken again."""
+    first, second = (f"sha256:{number:064x}" for number in (1, 2))
+    real, looked, go_on = Leases.catch_up, threading.Event(), threading.Event()
+
+    def catch_up(self: Leases, root: Root) -> set[str]:
+        named = real(self, root)
+        if threading.current_thread().name.startswith("leases of"):
+            looked.set()
+            assert go_on.wait(60)
+        return named
+
+    monkeypatch.setattr(Leases, "catch_up", catch_up)
+    held = HeldLeases(root, Claimant("mine", timedelta(seconds=0.3)))
+    held.catch_up()
+    assert held.take({first: "first"})
+    assert looked.wait(60)
+    assert held.take({second: "second"})
+    assert held.end([first]) is not None
+    assert held.take({first: "first"})
+    go_on.set()
+    deadline = utc_now() + timedelta(seconds=60)
+    while not recorded(root)[events.LEASE_RENEWED]:
+        assert utc_now() < deadline, "nobody renews them"
+    held.stop()
+    assert held.is_held(first) and held.is_held(second)
+    held.catch_up()
+    assert held.end([first, second]) is not None
+    assert claimed(root) == {}

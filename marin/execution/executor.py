@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused, canonical_digest, parse_digest
+from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused, canonical_digest
 from marin.errors import Interrupted, LeaseLost, Paused
 from marin.execution import forks, phases, tracker
 from marin.execution.completion import (
@@ -197,7 +197,8 @@ def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageO
             )
         lease = StepLease(root, held, now, name) if grant is None else GrantedLease(root, grant)
         # The folder in which the step works is one on this machine, whoever has the lease.
-        with root.exclusively(f"{name}-{parse_digest(now).hex()[:32]}", "the same step is being executed"):
+        folder = Workspace.of(root.local, name, now).folder
+        with root.exclusively(folder.name, "the same step is being executed"):
             outcome = replace(stage, lease=lease).bring(now)
         if outcome is None:
             lease.wait()

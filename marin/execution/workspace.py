@@ -60,7 +60,12 @@ class Workspace:
     @staticmethod
     def name(step: str, identity: str) -> str:
         """Where it lies in a root's local folder."""
-        return f"work/{step}-{parse_digest(identity).hex()[:32]}"
+        return f"work/{step}-{Workspace.tail(identity)}"
+
+    @staticmethod
+    def tail(identity: str) -> str:
+        """The end of its name, after the step's."""
+        return parse_digest(identity).hex()[:32]
 
     @property
     def out(self) -> Path:
@@ -128,9 +133,9 @@ def sweep_abandoned(
     Their outputs are in the store or were never made; what is lost is the head start of an attempt that would resume.
     Events that wait to be delivered (``work/spool``) are no workspace and stay.
     """
-    swept, busy = [], {Workspace.name("", identity) for identity in leased}
+    swept, busy = [], {Workspace.tail(identity) for identity in leased}
     for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
-        if f"work/-{folder.name[-32:]}" in busy:
+        if folder.name[-32:] in busy:
             continue
         with suppress(Locked), PosixStorage(local).lock(f"work/locks/{folder.name}", "sweep of abandoned attempts"):
             found = _measure(folder, time.time() if now is None else now)

@@ -46,9 +46,8 @@ class Unleased:
 
     def begin(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> bool:
         """Record the beginning of the step, with its lease: ``batch``, whose last event it is (none, where another process is to
-        execute it under this lease). ``still`` says by what the log
-        holds now whether the step is to be executed; it is told whether somebody had the lease meanwhile. False: it is not,
-        or another executor has it."""
+        execute it under this lease). ``still`` says by what the log holds now whether the step is to be executed; it is
+        told whether somebody had the lease meanwhile. False: it is not, or another executor has it."""
         self._root.append(batch)
         self._begin()
         return True

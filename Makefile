@@ -2,6 +2,7 @@
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, rules of architecture, names and licences, documentation in step with the commands
 # make long     the long tests, of which make test draws a minute by the commit; make touched: those of what changed (minutes)
+# make fidelity what people bring, beside what their own tools make of it: same, refused with a reason, or a failure (minutes)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
@@ -38,7 +39,7 @@ UV ?= uv
 # Of the tree and its environment, not of what it does: `make lint` holds them.
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py)
 
-.PHONY: help environment repro test touched long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test touched long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu fidelity foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -111,6 +112,9 @@ notebooks: docs-tools
 tpu: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r docker/requirements-tpu.lock
 	$(PYTEST) -q -m "tpu or not tpu" tests/tpu --durations 0
+
+fidelity: environment
+	$(PYTEST) -q --processes $(TEST_JOBS) --whole -m fidelity tests/fidelity
 
 foreign: environment
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md

@@ -24,7 +24,7 @@ from marin.collection.making.description import content
 from marin.collection.making.execute import executing
 from marin.collection.making.make import make
 from marin.collection.making.shelf import Made, Shard
-from marin.collection.settings import CollectionSettings, step_settings
+from marin.collection.settings import DEFINITION, CollectionSettings, step_settings
 from marin.collection.sources.finding import Found, Source, find
 from marin.collection.steps.quality import Quality
 from marin.collection.tasks.task import Counted, Examples, Setup
@@ -58,6 +58,7 @@ class Asked(msgspec.Struct, frozen=True):
     evaluations: tuple[str, ...] = ()
     evaluation_fields: tuple[str, ...] = ("question", "answer")
     strict: bool = False
+    definition: int = DEFINITION
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,14 @@ class Prepared:
                 "settings": plain(self.asked.settings),
                 "sources": content(self.found),
                 "strict": self.asked.strict,
+                **self.definition,
             }
         )
+
+    @property
+    def definition(self) -> dict[str, int]:
+        """As it stands in identities: nothing for 1."""
+        return {} if self.asked.definition == 1 else {"definition": self.asked.definition}
 
     def setup(self, folder: Path) -> Setup:
         """What workers are told."""
@@ -112,6 +119,7 @@ class Prepared:
             str(folder.resolve()),
             self.asked.strict,
             self.examples,
+            self.asked.definition,
         )
 
     def examples_content(self) -> list[dict[str, str]]:
@@ -126,7 +134,7 @@ class Prepared:
     @property
     def shard_code(self) -> str:
         """What stands for code and packages in the identity of each shard."""
-        return canonical_digest({"code": self.code, "lock": self.lock})
+        return canonical_digest({"code": self.code, "lock": self.lock, **self.definition})
 
 
 def prepare(asked: Asked, *, missing: Mapping[str, str] | None = None) -> Prepared:
@@ -233,6 +241,7 @@ class LedgerShelf:
             code=prepared.code,
             lock=prepared.lock,
             strict=asked.strict,
+            definition=asked.definition,
         )
         self._root.append([Draft(COLLECTION_STARTED, self._stream, events.write(body))])
 

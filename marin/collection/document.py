@@ -38,6 +38,8 @@ class Document:
     added: str = ""
     created: str = ""
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    """Fields of the source that are no metadata here, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,11 @@ class Reader(Protocol):
         Raises:
             OSError: the file cannot be opened or read from.
         """
+
+
+def encodable(text: str) -> str:
+    """``text`` where it can be written as UTF-8; half of a surrogate pair as its escape, ``\\ud83d``."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 MOST_BYTES = 64 << 20

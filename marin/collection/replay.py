@@ -137,6 +137,7 @@ def _asked(started: CollectionStarted) -> Asked:
         tuple(started.evaluation_globs),
         tuple(started.evaluation_fields),
         started.strict,
+        started.definition,
     )
 
 

@@ -1,4 +1,4 @@
-"""The user's own files, named by globs: .txt (and BabyLM's .train, .dev, .test) as text, .jsonl and .jsonl.gz as one
+"""The user's own files, named by globs: .txt (and BabyLM's .train, .dev, .test) as text, .jsonl (plain or packed) as one
 object per line.
 
 The order of documents is that of the globs, then of the files' names (by code point, whatever the file system says),
@@ -9,17 +9,17 @@ glob starts from, so the same files under another path are the same corpus.
 from __future__ import annotations
 
 import glob
-import gzip
 import hashlib
 import io
-import json
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from marin.data.chat import Span, render
 from marin.data.documents import ANSWER, CHOSEN, REJECTED, Document
+from marin.data.json_line import field_of, parsed
+from marin.data.packed import MOST_RATIO, SUFFIXES, Damaged, reading, unpacked
 from marin.data.preferences import conversations
 from marin.data.reach import expand
 from marin.data.template import ChatTemplate, conversation
@@ -27,9 +27,9 @@ from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
 from marin.errors import DataError, DataMissing, NoConversation
 
 _TEXT = (".txt", ".train", ".dev", ".test")
-KINDS = (*_TEXT, ".jsonl", ".jsonl.gz")
-MOST_LINE, MOST_RATIO = 64 << 20, 256
-"""Of a compressed file: bytes of a line, and how many times its own bytes (beside one line) it may unpack to."""
+KINDS = (*_TEXT, ".jsonl", *(f".jsonl{packed}" for packed in SUFFIXES))
+MOST_LINE = 128 << 20
+"""Bytes of a line of a packed file."""
 MOST_NAMED = 100
 """Lines without a conversation that are named; all are counted."""
 
@@ -167,7 +167,7 @@ def read_file(
             for number, text in enumerate(texts):
                 yield Document(text, source, {"file": file.name, "number": number})
         else:
-            stream = _unpacked(hashing, str(file.path)) if file.path.name.endswith(".gz") else hashing
+            stream = _unpacked(hashing, file.path) if file.path.name.endswith(SUFFIXES) else hashing
             yield from (
                 _chat_documents(stream, file, source, template, skipped, preferences=preferences)
                 if chat
@@ -214,9 +214,9 @@ class _Hashing(io.RawIOBase):
         return "sha256:" + self._hasher.hexdigest()
 
 
-def _unpacked(packed: _Hashing, where: str) -> Iterator[bytes]:
-    """The lines of a gzip file, as long as it is no bomb: text shrinks to a tenth, zeros to a thousandth."""
-    stream = gzip.GzipFile(fileobj=io.BufferedReader(packed))
+def _unpacked(packed: _Hashing, path: Path) -> Iterator[bytes]:
+    """The lines of a packed file, as long as it is no bomb: text shrinks to a tenth, zeros to a thousandth."""
+    stream = unpacked(cast(BinaryIO, io.BufferedReader(packed)), path.name)
     size = 0
     while line := stream.readline(MOST_LINE + 1):
         size += len(line)
@@ -224,7 +224,7 @@ def _unpacked(packed: _Hashing, where: str) -> Iterator[bytes]:
         if len(line) > MOST_LINE or size > most:
             raise DataError(
                 "compressed file unpacks to too much",
-                where=where,
+                where=str(path),
                 expected=f"lines of at most {MOST_LINE} bytes, and at most {most} bytes of {packed.size} packed ones",
                 found="a longer line" if len(line) > MOST_LINE else "more",
                 cure="unpack it, look at it, and name the .jsonl",
@@ -241,12 +241,15 @@ def json_objects(file: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[
     start = 0
     for number, line in enumerate(_readable(file, where), start=1):
         at = f"{where}:{number}"
-        text = decoded(line, start=start, where=at)
-        start += len(line)
-        if not text.strip():
+        begin, start = start, start + len(line)
+        line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+        if not line.strip():
             continue
         try:
-            value = json.loads(text.removeprefix(BYTE_ORDER_MARK.decode()) if number == 1 else text)
+            value = parsed(line)
+        except UnicodeDecodeError:
+            decoded(line, start=begin, where=at)
+            raise
         except (ValueError, RecursionError) as error:
             raise DataError(
                 "line is not JSON",
@@ -268,26 +271,30 @@ def json_objects(file: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[
 
 def _readable(file: Iterable[bytes], where: str) -> Iterator[bytes]:
     try:
-        yield from file
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        with reading():
+            yield from file
+    except Damaged as error:
         raise DataError(
             "compressed file is damaged",
             where=where,
-            expected="gzip",
+            expected="all of a packed file",
             found=str(error),
             cure="fetch or compress it again",
         ) from None
 
 
 def text_of(value: dict[str, object], field: str, where: str) -> str:
-    """The string in ``field`` that can be written as UTF-8.
+    """The string in ``field`` that can be written as UTF-8 (``a.b``: in ``b`` of ``a``).
 
     Raises:
         DataError: it is missing, no string, or holds half of a surrogate pair.
     """
-    text = value.get(field)
+    try:
+        text, found = field_of(value, field), ""
+    except KeyError:
+        text, found = None, "no such field"
     if not isinstance(text, str):
-        found = "no such field" if field not in value else type(text).__name__
+        found = found or type(text).__name__
         raise DataError(
             "document has no text",
             where=where,

@@ -52,6 +52,7 @@ ADDED_LATER = frozenset(
         "packing",
         "device_kind",
         "sample_fraction",
+        "metadata_fields",  # of a collection, whose settings have the same form
         *WHAT_IS_READ,
         *FACTORS,
         *BY_LAYER,

@@ -9,6 +9,7 @@ that a making that was stopped goes on.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from marin.collection.making.paragraphs import copied
 from marin.collection.making.rows import Rows, as_bytes
 from marin.collection.making.shelf import Execute, Made, Shard, Shelf
 from marin.collection.settings import Near, divided
-from marin.collection.sources.origin import Origin
+from marin.collection.sources.origin import LEFT_OUT, Origin
 from marin.collection.tasks.columns import band_name
 from marin.collection.tasks.task import (
     NEAR_FILE,
@@ -48,6 +49,7 @@ from marin.errors import DataError
 from marin.process.progress import bar
 from marin.recipe.schema import plain
 
+log = logging.getLogger(__name__)
 EXACT_STEP, NEAR_STEP = "exact", "near"
 EXACT_REASON, NEAR_REASON = "exact_duplicate", "near_duplicate"
 WRITE_BYTES, NEAR_BYTES, NEAR_DOCUMENTS = 64 << 20, 32 << 20, 2048
@@ -236,6 +238,10 @@ class _Making:
         for shard in reads:
             origins[shard.task.source].add(json.loads((self.folder / shard.name / ORIGIN).read_bytes()))
         said = [origin.said() for origin in origins]
+        for found, one in zip(self.setup.sources, said, strict=True):
+            if left := one.get(LEFT_OUT):
+                names = ", ".join(f"{name} ({count} documents)" for name, count in left.items())
+                log.warning("%s: no metadata: %s; metadata_fields names what is kept", found.source.name, names)
         self.shelf.read(list(zip(self.setup.sources, said, strict=True)))
 
     def _check_some(self, rows: Rows, problems: Mapping[str, int]) -> None:

@@ -1,47 +1,62 @@
-"""JSON lines (.gz, .zst), Parquet and plain text as documents; what is damaged is a problem with its place, never a guess.
+"""JSON lines (plain or packed), Parquet and plain text as documents; what is damaged is a problem with its place, never a guess.
 
-A line or a row is an object with a text. Of its other fields those that are single values are kept as metadata, as are
-those below ``metadata``; ``added``, ``created`` and ``url`` keep their place. A plain text is one document.
+A line or a row is an object with a text. Of its other fields the single values are kept as metadata, as are those below
+``metadata``, or those that the settings name; ``added``, ``created`` and ``url`` keep their place. A plain text is one document.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
+import json
 import math
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeGuard
 
 import orjson
 
-from marin.collection.document import MOST_BYTES, Document, Problem, Scalar, document_id
+from marin.collection.document import MOST_BYTES, Document, Problem, Scalar, document_id, encodable
+from marin.collection.sources import earlier
+from marin.collection.sources.table import NoTable, Unreadable, Wanted, rows
+from marin.data.json_line import field_of, parsed
+from marin.data.packed import MOST_RATIO, Damaged, reading, unpacked
+from marin.data.packed import SUFFIXES as PACKED
 
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-
-TEXTS, LINES, PARQUET = (".txt",), (".jsonl", ".jsonl.gz", ".jsonl.zst"), ".parquet"
+TEXTS, LINES, PARQUET = (".txt",), (".jsonl", *(f".jsonl{packed}" for packed in PACKED)), ".parquet"
 SUFFIXES = (*TEXTS, *LINES, PARQUET)
-MOST_RATIO = 1000
-"""How many times its packed bytes a compressed file may unpack to, beside one document."""
-ROWS = 512
+MARK = b"\xef\xbb\xbf"
 
 
 def read(
-    path: Path, source: str, *, text_field: str = "text", start: int = 0, end: int = 0, first: int = 1
+    path: Path,
+    source: str,
+    *,
+    text_field: str = "text",
+    fields: tuple[str, ...] | None = None,
+    start: int = 0,
+    end: int = 0,
+    first: int = 1,
+    definition: int = 2,
 ) -> Iterator[Document | Problem]:
-    """See :class:`marin.collection.document.Reader`. ``[start, end)``: the lines that begin in these bytes of an unpacked JSON
-    lines file, or row groups of a Parquet file, the first line or row of which has the number ``first``; ``end`` 0 for the whole
-    file."""
+    """See :class:`marin.collection.document.Reader`.
+
+    Args:
+        text_field: where the text stands; ``a.b`` is ``b`` of the object ``a`` where no field has that name itself.
+        fields: what is kept as metadata, an object or a list as its JSON; None for all single values.
+        start, end: the lines that begin in these bytes of an unpacked JSON lines file, or row groups of a Parquet file; ``end`` 0 for
+            the whole file.
+        first: the number of the first line or row there.
+        definition: 1 as collections were read that say no other (:mod:`marin.collection.sources.earlier`).
+    """
     name = path.name.lower()
+    wanted = Wanted(text_field, fields)
     if name.endswith(PARQUET):
-        yield from _parquet(path, source, text_field, start, end, first)
+        if definition == 1:
+            yield from earlier.parquet(path, source, text_field, start, end, first)
+        else:
+            yield from _parquet(path, source, wanted, start, end, first)
     elif name.endswith(TEXTS):
         yield from _text(path, source)
     else:
-        yield from _lines(path, source, text_field, start, end, first)
+        yield from _lines(path, source, wanted, start, end, first, definition)
 
 
 def _text(path: Path, source: str) -> Iterator[Document | Problem]:
@@ -58,28 +73,32 @@ def _text(path: Path, source: str) -> Iterator[Document | Problem]:
     yield _document(source, 1, {"text": text}, "text")
 
 
-def _lines(path: Path, source: str, field: str, start: int, end: int, first: int) -> Iterator[Document | Problem]:
+def _lines(
+    path: Path, source: str, wanted: Wanted, start: int, end: int, first: int, definition: int
+) -> Iterator[Document | Problem]:
     number = first - 1
-    for line in _bounded(path, source, start, end, first):
+    for line in _bounded(path, source, start, end, first, definition):
         if isinstance(line, Problem):
             yield line
             continue
         number += 1
-        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        line = line.removeprefix(MARK) if number == 1 else line
         if not line.strip():
             continue
         if len(line) > 2 * MOST_BYTES:
             yield Problem(source, number, "too large", f"more than {2 * MOST_BYTES} bytes")
             continue
         try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
+            value = orjson.loads(line) if definition == 1 else parsed(line)
+        except (ValueError, RecursionError) as error:
             yield Problem(source, number, "not UTF-8" if not _is_text(line) else "not JSON", str(error))
             continue
         if not isinstance(value, dict):
             yield Problem(source, number, "not an object", type(value).__name__)
-            continue
-        yield _document(source, number, value, field)
+        elif definition == 1:
+            yield earlier.document(source, number, value, wanted.text)
+        else:
+            yield _document(source, number, value, wanted)
 
 
 def _is_text(line: bytes) -> bool:
@@ -90,123 +109,57 @@ def _is_text(line: bytes) -> bool:
     return True
 
 
-def _bounded(path: Path, source: str, start: int, end: int, first: int) -> Iterator[bytes | Problem]:
+def _bounded(
+    path: Path, source: str, start: int, end: int, first: int, definition: int
+) -> Iterator[bytes | Problem]:
     """Lines, one that is too long as its first bytes alone; what is damaged ends them with a problem."""
     number = first - 1
-    with ExitStack() as stack:
-        raw = stack.enter_context(path.open("rb"))
+    with path.open("rb") as raw:
         raw.seek(start)
-        stream = _unpacked(raw, path.name.lower(), stack)
+        stream = unpacked(raw, path.name, definition=definition)
         packed, size, limit = stream is not raw, 0, 2 * MOST_BYTES + 1
         try:
-            while (not end or raw.tell() < end) and (line := stream.readline(limit)):
-                number += 1
-                size += len(line)
-                if packed and size > limit + MOST_RATIO * raw.tell():
-                    yield Problem(source, number, "unpacks to too much", f"{size} bytes of {raw.tell()}")
-                    return
-                yield line
-                while len(line) == limit and not line.endswith(b"\n") and (line := stream.readline(limit)):
+            with reading():
+                while (not end or raw.tell() < end) and (line := stream.readline(limit)):
+                    number += 1
                     size += len(line)
                     if packed and size > limit + MOST_RATIO * raw.tell():
                         yield Problem(source, number, "unpacks to too much", f"{size} bytes of {raw.tell()}")
                         return
-        except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:
-            if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
-                raise
+                    yield line
+                    while len(line) == limit and not line.endswith(b"\n") and (line := stream.readline(limit)):
+                        size += len(line)
+                        if packed and size > limit + MOST_RATIO * raw.tell():
+                            yield Problem(source, number, "unpacks to too much", f"{size} bytes of {raw.tell()}")
+                            return
+        except Damaged as error:
             yield Problem(source, number + 1, "damaged file", str(error))
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] != "zstandard":
-                raise
-            yield Problem(source, number + 1, "damaged file", str(error))
 
 
-def _unpacked(raw: BinaryIO, name: str, stack: ExitStack) -> BinaryIO | gzip.GzipFile | io.BufferedReader:
-    if name.endswith(".gz"):
-        return stack.enter_context(gzip.GzipFile(fileobj=raw))
-    if name.endswith(".zst"):
-        return io.BufferedReader(_Whole(raw), 1 << 20)
-    return raw
-
-
-class _Whole(io.RawIOBase):
-    """A zstd stream of any number of frames that must end with a frame's end."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        import zstandard
-
-        self._new = zstandard.ZstdDecompressor
-        self._raw = raw
-        self._one = self._new().decompressobj()
-        self._left, self._inside = b"", False
-        self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        while not self._ready:
-            data = self._left or self._raw.read(1 << 16)
-            self._left = b""
-            if not data:
-                if self._inside:
-                    raise EOFError("the file ends inside of a frame")
-                return 0
-            if not self._inside:
-                self._one, self._inside = self._new().decompressobj(), True
-            self._ready = self._one.decompress(data)
-            if self._one.eof:
-                self._left, self._inside = self._one.unused_data, False
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-
-def _parquet(path: Path, source: str, field: str, start: int, end: int, first: int) -> Iterator[Document | Problem]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _parquet(path: Path, source: str, wanted: Wanted, start: int, end: int, first: int) -> Iterator[Document | Problem]:
     number = first - 1
     try:
-        with pq.ParquetFile(path) as file:
-            if field not in file.schema_arrow.names:
-                yield Problem(source, 0, "no text", f"columns {', '.join(file.schema_arrow.names)}"[:200])
-                return
-            groups = range(start, end or file.num_row_groups)
-            for batch in file.iter_batches(ROWS, row_groups=groups):
-                for row in _rows(batch):
-                    number += 1
-                    if isinstance(row, str):
-                        yield Problem(source, number, "not UTF-8", row)
-                    else:
-                        yield _document(source, number, row, field)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
-            raise
-        yield Problem(source, number + 1 if number else 0, "damaged file", " ".join(str(error).split())[:200])
+        left, found = rows(path, wanted, start, end)
+        for row in found:
+            number += 1
+            yield _document(source, number, row, wanted, left)
+    except NoTable as error:
+        yield Problem(source, number + 1 if number else 0, error.reason, error.found)
 
 
-def _rows(batch: RecordBatch) -> Iterator[Mapping[str, object] | str]:
-    """The rows of a batch; of one that is no UTF-8 what is wrong with it."""
+def _document(
+    source: str, number: int, value: Mapping[str, object], wanted: Wanted, left: tuple[str, ...] = ()
+) -> Document | Problem:
+    """``left``: fields that were not even read."""
+    field = wanted.text
     try:
-        yield from batch.to_pylist()
-        return
-    except UnicodeDecodeError:
-        pass  # one of them, or several
-    for number in range(batch.num_rows):
-        try:
-            (row,) = batch.slice(number, 1).to_pylist()
-        except UnicodeDecodeError as error:
-            yield f"byte {error.start}"
-        else:
-            yield row
-
-
-def _document(source: str, number: int, value: Mapping[str, object], field: str) -> Document | Problem:
-    text = value.get(field)
+        text = value[field] if field in value else field_of(value, field)
+    except KeyError:
+        return Problem(source, number, "no text", "no such field")
+    if isinstance(text, Unreadable):
+        return Problem(source, number, "not UTF-8", text.found)
     if not isinstance(text, str):
-        return Problem(source, number, "no text", "no such field" if field not in value else type(text).__name__)
+        return Problem(source, number, "no text", type(text).__name__)
     if not text.strip():
         return Problem(source, number, "empty text")
     try:
@@ -215,23 +168,68 @@ def _document(source: str, number: int, value: Mapping[str, object], field: str)
         return Problem(source, number, "not Unicode", f"a lone surrogate at character {error.start}")
     if size > MOST_BYTES:
         return Problem(source, number, "too large", f"{size} bytes")
-    metadata: dict[str, Scalar] = {}
-    inner = value.get("metadata")
-    for fields in (inner if isinstance(inner, Mapping) else {}, value):
-        metadata |= {
-            str(key): one for key, one in fields.items() if key not in (field, "added", "created") and _is_single(one)
-        }
+    metadata, more = _singles(value, field) if wanted.fields is None else _named(value, wanted.fields)
+    if "position" in metadata:
+        more.append("position")
+    metadata["position"] = number
     return Document(
         document_id(source, number, text),
         text,
         source,
-        str(value.get("added") or ""),
-        str(value.get("created") or ""),
-        metadata | {"position": number},
+        _time(value.get("added")),
+        _time(value.get("created")),
+        metadata,
+        (*left, *more),
     )
 
 
-def _is_single(value: object) -> TypeGuard[str | int | float]:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, str | int)
+def _singles(value: Mapping[str, object], field: str) -> tuple[dict[str, Scalar], list[str]]:
+    """The single values below ``metadata`` and beside the text, and the names of the others."""
+    metadata: dict[str, Scalar] = {}
+    left: list[str] = []
+    inner = value.get("metadata")
+    for before, fields in (("metadata.", inner), ("", value)) if isinstance(inner, Mapping) else (("", value),):
+        assert isinstance(fields, Mapping)
+        for key, one in fields.items():
+            if one is None or field in (key, before + key) or key in ("added", "created"):
+                continue
+            if isinstance(one, str | int):
+                metadata[key] = one
+            elif isinstance(one, float):
+                metadata[key] = _finite(one)
+            elif fields is not value or not (key == "metadata" and one is inner or field.startswith(f"{key}.")):
+                left.append(before + key)
+    return metadata, left
+
+
+def _named(value: Mapping[str, object], names: tuple[str, ...]) -> tuple[dict[str, Scalar], list[str]]:
+    """The fields of these names, beside the text or below ``metadata``, and which of them there are not."""
+    metadata: dict[str, Scalar] = {}
+    left: list[str] = []
+    for name in names:
+        try:
+            one = field_of(value, name)
+        except KeyError:
+            try:
+                one = field_of(value.get("metadata"), name)
+            except KeyError:
+                left.append(name)
+                continue
+        if isinstance(one, Unreadable):
+            left.append(name)
+        elif isinstance(one, float):
+            metadata[name] = _finite(one)
+        elif isinstance(one, str | int):
+            metadata[name] = one
+        elif one is not None:
+            metadata[name] = json.dumps(one, ensure_ascii=False, separators=(",", ":"), default=lambda _: None)
+    return metadata, left
+
+
+def _finite(value: float) -> float | str:
+    """A number that stays one in every JSON; what is none by the name that Python's json has for it."""
+    return value if math.isfinite(value) else json.dumps(value)
+
+
+def _time(value: object) -> str:
+    return "" if not isinstance(value, str | int | float) or not value else encodable(str(value))

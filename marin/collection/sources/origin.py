@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from marin.collection.document import Document, Scalar
+from marin.collection.document import Document, Scalar, encodable
 
 UNKNOWN = "not stated"
 OTHERS = "others"
@@ -18,15 +18,16 @@ MOST = 100
 """Different licences and signals that are counted by their names."""
 SIGNALS = ("robots", "robots_header", "tdm_reservation", "tdm_header")
 LINK = "rel=license"
+LEFT_OUT = "left_out"
 
 
 def licence(metadata: Mapping[str, Any]) -> str:
     """What a document says of its licence: in itself, or in the header that came with it (RFC 8288, relation ``license``)."""
     if said := metadata.get("licence") or metadata.get("license"):
-        return str(said)[:200]
+        return encodable(str(said)[:200])
     for link in str(metadata.get("link_header", "")).split(","):
         if LINK in link.replace('"', "") and (target := link.partition("<")[2].partition(">")[0]):
-            return target[:200]
+            return encodable(target[:200])
     return UNKNOWN
 
 
@@ -35,14 +36,14 @@ def signals(metadata: Mapping[str, Scalar]) -> Iterable[str]:
     for name in SIGNALS:
         for directive in str(metadata.get(name, "")).split(","):
             if said := directive.strip().lower()[:60]:
-                yield f"{name}: {said}"
+                yield encodable(f"{name}: {said}")
 
 
 class Origin:
     """Counts over the documents of a slice or of a source."""
 
     def __init__(self) -> None:
-        self._licences, self._signals = Counter[str](), Counter[str]()
+        self._licences, self._signals, self._left = Counter[str](), Counter[str](), Counter[str]()
         self._documents = 0
         self._times: dict[str, list[str]] = {}
 
@@ -52,6 +53,8 @@ class Origin:
         _count(self._licences, licence(document.metadata))
         for signal in signals(document.metadata):
             _count(self._signals, signal)
+        for name in document.left_out:
+            _count(self._left, encodable(name[:200]))
         for name, time in (("added", document.added), ("created", document.created)):
             if time:
                 known = self._times.setdefault(name, [time, time])
@@ -60,16 +63,18 @@ class Origin:
     def add(self, said: Mapping[str, Any]) -> None:
         """What another one said (:meth:`said`), of the slice that comes next."""
         self._documents += int(said["documents"])
-        for counter, name in ((self._licences, "licences"), (self._signals, "signals")):
-            for key, count in sorted(said[name].items()):
+        for counter, name in ((self._licences, "licences"), (self._signals, "signals"), (self._left, LEFT_OUT)):
+            for key, count in sorted(said.get(name, {}).items()):
                 _count(counter, key, count)
         for name, (first, last) in said["times"].items():
             known = self._times.setdefault(name, [first, last])
             known[0], known[1] = min(known[0], first), max(known[1], last)
 
     def said(self) -> dict[str, Any]:
-        """``documents``, ``licences`` and ``signals`` by name, and the least and greatest of ``times`` by name."""
-        return {
+        """``documents``, ``licences`` and ``signals`` by name, the least and greatest of ``times`` by name, and of how many
+        documents which fields were ``left_out``, where there are some."""
+        left = {LEFT_OUT: dict(sorted(self._left.items()))} if self._left else {}
+        return left | {
             "documents": self._documents,
             "licences": dict(sorted(self._licences.items())),
             "signals": dict(sorted(self._signals.items())),

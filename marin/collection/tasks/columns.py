@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from marin.collection.document import Decision, Scalar
+from marin.collection.document import Decision, Scalar, encodable
 
 ROW_GROUP = 4096
 DENSE = 4
@@ -116,8 +116,9 @@ candidates that hang together."""
 
 
 def encode(values: Mapping[str, Scalar]) -> str:
-    """One form of JSON for metadata and evidence."""
-    return json.dumps(dict(values), ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """One form of JSON for metadata and evidence; half of a surrogate pair, which UTF-8 has not, is escaped as JSON does it."""
+    text = json.dumps(dict(values), ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return encodable(text)
 
 
 def decision_row(decision: Decision, order: int) -> tuple[str, int, str, str, str, str]:

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import orjson
 
 from marin.collection.comparing.contamination import STEP as CONTAMINATION
 from marin.collection.comparing.contamination import Decontaminate, Evaluations, load_evaluations
 from marin.collection.comparing.near import signatures
-from marin.collection.document import Decision, Document, Step
+from marin.collection.document import Decision, Document, Step, encodable
 from marin.collection.settings import Paragraphs, divided, step_settings
 from marin.collection.steps.quality import Quality
 from marin.collection.tasks.columns import (
@@ -41,6 +41,7 @@ from marin.collection.tasks.task import (
     model_file,
 )
 from marin.data.documents import positions
+from marin.data.json_line import parsed
 
 NOTHING = bytes(32)
 """In the place of the digest of a text that is removed."""
@@ -86,7 +87,7 @@ class Judge:
                 document: Document | None = None
                 url = _url(metadata)
                 if not reason:
-                    before = Document(identity.hex(), text, source, added, created, orjson.loads(metadata))
+                    before = Document(identity.hex(), text, source, added, created, _fields(metadata))
                     document, decisions = judge(before, self.steps())
                     for order, decision in enumerate(decisions):
                         decided.write(decision_row(decision, order))
@@ -139,8 +140,14 @@ class _Paragraphs:
             self._writer.close()
 
 
+def _fields(metadata: str) -> dict[str, Any]:
+    found = parsed(metadata)
+    assert isinstance(found, dict)  # encode wrote it
+    return found
+
+
 def _url(metadata: str) -> str:
-    return str(orjson.loads(metadata).get("url") or "") if '"url"' in metadata else ""
+    return encodable(str(_fields(metadata).get("url") or "")) if '"url"' in metadata else ""
 
 
 def judge(document: Document, steps: Sequence[tuple[str, Step]]) -> tuple[Document | None, list[Decision]]:

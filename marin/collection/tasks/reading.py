@@ -71,6 +71,14 @@ def documents(setup: Setup, found: Found, part: Slice) -> Iterator[Document | Pr
     reader = reader_of(path.name)
     if reader is not None:
         return reader(path, name)
+    settings = setup.settings
     return lines.read(
-        path, name, text_field=setup.settings.text_field, start=part.start, end=part.end, first=part.first
+        path,
+        name,
+        text_field=settings.text_field,
+        fields=settings.metadata_fields,
+        start=part.start,
+        end=part.end,
+        first=part.first,
+        definition=setup.definition,
     )

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from marin.collection.settings import CollectionSettings
+from marin.collection.settings import DEFINITION, CollectionSettings
 from marin.collection.sources.finding import Found
 from marin.collection.steps.quality import Quality
 from marin.collection.tasks.columns import ArrowRows
@@ -41,6 +41,7 @@ class Setup(msgspec.Struct, frozen=True):
     folder: str
     strict: bool = False
     examples: list[Examples] = []
+    definition: int = DEFINITION
 
 
 class Task(msgspec.Struct, frozen=True):

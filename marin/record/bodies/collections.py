@@ -13,7 +13,8 @@ COLLECTION_COMPLETED = "collection.completed/v1"
 class CollectionStarted(Body, frozen=True):
     """The making of a collection of documents begins, or goes on. ``identity`` digests settings, sources and evaluations by
     content, code and lock. ``globs`` are the sources as they were named, ``sources`` is the stored JSON list of name, size and
-    digest of each file; the same of the evaluations it is decontaminated against."""
+    digest of each file; the same of the evaluations it is decontaminated against. ``definition``: what reading and comparing mean
+    (:data:`marin.collection.settings.DEFINITION`)."""
 
     identity: Digest
     settings: Json
@@ -25,12 +26,14 @@ class CollectionStarted(Body, frozen=True):
     code: Digest
     lock: str
     strict: bool = False
+    definition: int = 1
 
 
 class CollectionSource(Body, frozen=True):
     """A source of a collection is read. ``place``: the address that it came from, empty for a file of this machine; ``licence``:
     what whoever named it says of it. The rest is what its documents say of themselves: how many have each licence, how many each
-    signal against being used (``robots: noai``), and the least and the greatest of each kind of time (``added``, ``created``)."""
+    signal against being used (``robots: noai``), the least and the greatest of each kind of time (``added``, ``created``), and which
+    of their fields are no metadata, of how many documents."""
 
     collection: Digest
     name: str
@@ -42,6 +45,7 @@ class CollectionSource(Body, frozen=True):
     licences: dict[str, int]
     signals: dict[str, int]
     times: dict[str, list[str]]
+    left_out: dict[str, int] = {}
 
 
 class CollectionShard(Body, frozen=True):

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ledger import Draft, LedgerError, canonical_digest, parse_digest
+from marin.collection.asking.documents import Collection
 from marin.collection.making.description import content
 from marin.collection.making.execute import executing
 from marin.collection.making.make import make
@@ -63,7 +64,8 @@ class Asked(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Built:
-    """A collection of the root. ``again``: it was recorded before, and nothing was made."""
+    """A collection of the root. ``again``: it was recorded before, and nothing was made. ``not_compared``: documents that the
+    bound ``most_compared`` kept from being compared with all that they share a band with."""
 
     artifact: str
     identity: str
@@ -74,6 +76,7 @@ class Built:
     sources: Sequence[Source]
     seconds: float
     again: bool = False
+    not_compared: int = 0
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = N
     with root.exclusively(f"collection-{hex_id[:32]}", "the same collection is being made"):
         known = recorded(root, identity)
         if known is not None and not root.store().verify(known.artifact):
-            return _built(known, prepared, time.monotonic() - begun, again=True)
+            return _built(root, known, prepared, time.monotonic() - begun, again=True)
         folder = root.local / "work" / f"collection-{hex_id[:32]}"
         folder.mkdir(parents=True, exist_ok=True)
         shelf = LedgerShelf(root, identity)
@@ -182,10 +185,10 @@ def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = N
             made = make(prepared.setup(folder), prepared.shard_code, execute, shelf)
         body = shelf.complete(made)
         shutil.rmtree(folder, ignore_errors=True)
-        return _built(body, prepared, time.monotonic() - begun)
+        return _built(root, body, prepared, time.monotonic() - begun)
 
 
-def _built(body: CollectionCompleted, prepared: Prepared, seconds: float, *, again: bool = False) -> Built:
+def _built(root: Root, body: CollectionCompleted, prepared: Prepared, seconds: float, *, again: bool = False) -> Built:
     return Built(
         body.artifact,
         body.identity,
@@ -196,6 +199,7 @@ def _built(body: CollectionCompleted, prepared: Prepared, seconds: float, *, aga
         [item.source for item in prepared.found],
         seconds,
         again,
+        Collection(root.store(), body.artifact).not_compared(),
     )
 
 

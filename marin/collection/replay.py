@@ -22,7 +22,7 @@ from ledger import LedgerError, Store, describe_tree
 from marin.collection.asking.documents import Collection
 from marin.collection.asking.leading import led_nowhere
 from marin.collection.build import Asked, Prepared, prepare, source_of
-from marin.collection.making.description import DESCRIPTION, content
+from marin.collection.making.description import DESCRIPTION, NOT_COMPARED, content
 from marin.collection.making.execute import executing
 from marin.collection.making.make import make
 from marin.collection.making.shelf import Made, Shard
@@ -209,7 +209,14 @@ def _other_counts(completed: CollectionCompleted, made: Made) -> Iterator[str]:
             yield f"collection.completed: recorded {name} {recorded}, found {found}"
 
 
-STEPS = {"documents": "write", "listing": "judge", "decisions": "judge", "problems": "read", "duplicates": "near"}
+STEPS = {
+    "documents": "write",
+    "listing": "judge",
+    "decisions": "judge",
+    "problems": "read",
+    "duplicates": "near",
+    NOT_COMPARED: "near",
+}
 """Which step makes the files of a folder, unless their name says another one."""
 
 

@@ -20,8 +20,9 @@ from marin.errors import UsageError
 
 DEFAULT = "default"
 DEFINITION = 2
-"""What reading and comparing mean now. Collections that record none are of 1: there a column that Python has no values for ends a
-file, numbers beyond 64 bits are rounded, and of the candidates for a near-duplicate the first ones are compared, however alike."""
+"""What reading and comparing mean now. Collections that record none are of 1: there a column that Python has no values for ends
+a file, numbers beyond 64 bits are rounded, and of the candidates for a near-duplicate the first ones are compared, however
+alike."""
 KINDS: Mapping[str, str] = {
     "c4": "marin.collection.steps.rules:C4",
     "encoding": "marin.collection.steps.rewriting:Repair",
@@ -103,8 +104,8 @@ class Sampling(Section, frozen=True):
 
 class CollectionSettings(Section, frozen=True):
     """Everything that decides a collection besides its sources. ``steps``: those of one document, in order, each a mapping with
-    its ``kind`` and its settings. ``text_field``, ``metadata_fields``: what of a line or a row is read (``a.b``: ``b`` of ``a``), objects
-    and lists as their JSON; None: all that are single values."""
+    its ``kind`` and its settings. ``text_field``, ``metadata_fields``: what of a line or a row is read (``a.b``: ``b`` of ``a``),
+    objects and lists as their JSON; None: all that are single values."""
 
     steps: tuple[dict[str, Any], ...] = ()
     paragraphs: Paragraphs | None = None

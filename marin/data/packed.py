@@ -57,8 +57,8 @@ def _maker(name: str, definition: int) -> Callable[[], _One] | None:
     if name.endswith(".zst"):
         import zstandard
 
-        settings = {} if definition == 1 else {"max_window_size": WINDOW}
-        return lambda: cast(_One, zstandard.ZstdDecompressor(**settings).decompressobj())
+        most = 0 if definition == 1 else WINDOW  # 0: what the library has by default
+        return lambda: cast(_One, zstandard.ZstdDecompressor(max_window_size=most).decompressobj())
     if name.endswith(".xz"):
         return lambda: cast(_One, lzma.LZMADecompressor(memlimit=MOST_XZ))
     return cast(Callable[[], _One], BZ2Decompressor) if name.endswith(".bz2") else None

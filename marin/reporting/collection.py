@@ -24,9 +24,11 @@ def page(found: Account, *, others: Sequence[str] = ()) -> bytes:
             ("documents read", f"{found.read:,}"),
             ("kept", f"{found.kept:,}"),
             ("text kept", human_size(sum(source.bytes for source in found.sources))),
+            *([("not compared with all", f"{found.not_compared:,}")] if found.not_compared else []),
             *((f"{split} split", f"{count:,}") for split, count in found.splits.items()),
         ],
         counted=counted,
+        bound=found.most_compared if found.not_compared else 0,
         sources=found.sources,
         steps=[
             (*key, f"{one.documents:,}", "" if one.bytes is None else human_size(one.bytes))

@@ -114,6 +114,7 @@ def build(
             {
                 "artifact": built.artifact,
                 "documents": {"read": built.read, "kept": built.kept},
+                "not_compared_with_all": built.not_compared,
                 "removed": dict(built.removed),
                 "problems": dict(built.problems),
                 "sources": [{"name": item.name, "size": item.size, "digest": item.digest} for item in built.sources],
@@ -125,10 +126,22 @@ def build(
     say(built.artifact)
     how = "as the ledger has it" if built.again else f"in {built.seconds:.1f} s"
     say(f"{built.kept} of {built.read} documents kept, {how}", err=True)
+    if built.not_compared:
+        say(
+            f"  {_bounded(built.not_compared, asked.settings.near.most_compared if asked.settings.near else 0)}",
+            err=True,
+        )
     for what, counts in (("removed", built.removed), ("no document", built.problems)):
         for reason, count in counts.items():
             say(f"  {what}: {reason} {count}", err=True)
     say(f"train on it: marin train dataset=documents dataset.artifact={built.artifact}", err=True)
+
+
+def _bounded(count: int, most: int) -> str:
+    return (
+        f"{count} of them not compared with all that they share a band with, {most} at most (near.most_compared): "
+        "near-duplicates may be among them"
+    )
 
 
 @data.command("list")
@@ -266,6 +279,8 @@ def report_collection(name: str, target: Path | None, as_json: bool) -> None:
         print_json(found.as_json())
         return
     say(f"{found.artifact}  {found.kept} of {found.read} documents kept")
+    if found.not_compared:
+        say(_bounded(found.not_compared, found.most_compared))
     rows = [(*key, str(one.documents)) for key, one in found.steps.items()]
     print_table(("STEP", "ACTION", "REASON", "DOCUMENTS"), rows, empty="no step decided anything")
 

@@ -54,7 +54,8 @@ class Account:
     """``steps``: by (step, action, reason), in the order in which the steps are done. ``lengths``: kept documents by the power of
     two that their text has at least, in bytes; ``similar``: near-duplicates by hundredths of similarity, rounded down;
     ``clusters``: how many documents were removed for one that is kept, by the power of two; ``licences``: by what their page
-    says."""
+    says; ``not_compared``: documents that the bound ``most_compared`` kept from being compared with all that they share a band
+    with."""
 
     artifact: str
     read: int
@@ -69,12 +70,15 @@ class Account:
     clusters: Mapping[int, int]
     licences: Mapping[str, int]
     splits: Mapping[str, int]
+    not_compared: int = 0
+    most_compared: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return {
             "artifact": self.artifact,
             "documents": {"read": self.read, "kept": self.kept},
+            "not_compared_with_all": self.not_compared,
             "problems": dict(self.problems),
             "sources": [vars(source) for source in self.sources],
             "steps": [
@@ -177,6 +181,8 @@ def _account(collection: Collection, tokens: Mapping[str, int] | None) -> Accoun
         clusters=dict(sorted(clusters.items())),
         licences=dict(licences.most_common()),
         splits=dict(sorted(splits.items())),
+        not_compared=collection.not_compared(),
+        most_compared=int((told["settings"]["near"] or {}).get("most_compared", 0)),
     )
 
 

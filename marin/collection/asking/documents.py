@@ -23,7 +23,7 @@ from marin.collection.asking.passed import with_passed
 from marin.collection.document import Document
 from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
-from marin.collection.making.description import DESCRIPTION
+from marin.collection.making.description import DESCRIPTION, NOT_COMPARED, NOT_COMPARED_COUNT
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.collection.named import collections_of
 from marin.collection.tasks.cutting import REASON as CUT_REASON
@@ -66,6 +66,14 @@ class Collection:
             found="another one",
             cure="name what `marin data build` printed",
         )
+
+    def not_compared(self) -> int:
+        """How many documents a bound kept from being compared with all that they share a band with.
+
+        Raises:
+            DataError: the artifact is no collection.
+        """
+        return int(self.description().get(NOT_COMPARED_COUNT, 0))
 
     def files(self, folder: str) -> list[str]:
         """Paths below one of its folders, in order."""
@@ -304,8 +312,21 @@ def _exact(collection: Collection, row: Mapping[str, Any], shard: str, source: s
 def _near(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Iterator[dict[str, Any]]:
     """Whether it is similar to one that was kept; of one that stayed then, how many went for it."""
     if (near := collection.description()["settings"]["near"]) is not None:
-        evidence = {"threshold": float.fromhex(near["threshold"])}
+        evidence = {"threshold": float.fromhex(near["threshold"])} | _bounded(collection, str(row["id"]), near)
         yield from _compared(collection, str(row["id"]), NEAR_STEP, NEAR_REASON, evidence)
+
+
+def _bounded(collection: Collection, document: str, near: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a document that was not compared with all kept ones that share a band, with how many of how many it was."""
+    for path in collection.files(NOT_COMPARED):
+        table = collection.table(path)
+        for row in table.filter(pc.equal(table["id"], document)).to_pylist():
+            return {
+                "compared": row["compared"],
+                "candidates": row["candidates"],
+                "most_compared": near["most_compared"],
+            }
+    return {}
 
 
 def _compared(

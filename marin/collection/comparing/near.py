@@ -8,11 +8,13 @@ Candidates hang together in components. In a component documents come in an orde
 id). One is removed when it is similar to one that is kept and shares a band with it; so each removal names a kept document
 and their shared and united shingles, and a text that no kept one is similar to stays, however long the chain that leads
 to it. A document is compared with kept ones only, and with no more than so many of a band, so a million copies of one text
-cost a million comparisons.
+cost a million comparisons. What was not compared with all of them is named.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,9 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marin.collection.comparing.words import grams, numbered, rows, words
-from marin.collection.settings import Near
+from marin.collection.settings import DEFINITION, Near
 
 type Shingles = frozenset[tuple[str, ...]]
+LISTED = 16
+"""How many times ``most_compared`` a band lists."""
 _BLOCK = 4096
 """Shingles that are hashed together."""
 
@@ -140,34 +144,76 @@ class Similar:
     united: int
 
 
+@dataclass(frozen=True)
+class Bounded:
+    """A kept document that was ``compared`` with so many of ``candidates`` kept ones, by its place in the component. Of the
+    candidates those whose size alone says that they are not similar are left out."""
+
+    place: int
+    compared: int
+    candidates: int
+
+
 @dataclass
 class Choice:
-    """Documents of one component, one after the other in the order in which they are considered. ``left``: how many were not
-    compared with all kept ones that share a band."""
+    """Documents of one component, one after the other in the order in which they are considered. ``left``: those that stayed
+    and were not compared with all kept ones that share a band (with ``definition`` 1 all of them, and none is named).
+
+    Where too many kept ones share a band, those are compared that share the most bands: each band is a sixth of a chance to be
+    similar. A band lists ``most_compared`` * :data:`LISTED` of them.
+    """
 
     near: Near
+    definition: int = DEFINITION
     left: int = 0
+    bounded: list[Bounded] = field(default_factory=list)
     _kept: dict[int, Shingles] = field(default_factory=dict)
-    _leaders: list[dict[int, list[int]]] = field(default_factory=list)
+    _leaders: list[dict[int, array[int]]] = field(default_factory=list)
 
     def choose(self, members: Iterable[tuple[str, Sequence[int]]]) -> Iterator[Similar]:
         """Those that are removed, of (text, its bands' keys)."""
         threshold, most = self.near.exact_threshold, self.near.most_compared
         share, whole = threshold.numerator, threshold.denominator
+        listed = most if self.definition == 1 else most * LISTED
         self._leaders = [{} for _ in range(self.near.bands)]
+        none = array("q")
         for place, (text, keys) in enumerate(members):
             mine = shingles(text, self.near.shingle)
-            beside = [band.get(key, []) for band, key in zip(self._leaders, keys, strict=True)]
-            candidates = sorted(set().union(*beside))
-            self.left += len(candidates) > most or any(len(one) >= most for one in beside)
-            found = self._similar(mine, candidates[:most], share, whole)
+            beside = [band.get(key, none) for band, key in zip(self._leaders, keys, strict=True)]
+            full = any(len(one) >= listed for one in beside)
+            if self.definition == 1:
+                candidates = sorted(set().union(*beside))
+                self.left += full or len(candidates) > most
+                chosen = candidates[:most]
+            else:
+                candidates = self._fitting(beside, len(mine), share, whole)
+                chosen = candidates if len(candidates) <= most else self._nearest(beside, candidates)
+            found = self._similar(mine, chosen, share, whole)
             if found is not None:
                 yield Similar(place, *found)
                 continue
+            if self.definition != 1 and (full or len(candidates) > most):
+                self.left += 1
+                self.bounded.append(Bounded(place, len(chosen), len(candidates)))
             self._kept[place] = mine
             for band, key in zip(self._leaders, keys, strict=True):
-                if len(listed := band.setdefault(key, [])) < most:
-                    listed.append(place)
+                if len(one := band.setdefault(key, array("q"))) < listed:
+                    one.append(place)
+
+    def _fitting(self, beside: Sequence[array[int]], size: int, share: int, whole: int) -> list[int]:
+        """The kept ones that share a band and may be similar: the smaller may be all in the larger."""
+        kept = self._kept
+        return [
+            other
+            for other in sorted(set().union(*beside))
+            if min(size, theirs := len(kept[other])) * whole >= share * max(size, theirs)
+        ]
+
+    def _nearest(self, beside: Sequence[array[int]], candidates: list[int]) -> list[int]:
+        """Those that share the most bands, the first of equal ones, in order."""
+        shared = Counter(other for one in beside for other in one)
+        ranked = sorted(candidates, key=lambda other: (-shared[other], other))
+        return sorted(ranked[: self.near.most_compared])
 
     def _similar(
         self, mine: Shingles, candidates: Sequence[int], share: int, whole: int

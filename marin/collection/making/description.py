@@ -13,6 +13,7 @@ from marin.collection.making.shelf import Made, Shard
 from marin.collection.settings import divided
 from marin.collection.sources.finding import Found, Slice
 from marin.collection.tasks.task import (
+    BOUNDED_FILE,
     DECIDED,
     LISTED,
     NEAR_FILE,
@@ -28,6 +29,8 @@ from marin.recipe.schema import plain
 
 DESCRIPTION = "collection.json"
 NOT_FETCHED = "not fetched"
+NOT_COMPARED, NOT_COMPARED_COUNT = "not_compared", "not_compared_with_all"
+"""Folder of the documents that a bound kept from some comparisons, and how many they are in the description."""
 
 
 def content(items: Sequence[Found]) -> list[dict[str, str]]:
@@ -100,6 +103,9 @@ def assemble(
         (out / "problems" / "sources.jsonl").write_bytes(b"".join(missing))
     for name in _near(answers):
         _link(folder / name / NEAR_FILE, out / "duplicates" / f"{name.replace('/', '-')}.parquet")
+        if (bounded := folder / name / BOUNDED_FILE).exists():
+            (out / NOT_COMPARED).mkdir(exist_ok=True)
+            _link(bounded, out / NOT_COMPARED / f"{name.replace('/', '-')}.parquet")
     described = _described(setup, made, answers, reads, bounds) | {"split_below": str(split_below)}
     for shard in described["shards"]:
         shard["read"] = trees[f"read/{shard['name']}"]
@@ -126,7 +132,7 @@ def _described(
             for number, examples in enumerate(setup.examples)
         ],
         "kind": "documents",
-        "not_compared_with_all": sum(answers[name].counts["not_compared_with_all"] for name in _near(answers)),
+        NOT_COMPARED_COUNT: sum(answers[name].counts[NOT_COMPARED_COUNT] for name in _near(answers)),
         "problems": dict(made.problems),
         "removed": dict(made.removed),
         "settings": plain(setup.settings),

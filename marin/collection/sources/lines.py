@@ -41,8 +41,8 @@ def read(
     Args:
         text_field: where the text stands; ``a.b`` is ``b`` of the object ``a`` where no field has that name itself.
         fields: what is kept as metadata, an object or a list as its JSON; None for all single values.
-        start, end: the lines that begin in these bytes of an unpacked JSON lines file, or row groups of a Parquet file; ``end`` 0 for
-            the whole file.
+        start, end: the lines that begin in these bytes of an unpacked JSON lines file, or row groups of a Parquet file; ``end`` 0
+            for the whole file.
         first: the number of the first line or row there.
         definition: 1 as collections were read that say no other (:mod:`marin.collection.sources.earlier`).
     """
@@ -70,7 +70,7 @@ def _text(path: Path, source: str) -> Iterator[Document | Problem]:
     except UnicodeDecodeError as error:
         yield Problem(source, 1, "not UTF-8", f"byte {error.start}")
         return
-    yield _document(source, 1, {"text": text}, "text")
+    yield _document(source, 1, {"text": text}, Wanted())
 
 
 def _lines(
@@ -109,9 +109,7 @@ def _is_text(line: bytes) -> bool:
     return True
 
 
-def _bounded(
-    path: Path, source: str, start: int, end: int, first: int, definition: int
-) -> Iterator[bytes | Problem]:
+def _bounded(path: Path, source: str, start: int, end: int, first: int, definition: int) -> Iterator[bytes | Problem]:
     """Lines, one that is too long as its first bytes alone; what is damaged ends them with a problem."""
     number = first - 1
     with path.open("rb") as raw:
@@ -197,7 +195,7 @@ def _singles(value: Mapping[str, object], field: str) -> tuple[dict[str, Scalar]
                 metadata[key] = one
             elif isinstance(one, float):
                 metadata[key] = _finite(one)
-            elif fields is not value or not (key == "metadata" and one is inner or field.startswith(f"{key}.")):
+            elif fields is not value or not ((key == "metadata" and one is inner) or field.startswith(f"{key}.")):
                 left.append(before + key)
     return metadata, left
 

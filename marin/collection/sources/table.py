@@ -107,7 +107,11 @@ def _inner(schema: pa.Schema, name: str) -> bool:
     first, *rest = name.split(".")
     kind = schema.field(first).type if rest and schema.names.count(first) == 1 else None
     for key in rest:
-        place = kind.get_field_index(key) if kind is not None and kind.num_fields and hasattr(kind, "get_field_index") else -1
+        place = (
+            kind.get_field_index(key)
+            if kind is not None and kind.num_fields and hasattr(kind, "get_field_index")
+            else -1
+        )
         kind = kind.field(place).type if kind is not None and place >= 0 else None
     return kind is not None
 
@@ -146,7 +150,10 @@ def values(array: pa.Array) -> list[object]:
         names = [kind.field(place).name for place in range(kind.num_fields)]
         inner = [values(pc.struct_field(array, [place])) for place in range(kind.num_fields)]
         said = array.is_valid().to_pylist()
-        return [dict(zip(names, row, strict=True)) if has else None for has, row in zip(said, zip(*inner), strict=True)]
+        return [
+            dict(zip(names, row, strict=True)) if has else None
+            for has, row in zip(said, zip(*inner, strict=True), strict=True)
+        ]
     if pa.types.is_map(kind):
         whole = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
         return [_as_mapping(pairs) for pairs in values(whole)]

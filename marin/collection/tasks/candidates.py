@@ -9,8 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from marin.collection.comparing.near import Choice
-from marin.collection.tasks.columns import NEAR, ParquetWriter, band_name
-from marin.collection.tasks.task import NEAR_FILE, REMOVED_FILE, Counted, Opened, Setup, Task, blocks, given
+from marin.collection.tasks.columns import BOUNDED, NEAR, ParquetWriter, band_name
+from marin.collection.tasks.task import (
+    BOUNDED_FILE,
+    NEAR_FILE,
+    REMOVED_FILE,
+    Counted,
+    Opened,
+    Setup,
+    Task,
+    blocks,
+    given,
+)
 
 MEMBERS = 512
 """Texts that are in memory at a time, besides the shingles of those that are kept."""
@@ -26,6 +36,7 @@ def compare(setup: Setup, task: Task, out: Path) -> Counted:
     bands = [band_name(band) for band in range(near.bands)]
     writer = ParquetWriter(out / NEAR_FILE, NEAR)
     counts, removed, begin = Counter[str](), list[int](), 0
+    bounded: list[tuple[str, int, int]] = []
 
     def members(first: int, end: int) -> Iterator[tuple[str, Sequence[int]]]:
         for piece in blocks(end - first, MEMBERS):
@@ -34,15 +45,21 @@ def compare(setup: Setup, task: Task, out: Path) -> Counted:
                 yield text, keys
 
     for end in told["ends"].tolist():
-        choice = Choice(near)
+        choice = Choice(near, setup.definition)
         cluster = min(ids[begin:end].tolist()).hex()
         for one in choice.choose(members(begin, end)):
             names = (ids[begin + one.removed].item().hex(), ids[begin + one.kept].item().hex())
             writer.write((*names, one.shared, one.united, cluster))
             removed.append(begin + one.removed)
         counts["not_compared_with_all"] += choice.left
+        bounded += [(ids[begin + one.place].item().hex(), one.compared, one.candidates) for one in choice.bounded]
         begin = end
     counts["removed"] = len(removed)
     writer.close()
+    if bounded:
+        named = ParquetWriter(out / BOUNDED_FILE, BOUNDED)
+        for row in bounded:
+            named.write(row)
+        named.close()
     np.save(out / REMOVED_FILE, np.array(removed, np.int64))
     return Counted(dict(counts))

@@ -113,6 +113,9 @@ NEAR = pa.schema(
 )
 """Removed near-duplicates, the document that was kept, how many shingles both and either have, and the least id among all
 candidates that hang together."""
+BOUNDED = pa.schema([("id", pa.string()), ("compared", pa.int64()), ("candidates", pa.int64())])
+"""Documents that stayed though they were not compared with all kept ones that share a band: with how many they were compared, of
+how many that were listed and have a size to be similar."""
 
 
 def encode(values: Mapping[str, Scalar]) -> str:

@@ -18,7 +18,7 @@ from marin.collection.tasks.columns import ArrowRows
 
 READ_FILE, JUDGED_FILE, PARAGRAPHS, REMOVED_FILE = "read.arrow", "judged.arrow", "paragraphs.arrow", "removed.npy"
 LISTED, DECIDED, PROBLEMS, ORIGIN = "listing.parquet", "decisions.parquet", "problems.jsonl", "origin.json"
-NEAR_FILE, WRITTEN, MODEL = "near.parquet", "documents.parquet", "model.npy"
+NEAR_FILE, BOUNDED_FILE, WRITTEN, MODEL = "near.parquet", "not_compared.parquet", "documents.parquet", "model.npy"
 
 
 class Examples(msgspec.Struct, frozen=True):

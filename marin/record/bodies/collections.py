@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from marin.record.bodies.body import Body, Digest, Json
 
 COLLECTION_STARTED = "collection.started/v1"
@@ -32,8 +34,8 @@ class CollectionStarted(Body, frozen=True):
 class CollectionSource(Body, frozen=True):
     """A source of a collection is read. ``place``: the address that it came from, empty for a file of this machine; ``licence``:
     what whoever named it says of it. The rest is what its documents say of themselves: how many have each licence, how many each
-    signal against being used (``robots: noai``), the least and the greatest of each kind of time (``added``, ``created``), and which
-    of their fields are no metadata, of how many documents."""
+    signal against being used (``robots: noai``), the least and the greatest of each kind of time (``added``, ``created``), and
+    which of their fields are no metadata, of how many documents."""
 
     collection: Digest
     name: str
@@ -45,7 +47,7 @@ class CollectionSource(Body, frozen=True):
     licences: dict[str, int]
     signals: dict[str, int]
     times: dict[str, list[str]]
-    left_out: dict[str, int] = {}
+    left_out: dict[str, int] = field(default_factory=dict)
 
 
 class CollectionShard(Body, frozen=True):

@@ -149,11 +149,8 @@ def values(array: pa.Array) -> list[object]:
     if pa.types.is_struct(kind):
         names = [kind.field(place).name for place in range(kind.num_fields)]
         inner = [values(pc.struct_field(array, [place])) for place in range(kind.num_fields)]
-        said = array.is_valid().to_pylist()
-        return [
-            dict(zip(names, row, strict=True)) if has else None
-            for has, row in zip(said, zip(*inner, strict=True), strict=True)
-        ]
+        found = zip(array.is_valid().to_pylist(), zip(*inner, strict=True), strict=True)
+        return [dict(zip(names, row, strict=True)) if has else None for has, row in found]
     if pa.types.is_map(kind):
         whole = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
         return [_as_mapping(pairs) for pairs in values(whole)]

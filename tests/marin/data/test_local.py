@@ -161,6 +161,7 @@ def test_a_compressed_file_that_unpacks_to_too_much(
     folder: Path, unpacked: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("marin.data.local.MOST_LINE", 1 << 17)
+    monkeypatch.setattr("marin.data.local.MOST_RATIO", 256)
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(unpacked))
     assert failure(folder / "a.jsonl.gz").what == "compressed file unpacks to too much"
     monkeypatch.setattr("marin.data.local.MOST_LINE", 1 << 20)

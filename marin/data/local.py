@@ -18,8 +18,8 @@ from typing import BinaryIO, cast
 
 from marin.data.chat import Span, render
 from marin.data.documents import ANSWER, CHOSEN, REJECTED, Document
-from marin.data.json_line import field_of, parsed
-from marin.data.packed import MOST_RATIO, SUFFIXES, Damaged, reading, unpacked
+from marin.data.lines.packed import MOST_RATIO, SUFFIXES, Damaged, reading, unpacked
+from marin.data.lines.parsing import field_of, parsed
 from marin.data.preferences import conversations
 from marin.data.reach import expand
 from marin.data.template import ChatTemplate, conversation

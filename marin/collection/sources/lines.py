@@ -16,9 +16,9 @@ import orjson
 from marin.collection.document import MOST_BYTES, Document, Problem, Scalar, document_id, encodable
 from marin.collection.sources import earlier
 from marin.collection.sources.table import NoTable, Unreadable, Wanted, rows
-from marin.data.json_line import field_of, parsed
-from marin.data.packed import MOST_RATIO, Damaged, reading, unpacked
-from marin.data.packed import SUFFIXES as PACKED
+from marin.data.lines.packed import MOST_RATIO, Damaged, reading, unpacked
+from marin.data.lines.packed import SUFFIXES as PACKED
+from marin.data.lines.parsing import field_of, parsed
 
 TEXTS, LINES, PARQUET = (".txt",), (".jsonl", *(f".jsonl{packed}" for packed in PACKED)), ".parquet"
 SUFFIXES = (*TEXTS, *LINES, PARQUET)

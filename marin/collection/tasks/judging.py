@@ -41,7 +41,7 @@ from marin.collection.tasks.task import (
     model_file,
 )
 from marin.data.documents import positions
-from marin.data.json_line import parsed
+from marin.data.lines.parsing import parsed
 
 NOTHING = bytes(32)
 """In the place of the digest of a text that is removed."""

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from marin.collection.asking.account import account
+from marin.collection.asking.documents import Collection, find
 from marin.collection.build import Asked, build
 from marin.collection.document import Document, Problem
 from marin.collection.sources import finding, lines
@@ -108,3 +110,56 @@ def test_problems_are_counted_and_named_and_strict_stops_at_the_first(project: P
     assert (made.read, dict(made.problems)) == (3, {"not JSON": 1})
     with pytest.raises(DataError, match=r"a\.jsonl:2: not JSON"):
         build(root_of(project), Asked(globs, strict=True))
+
+
+def test_what_is_no_metadata_is_counted_by_its_name(project: Path) -> None:
+    (project / "a.jsonl").write_text(
+        '{"text":"a b c","tags":["x"],"metadata":{"n":[1],"u":2}}\n{"text":"d e f","position":7}\n'
+    )
+    root = root_of(project)
+    build(root, Asked((f"{project}/a.jsonl",)))
+    ((_, event),) = root.history().events(type="collection.source/v1")
+    assert event.body["left_out"] == {"metadata.n": 1, "position": 1, "tags": 1}
+
+
+def test_odd_fields_pass_through_the_whole_build(project: Path) -> None:
+    """Half of a surrogate pair where it would become a column or an event; numbers beyond 64 bits and doubles."""
+    half = "\\ud83d"
+    said = f'"url":"u{half}","licence":"l{half}","robots":"no{half}","added":"{half}","{half}":1'
+    line = f'{{"text":"a b c",{said},"n":{2**70},"x":1e999}}\n'
+    (project / "a.jsonl").write_text(line)
+    root = root_of(project)
+    made = build(root, Asked((f"{project}/a.jsonl",)))
+    (row,) = Collection(root.store(), made.artifact).documents(("metadata", "added"))
+    found = json.loads(row["metadata"])
+    assert (found["n"], found["x"], found["url"], found["\ud83d"]) == (2**70, "Infinity", "u\ud83d", 1)
+    assert row["added"] == "\\ud83d"
+    (shown,) = find(Collection(root.store(), made.artifact), "u\\ud83d")
+    assert shown.kept and shown.metadata["n"] == 2**70
+    assert account(Collection(root.store(), made.artifact)).licences == {"l\\ud83d": 1}
+
+
+def test_only_the_columns_that_are_wanted_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {
+        "text": ["a"],
+        "url": ["u"],
+        "picture": [b"\xff"],
+        "vector": [[0.5]],
+        "metadata": [{"n": 1, "tags": ["t"]}],
+    }
+    pq.write_table(pa.table(columns), path)
+    asked = []
+
+    class File(pq.ParquetFile):  # type: ignore[misc]
+        def iter_batches(self, *given: object, columns: list[str], **more: object) -> object:
+            asked.append(sorted(columns))
+            return super().iter_batches(*given, columns=columns, **more)
+
+    monkeypatch.setattr(pq, "ParquetFile", File)
+    (one,) = lines.read(path, "a.parquet")
+    assert isinstance(one, Document) and dict(one.metadata) == {"url": "u", "n": 1, "position": 1}
+    assert one.left_out == ("picture", "vector", "metadata.tags")
+    (one,) = lines.read(path, "a.parquet", fields=("n", "vector"))
+    assert isinstance(one, Document) and dict(one.metadata) == {"n": 1, "vector": "[0.5]", "position": 1}
+    assert asked == [["metadata.n", "text", "url"], ["metadata.n", "text", "vector"]]

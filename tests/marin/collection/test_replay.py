@@ -165,3 +165,27 @@ def test_other_sources_are_named_and_missing_ones_said(project: Path, built: Bui
     shutil.rmtree(project / "raw")
     with pytest.raises(DataMissing):
         again(project, built.artifact)
+
+
+def test_what_was_recorded_by_the_first_definition_is_made_again_by_it(project: Path) -> None:
+    """Lines that it refuses, numbers that it rounds, a column that ends its file: recorded so, replayed so."""
+    lines = [
+        b'{"text":"one two three","id":18446744073709551617}',
+        b'{"text":"a b c","x":NaN}',
+        b'{"text":"d e f","x":"\\ud800"}',
+    ]
+    (project / "a.jsonl").write_bytes(b"\n".join(lines))
+    table = {
+        "text": ["g h i"],
+        "day": pa.array([2_932_896], pa.date32()),
+        "z": pa.array([0], pa.timestamp("ms", tz="utc")),
+    }
+    pq.write_table(pa.table(table), project / "b.parquet")
+    globs = (f"{project}/a.jsonl", f"{project}/b.parquet")
+    old = build(root_of(project), Asked(globs, definition=1))
+    assert (old.kept, dict(old.problems)) == (1, {"not JSON": 2, "damaged file": 1})
+    new = build(root_of(project), Asked(globs))
+    assert (new.kept, dict(new.problems)) == (4, {})
+    assert new.identity != old.identity
+    for built in (old, new):
+        assert again(project, built.artifact).wrong == ()

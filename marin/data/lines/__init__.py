@@ -1,0 +1,1 @@
+"""Lines of files as values: unpacked, and read as JSON."""

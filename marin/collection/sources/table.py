@@ -91,12 +91,15 @@ def _chosen(schema: pa.Schema, wanted: Wanted) -> tuple[list[str], tuple[str, ..
             columns += [name] if name in names or _inner(schema, name) else [inside] if _inner(schema, inside) else []
         return columns, ()
     for field in schema:
-        if field.name in columns or wanted.text.startswith(f"{field.name}."):
+        if field.name in columns:
             continue
         parts = {field.name: field.type}
         if field.name == "metadata" and pa.types.is_struct(field.type):
             parts = {f"metadata.{inner.name}": inner.type for inner in field.type}
         for name, kind in parts.items():
+            around = wanted.text.startswith(f"{name}.")
+            if name == wanted.text or (around and kind.num_fields == 1):
+                continue
             map_of_single = name == "metadata" and pa.types.is_map(kind) and _is_single(kind.item_type)
             (columns if map_of_single or _is_single(kind) else left).append(name)
     return columns, tuple(left)

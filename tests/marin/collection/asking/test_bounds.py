@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from marin.cli.main import main
+from marin.cli import main
 from marin.collection.asking.account import account
 from marin.collection.asking.documents import Collection, find
 from marin.collection.build import Asked, build
@@ -70,7 +69,9 @@ def test_of_too_many_candidates_those_are_compared_that_share_the_most_bands() -
 
 
 @pytest.mark.parametrize("most", [2, 256])
-def test_what_the_bound_left_out_is_said_first(project: Path, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_bound_left_out_is_said_first(
+    project: Path, most: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (project / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents(24)))
     settings = CollectionSettings(near=Near(rows=2, most_compared=most))
     root = root_of(project)
@@ -92,10 +93,13 @@ def test_what_the_bound_left_out_is_said_first(project: Path, most: int, monkeyp
     assert (b"not compared with all" in page(found)) == (most == 2)
     monkeypatch.chdir(project)
     (project / "near.yaml").write_text(f"near: {{rows: 2, most_compared: {most}}}\n")
-    run = CliRunner()
-    asked = ["data", "build", "--source", f"{project}/a.jsonl", "--config", "near.yaml"]
-    first, said = run.invoke(main, asked), run.invoke(main, [*asked, "--json"])
-    assert json.loads(said.stdout)["not_compared_with_all"] == built.not_compared
-    assert ("not compared with all" in first.stderr) == (most == 2)
-    report = run.invoke(main, ["data", "report", built.artifact]).stdout
-    assert ("not compared with all" in report.splitlines()[1]) == (most == 2)
+
+    def said(*arguments: str) -> tuple[str, str]:
+        capsys.readouterr()
+        assert main.run(["data", *arguments]) == 0
+        return capsys.readouterr()
+
+    asked = ("build", "--source", f"{project}/a.jsonl", "--config", "near.yaml")
+    assert ("not compared with all" in said(*asked)[1].splitlines()[1]) == (most == 2)
+    assert json.loads(said(*asked, "--json")[0])["not_compared_with_all"] == built.not_compared
+    assert ("not compared with all" in said("report", built.artifact)[0].splitlines()[1]) == (most == 2)

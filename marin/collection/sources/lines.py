@@ -195,9 +195,14 @@ def _singles(value: Mapping[str, object], field: str) -> tuple[dict[str, Scalar]
                 metadata[key] = one
             elif isinstance(one, float):
                 metadata[key] = _finite(one)
-            elif fields is not value or not ((key == "metadata" and one is inner) or field.startswith(f"{key}.")):
+            elif not _is_looked_into(one, inner, field.startswith(f"{before}{key}.")):
                 left.append(before + key)
     return metadata, left
+
+
+def _is_looked_into(one: object, inner: object, around: bool) -> bool:
+    """Whether an object is the metadata, or holds the text and nothing beside it."""
+    return isinstance(one, Mapping) and (one is inner or (around and len(one) == 1))
 
 
 def _named(value: Mapping[str, object], names: tuple[str, ...]) -> tuple[dict[str, Scalar], list[str]]:

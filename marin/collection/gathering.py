@@ -51,4 +51,7 @@ def _built(root: Root, dataset: WebDataset, workers: int) -> DocumentsDataset:
     built = build(root, asked, workers=workers)
     if not built.again:
         log.info("%s: %d of %d documents kept, %s", dataset.name, built.kept, built.read, built.artifact)
+    if built.not_compared:
+        said = "%s: %d documents were not compared with all that they share a band with (near.most_compared)"
+        log.warning(said, dataset.name, built.not_compared)
     return DocumentsDataset(name=dataset.name, artifact=built.artifact)

@@ -17,7 +17,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS = 512
+ROWS, BUFFER = 512, 1 << 20
 DISPLAY = 200
 """Characters of a message."""
 
@@ -55,7 +55,8 @@ def rows(path: Path, wanted: Wanted, start: int, end: int) -> tuple[tuple[str, .
     import pyarrow.parquet as pq
 
     with _said():
-        file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+        # Page by page: without a buffer a column of a whole row group is in memory.
+        file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us", buffer_size=BUFFER, pre_buffer=False)
     try:
         names = [field.name for field in file.schema_arrow]
         if wanted.text not in names and not _inner(file.schema_arrow, wanted.text):

@@ -42,7 +42,7 @@ FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "z_loss", "states_at_words", "most_epochs")
 IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
-WHAT_IS_READ = ("chat", "chat_template", "strict", "preferences", "artifact", "exclude")
+WHAT_IS_READ = ("chat", "chat_template", "strict", "preferences", "artifact", "exclude", "metadata_fields")
 ADDED_LATER = frozenset(
     {
         "mixture",
@@ -52,7 +52,6 @@ ADDED_LATER = frozenset(
         "packing",
         "device_kind",
         "sample_fraction",
-        "metadata_fields",  # of a collection, whose settings have the same form
         *WHAT_IS_READ,
         *FACTORS,
         *BY_LAYER,

@@ -204,10 +204,10 @@ def _texts(array: pa.Array) -> list[object]:
         pass  # one of them, or several
     view = pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type)
     kind = pa.binary_view() if view else pa.large_binary()
-    return [_text(one) for one in array.cast(kind).to_pylist()]
+    return [_decoded(one) for one in array.cast(kind).to_pylist()]
 
 
-def _text(data: bytes | None) -> object:
+def _decoded(data: bytes | None) -> object:
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError as error:

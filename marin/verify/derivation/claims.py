@@ -25,6 +25,7 @@ from marin.execution.plan import Plan
 from marin.history.names import plan_of
 from marin.history.run import StepView
 from marin.process.text import several, written
+from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record import events as kinds
 from marin.record.events import (
@@ -412,6 +413,13 @@ def _of_measured(record: RunRecord) -> Iterator[Claim]:
                 "evaluation",
                 fact.index,
             )
+    try:
+        asked = record.run.recipe.evaluation.sets or {}
+    except UsageError:
+        return  # of another version; the verdicts that need it say so
+    files = [name for name, one in asked.items() if not isinstance(one, CorpusSet)]
+    if files and record.measured:
+        yield Claim(f"the text of {', '.join(files)} is what the files had that the recipe names", "claimed")
 
 
 def _decimal(text: str) -> str:

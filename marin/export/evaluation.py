@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ledger import digest_bytes, make_proof
+from ledger import KEY_TYPES, digest_bytes, make_proof
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.recorded import bundle, records
 from marin.evaluation.scoring import Scorer
@@ -61,6 +61,9 @@ def write_bundle(root: Root, view: Run, dest: Path) -> Written:
     (dest / "proofs").mkdir(parents=True)
     for step, index in events.items():
         (dest / bundle.proof_of(step)).write_text(str(make_proof(reader, index)), "utf-8")
+    for index in sorted(index for kind in KEY_TYPES for index, _ in history.events(type=kind)):
+        (dest / bundle.KEYS / str(index)).mkdir(parents=True)
+        (dest / bundle.KEYS / str(index) / bundle.EVENT).write_text(str(make_proof(reader, index)), "utf-8")
     (dest / bundle.VKEY).write_text(f"{root.verifier}\n", "utf-8")
     subject = open_subject(view, store)
     scorer = Scorer(subject.model, subject.recipe)

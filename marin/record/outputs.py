@@ -66,12 +66,16 @@ def mismatches(output: Output, manifest: Manifest) -> Iterator[Mismatch]:
         if allowed is not None and (entry.executable or not allowed(entry.path)):
             what = "an executable file" if entry.executable else "a file"
             yield Mismatch("artifact", f"the files of a {output.kind}", f"{what} {entry.path}")
-    if by_content(output):
-        return
+    if not by_content(output):
+        yield from file_mismatches(output, manifest.size)
+
+
+def file_mismatches(output: Output, size: int) -> Iterator[Mismatch]:
+    """What ``size``, the bytes that are stored of it, says against an output that is its own digest: a tree, or a file."""
     if output.artifact != output.digest:
-        yield Mismatch("artifact", f"{output.digest}, the tree's own digest", output.artifact)
-    if output.size != manifest.size:
-        yield Mismatch("size", f"{manifest.size} bytes", f"{output.size} bytes")
+        yield Mismatch("artifact", f"{output.digest}, its own digest", output.artifact)
+    if output.size != size:
+        yield Mismatch("size", f"{size} bytes", f"{output.size} bytes")
 
 
 def by_content(output: Output) -> bool:

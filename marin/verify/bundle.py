@@ -1,7 +1,8 @@
 """`marin verify FOLDER --bundle DIR`: recorded evaluations judged by who has the model and the bundle, and nothing else.
 
 1. the attestation is signed by the log's key, and every file is the one that it names;
-2. every event is in the log: its proof leads to a checkpoint that the same key signed;
+2. every event is in the log: its proof leads to one checkpoint that the log's own key signed, which agrees with what was
+   seen of the log before and with the root of this command, if that is the log; a key that the log gave up counts no more;
 3. the events agree with one another, and the model folder is what the run's export made;
 4. each evaluation is judged as in a root (:mod:`marin.verify.judges.evaluation`), answered by the folder's model;
 5. the harness's own files follow from what was found.
@@ -12,7 +13,7 @@ Nothing of a bundle is executed or fetched: tasks are data, templates are render
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,20 +27,24 @@ from ledger import (
     Malformed,
     Manifest,
     Tampered,
+    Unverified,
     VerifierKey,
     canonical_bytes,
     describe_tree,
-    verify_proof,
 )
 from marin.errors import UsageError
 from marin.evaluation.recorded import bundle
 from marin.evaluation.recorded.records import identity_of
-from marin.history.runs import evaluation_stream, stream_of
+from marin.history.runs import History, evaluation_stream, facts, stream_of
 from marin.recipe.schema import Execution, Recipe, digest, from_plain
 from marin.record import events as kinds
 from marin.record.attestation import attested, check_files, digests
 from marin.record.events import EvaluationRecorded, Output, RunStarted, StepCached, StepCompleted, read
 from marin.record.trust.trusted import default_trust
+from marin.verify.alone.judgement import check_known, check_signer
+from marin.verify.alone.proven import Proven as Shown
+from marin.verify.alone.proven import proven
+from marin.verify.derivation.fields import unknown_fields
 from marin.verify.judges.evaluation import judge_tree
 from marin.verify.segments.sampling import seed
 from marin.verify.verdict import EvaluationSummary, Report, TrainingSummary, Verdict, judged, outcome_of, worst
@@ -78,13 +83,15 @@ def verify_bundle(
             raise UsageError("not there", where=name, expected=f"a folder with {inside}", found=str(place))
     try:
         keys, mine = _keys(folder, trusted)
-        proven = _proven(folder, keys)
+        proven, shown = _proven(folder, keys)
+        known = check_known(shown, keys, lambda history: _needed(history, proven))
     except LedgerError as error:
         said = Verdict(outcome_of(error), (str(error),))
         return _report("", {"ledger": said, "evaluation": Verdict("NOT_RUN")}, "", 0, b"", EvaluationSummary(0, 0, 0))
     lines = (
         f"{len(digests(folder, bundle.ATTESTATION))} files are those that {keys[0]} attested",
         f"{len(proven.outputs) + len(proven.evaluations) + 1} events are in the log {proven.origin} of size {proven.size}",
+        *known,
     )
     nobody = f"no key of yours signed this: for {keys[0]} there is only the bundle's word; name the log's key by --vkey"
     ledger = Verdict("PASS", lines) if mine else Verdict("UNAVAILABLE", (nobody, *lines))
@@ -100,6 +107,16 @@ def verify_bundle(
     verdicts = {"ledger": ledger, "evaluation": Verdict(outcome, told)}
     summary = EvaluationSummary(len(found), total, answered, first)
     return _report(proven.run, verdicts, proven.origin, proven.size, proven.root, summary)
+
+
+def _needed(history: History, shown: Proven) -> Collection[int]:
+    """The events that a bundle of this run has to bring: no evaluation of its last state is left out."""
+    state = shown.outputs["train"].digest
+    return [
+        fact.index
+        for fact in facts(history, EvaluationRecorded)
+        if fact.body.run == shown.run and fact.body.state == state
+    ]
 
 
 def _report(
@@ -129,16 +146,19 @@ def _read(folder: Path, name: str) -> bytes:
     return path.read_bytes()
 
 
-def _proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
+def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
     """Steps 1 to 3 but for the model folder."""
     said = attested(_read(folder, bundle.ATTESTATION), keys, bundle.PREDICATE, where=bundle.ATTESTATION)
     check_files(said.files, digests(folder, bundle.ATTESTATION))
-    events: dict[str, Event] = {}
-    checkpoints = set()
-    for name in bundle.STEPS:
-        proof = verify_proof(LogProof.parse(_read(folder, bundle.proof_of(name))), keys)
-        events[name] = Event.decode(proof.entry)
-        checkpoints.add(proof.checkpoint)
+    steps = {name: _read(folder, bundle.proof_of(name)) for name in bundle.STEPS}
+    indexes = {name: LogProof.parse(data).index for name, data in steps.items()}
+    named = [(str(indexes[name]), data) for name, data in steps.items()]
+    asked = _folders(folder / bundle.EVALUATIONS)
+    named += [(name, _read(folder, f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}")) for name in asked]
+    named += [(name, _read(folder, f"{bundle.KEYS}/{name}/{bundle.EVENT}")) for name in _folders(folder / bundle.KEYS)]
+    shown = proven(named, keys, where="--bundle")
+    check_signer(shown, said.key, where=bundle.ATTESTATION)
+    events = {name: shown.entries[index] for name, index in indexes.items()}
     started = read(RunStarted, _of(events["started"], (kinds.RUN_STARTED,)), where="proofs/started")
     run, recipe = started.run, from_plain(started.recipe, where="proofs/started")
     if digest(recipe) != started.recipe_digest or events["started"].stream != stream_of(run):
@@ -167,30 +187,44 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> Proven:
                 found=str(done.inputs.get("train")),
             )
     evaluations: dict[int, EvaluationRecorded] = {}
-    names = sorted(path.name for path in (folder / bundle.EVALUATIONS).iterdir())
-    for name in sorted(names, key=lambda text: (len(text), text)):
-        where = f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}"
-        proof = verify_proof(LogProof.parse(_read(folder, where)), keys)
-        event = Event.decode(proof.entry)
-        checkpoints.add(proof.checkpoint)
+    for name in asked:
+        where, event = f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}", shown.entries[int(name)]
         evaluation = read(EvaluationRecorded, _of(event, (kinds.EVALUATION_RECORDED,)), where=where)
-        if not _NUMBER.fullmatch(name) or (proof.index, event.stream, evaluation.run) != (
-            int(name),
-            evaluation_stream(run),
-            run,
-        ):
+        if (event.stream, evaluation.run) != (evaluation_stream(run), run):
             raise Tampered(
                 "an event of something else",
                 where=where,
                 expected=f"event {name} on run {run}",
-                found=f"event {proof.index} on run {evaluation.run}",
+                found=f"event {name} on run {evaluation.run}",
             )
-        evaluations[proof.index] = evaluation
+        evaluations[int(name)] = evaluation
     _check_said(said.said, run, outputs["export"].digest, evaluations)
-    if len(checkpoints) != 1:
-        raise Tampered("proofs of several logs", where="proofs", expected="one checkpoint", found=f"{len(checkpoints)}")
-    (checkpoint,) = checkpoints
-    return Proven(run, recipe, outputs, evaluations, checkpoint.origin, checkpoint.size, checkpoint.root)
+    for name, event in events.items():
+        _check_fields(event, f"proofs/{name}")
+    for index in evaluations:
+        _check_fields(shown.entries[index], f"{bundle.EVALUATIONS}/{index}")
+    about = shown.checkpoint
+    return Proven(run, recipe, outputs, evaluations, about.origin, about.size, about.root), shown
+
+
+def _folders(place: Path) -> list[str]:
+    """The names of the folders of events in ``place``, in the order of the log; those of other names are no events."""
+    names = [path.name for path in place.iterdir()] if place.is_dir() and not place.is_symlink() else []
+    if wrong := [name for name in names if not _NUMBER.fullmatch(name)]:
+        raise Malformed("not the number of an event", where=place.name, expected="a whole number", found=wrong[0][:80])
+    return sorted(names, key=int)
+
+
+def _check_fields(event: Event, where: str) -> None:
+    """Nothing judges a field that the type does not have: a bundle with one shows more than is established."""
+    for name in unknown_fields(kinds.BODIES[event.type], event.body):
+        raise Unverified(
+            "an event with a field that its type does not have",
+            where=where,
+            expected=f"the fields of {event.type}",
+            found=name,
+            cure="the bundle may be of a newer version of Marin",
+        )
 
 
 def _check_said(

@@ -196,7 +196,7 @@ def forged(root: Root, change: dict[str, object]) -> Report:
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ({"losses": [(0.5).hex()] * 3}, "the losses that the segments record"),
+        ({"losses": [(0.5).hex()] * 3}, "output of step loop"),
         ({"start": 4}, "expected train step 3"),
         ({"batches": []}, "expected one for each"),
         ({"manifest": ""}, "the list of tensors, or neither"),

@@ -37,7 +37,7 @@ def read_sets(run: Run, store: Store, kept: Mapping[str, str]) -> dict[str, byte
     found: dict[str, bytes] = {}
     for name, one in (run.recipe.evaluation.sets or DEFAULT).items():
         if isinstance(one, CorpusSet):
-            found[name] = _written(name, _of_corpus(run, store, one), one)
+            found[name] = corpus_set(run, store, name, one)
             continue
         known = {key: digest for key, digest in kept.items() if key == name or key.startswith(f"{name}/")}
         if known and all(store.has(digest) for digest in known.values()):
@@ -50,6 +50,20 @@ def read_sets(run: Run, store: Store, kept: Mapping[str, str]) -> dict[str, byte
                 for part, globs in _parts(name, one)
             }
     return found
+
+
+def corpus_set(run: Run, store: Store, name: str, one: CorpusSet) -> bytes:
+    """The set ``name`` as it follows from the run's corpus."""
+    return _written(name, _of_corpus(run, store, one), one)
+
+
+def set_of(recipe: Recipe, name: str) -> str | None:
+    """The set of a recipe that ``name`` is measured for, itself or as a part of a folder; None where it is of no set."""
+    sets = recipe.evaluation.sets or DEFAULT
+    if name in sets:
+        return None if isinstance(sets[name], FolderSet) else name
+    folder = name.partition("/")[0]
+    return folder if isinstance(sets.get(folder), FolderSet) and name != folder else None
 
 
 def _written(name: str, documents: Iterable[str], one: HeldOut) -> bytes:

@@ -3,6 +3,7 @@
     attestation.intoto.jsonl          digests of all other files, signed by the log's key (in-toto statement, DSSE)
     vkey                              that key; a stranger has it from elsewhere, or knows that he does not
     proofs/STEP.tlog-proof            the run's beginning, and what its steps train, tokenizer and export made
+    keys/N/event.tlog-proof           event N of the log, in which it says something of its own keys
     evaluations/N/event.tlog-proof    event N of the log, evaluation.recorded
     evaluations/N/tree/               its stored tree: tasks, data, samples, results
     evaluations/N/harness/            the harness's own results.json and samples_NAME.jsonl
@@ -19,7 +20,7 @@ from typing import Any
 ATTESTATION = "attestation.intoto.jsonl"
 VKEY = "vkey"
 STEPS = ("started", "train", "tokenizer", "export")
-EVALUATIONS = "evaluations"
+EVALUATIONS, KEYS = "evaluations", "keys"
 EVENT, TREE, HARNESS = "event.tlog-proof", "tree", "harness"
 PREDICATE = "urn:marin:evaluation:v1"
 CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"

@@ -178,7 +178,8 @@ class Pins:
 
         Raises:
             Tampered: the key signs another origin, or the log that was seen had another history.
-            Unverified: half of the signatures of a hybrid key that signed before is missing, or its key was not named.
+            Unverified: half of the signatures of a hybrid key that signed before is missing, or its key was not named;
+                or a key signed that the log had handed over from.
             Unavailable: a pin cannot be read, or another key signed the log when it was seen.
         """
         self._check_other_origins(checkpoint.origin, signers)
@@ -205,6 +206,14 @@ class Pins:
             )
         newest = pin.checkpoint
         if checkpoint.size > newest.size:
+            if pin.signed and not set(pin.signed) & set(signers):
+                raise Unverified(
+                    "a key that this log had given up signed it later",
+                    where=str(path),
+                    expected=f"a signature of {pin.signed[0]}, which signed the log when it was seen last",
+                    found=", ".join(map(str, signers)),
+                    cure="name the log as well: marin --root ADDRESS",
+                )
             return f"newer than the log checkpoint of size {newest.size} seen before: only the log shows that it continues it"
         root = newest.root if checkpoint.size == newest.size else self._beginning(path, pin, checkpoint.size)
         if root is None:

@@ -24,11 +24,13 @@ from marin.evaluation.babylm.tasks import BABYLM
 from marin.execution.plan import Plan
 from marin.history.names import plan_of
 from marin.history.run import StepView
-from marin.process.text import written
+from marin.process.text import several, written
+from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record import events as kinds
 from marin.record.events import (
     DATA_STEPS,
+    LOOP,
     MODEL_STEPS,
     Continues,
     EvaluationRecorded,
@@ -79,7 +81,13 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
     """All claims of a run, in the order in which they would be asked about. ``until``: of a run that a later phase
     continues, where it was left; what it says of the time after that is judged by nobody."""
     if record.run.is_loop:
-        return (*_of_loop(record), *_of_bytes(record), *_of_circumstances(record))
+        return (
+            *_of_loop(record),
+            *_of_bytes(record),
+            *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan)),
+            *_of_circumstances(record),
+            *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
+        )
     later = f"what it did from train step {until.step} on, and what came of that" if until is not None else ""
     return (
         *([Claim(later, "claimed")] if later else ()),
@@ -344,6 +352,16 @@ def _of_loop(record: RunRecord) -> Iterator[Claim]:
             "training",
             run.loop[0].index,
         )
+    unsaid = [step for fact in run.loop for step, batch in enumerate(fact.body.batches, fact.body.start) if not batch]
+    if unsaid:
+        yield Claim(f"of {several(len(unsaid), 'train steps')} it does not say what they saw", "claimed")
+    for name, view in run.steps.items():
+        if name != LOOP:
+            yield Claim(f"output {name} is {view.output.digest}", "execution", "model", view.index)
+    measured = {series.key: fact.index for fact in facts(record.own, MetricsRecorded) for series in fact.body.series}
+    if measured:
+        names = ", ".join(sorted(measured))
+        yield Claim(f"its loop measured {names}: compared with nothing", "claimed", event=max(measured.values()))
 
 
 def _of_the_model(record: RunRecord) -> Iterator[Claim]:
@@ -395,6 +413,13 @@ def _of_measured(record: RunRecord) -> Iterator[Claim]:
                 "evaluation",
                 fact.index,
             )
+    try:
+        asked = record.run.recipe.evaluation.sets or {}
+    except UsageError:
+        return  # of another version; the verdicts that need it say so
+    files = [name for name, one in asked.items() if not isinstance(one, CorpusSet)]
+    if files and record.measured:
+        yield Claim(f"the text of {', '.join(files)} is what the files had that the recipe names", "claimed")
 
 
 def _decimal(text: str) -> str:

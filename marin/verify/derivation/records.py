@@ -11,7 +11,7 @@ Claims that nothing else depends on are not evidence and are not compared: :data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ledger import LedgerError, canonical_digest
@@ -25,6 +25,7 @@ from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
 from marin.record.events import DATA_STEPS, GRAD_NORM, Continues, Output
 from marin.record.outputs import KINDS, by_content
+from marin.verify.derivation import loops
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
 from marin.verify.derivation.standing import beside, disagreements, superseded
@@ -57,6 +58,8 @@ other field is compared with something that was derived, hashed or executed."""
 
 def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
     """All contradictions among the events of a run, in the order of the log, stretch by stretch."""
+    if record.run.is_loop:
+        return list(loops.contradictions(record))
     try:
         recipe = record.run.recipe
     except LedgerError as error:
@@ -73,6 +76,8 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
     step that has no end: nothing says what it was made of, so nothing is executed for it. ``until``: where a later phase
     went on from this run. Its train steps are executed up to there, ended or not; but then nothing is that rests on an end.
     """
+    if record.run.is_loop:
+        return [Unexplained(item[0], what) for item in record.own.events for what in _unknown(item, loops.CLAIMED)]
     known = {step.name for step in plan.steps}
     left = until is not None and "train" not in record.run.steps
     found = [
@@ -111,14 +116,22 @@ def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
         yield Contradiction(started.index, "experiment", "a registration before it that has its recipe and seed", cited)
 
 
-def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
+def _unknown(item: Indexed, types: Collection[str]) -> Iterator[str]:
+    """Types that say nothing of themselves here, and fields that their type does not have."""
     event = item[1]
     kind = kinds.BODIES.get(event.type)
-    if kind is None or event.type not in CLAIMED:
+    if kind is None or event.type not in types:
         yield f"an event of type {event.type}"
         return
     for name in unknown_fields(kind, event.body):
         yield f"a field {name} in an event of type {event.type}"
+
+
+def _unexplained(item: Indexed, known: set[str]) -> Iterator[str]:
+    event = item[1]
+    yield from _unknown(item, CLAIMED)
+    if event.type not in CLAIMED:
+        return
     step = event.body.get("step")
     if isinstance(step, str) and step and step not in known:
         yield f"a step {step} ({event.type}), which the installed pipeline does not have"

@@ -137,6 +137,7 @@ def _look_at_contents(case: Case, found: _Found, absent: Collection[str]) -> Non
 def _output(case: Case, output: Output, folder: Path) -> Iterator[str]:
     try:
         if outputs.is_file(case.store, output):
+            yield from map(str, outputs.file_mismatches(output, case.store.artifact(outputs.bytes_of(output)).size))
             return
         mismatched = [str(item) for item in outputs.mismatches(output, case.store.manifest(output.artifact))]
         yield from mismatched

@@ -138,6 +138,8 @@ def judge_tree(
     from marin.evaluation.recorded.evaluated import numbers
 
     keys = sorted(records.requests_of(stored.samples))
+    if not keys:
+        return Verdict("UNAVAILABLE", (f"{where}: nothing was asked: expected requests, found none",)), 0, None
     again = None
     if sample is not None and sample < len(keys):
         again = {keys[place] for place in draw(len(keys), sample, drawn)}

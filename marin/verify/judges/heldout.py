@@ -1,6 +1,7 @@
 """What held-out sets measured while a run trained: each number follows from the text, and from the state that it names.
 
-Nothing of the event is believed: its state is one that the run recorded, its texts and log-likelihoods are bytes of the
+Nothing of the event is believed: its state is one that the run recorded and the recipe wants measured, its sets are those of
+the recipe, a text of the corpus is made again from the corpus, texts and log-likelihoods are bytes of the
 store, bytes and tokens are counted again, every document (or a sample that nobody could choose) is scored again by the state
 whose bytes are proven, and the numbers are made again from all log-likelihoods. What differs is named by train step, set,
 document and token.
@@ -8,7 +9,7 @@ document and token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +17,13 @@ import numpy as np
 from ledger import LedgerError, Tampered, digest_bytes
 from marin.evaluation.heldout.asked import without_tasks
 from marin.evaluation.heldout.during import due
-from marin.evaluation.heldout.sets import CODE
+from marin.evaluation.heldout.sets import CODE, DEFAULT, corpus_set, set_of
 from marin.history.run import Fact
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.provenance.code import other_software
-from marin.record.events import CheckpointSaved, EvaluationMeasured, MeasuredSet
+from marin.recipe.evaluation import CorpusSet
+from marin.record.events import EvaluationMeasured, MeasuredSet
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, outcome_of
@@ -70,30 +72,46 @@ def judge_measured(case: Case, sample: int | None, root: bytes) -> list[tuple[Ve
     """
     judging = _Judging(case)
     found = [judging.judge(fact, sample, root) for fact in case.record.measured]
-    had = {(fact.body.step, fact.body.state) for fact in case.record.measured}
-    if case.until is None and "train" in case.run.steps:
-        saved = [fact.body for fact in case.run.checkpoints if due(case.run.recipe, fact.body.step)]
-        if steps := _steps(body for body in saved if (body.step, body.state) not in had):
-            line = f"the recipe wants the state before train step {steps} measured, and nothing of it is recorded"
-            found.append((Verdict("UNAVAILABLE", (line,)), 0, 0))
-        asked = case.run.recipe.evaluation.tasks
-        evaluated = [fact.body for fact in case.record.evaluations]
-        if asked is not None and (steps := _steps(without_tasks(asked, saved, evaluated))):
-            line = f"the recipe wants the tasks {', '.join(asked.names)[:200]} of the state before train step {steps}, and no"
-            line += " evaluation of them under its settings, of the documents of the first one, is recorded"
-            found.append((Verdict("UNAVAILABLE", (line,)), 0, 0))
-    return found
+    return [*found, *((Verdict("UNAVAILABLE", (line,)), 0, 0) for line in _lacking(case))]
 
 
-def _steps(lacking: Iterable[CheckpointSaved]) -> str:
+def _lacking(case: Case) -> Iterator[str]:
+    """What the recipe wants measured and nothing is recorded of: by state and set, and by state the tasks."""
+    recipe = case.run.recipe
+    if case.until is not None or "train" not in case.run.steps or recipe.evaluation.every is None:
+        return
+    saved = {fact.body.step: fact.body for fact in case.run.checkpoints}
+    wanted = [step for step in range(recipe.first_step + 1, recipe.last_step + 1) if due(recipe, step)]
+    if unsaved := _steps(step for step in wanted if step not in saved):
+        yield f"the recipe wants the state before train step {unsaved} measured, and no such state is recorded"
+    had = {
+        (fact.body.step, fact.body.state, set_of(recipe, name))
+        for fact in case.record.measured
+        for name in fact.body.sets
+    }
+    for name in recipe.evaluation.sets or DEFAULT:
+        without = (step for step in wanted if step in saved and (step, saved[step].state, name) not in had)
+        if steps := _steps(without):
+            yield f"the recipe wants {name} measured on the state before train step {steps}, and nothing of it is recorded"
+    asked, evaluated = recipe.evaluation.tasks, [fact.body for fact in case.record.evaluations]
+    states = [saved[step] for step in wanted if step in saved]
+    if asked is not None and (steps := _steps(body.step for body in without_tasks(asked, states, evaluated))):
+        line = (
+            f"the recipe wants the tasks {', '.join(asked.names)[:200]} of the state before train step {steps}, and no"
+        )
+        yield line + " evaluation of them under its settings, of the documents of the first one, is recorded"
+
+
+def _steps(lacking: Iterable[int]) -> str:
     """The first train steps before which something is lacking, in words; "" where nothing is."""
-    return ", ".join(str(step) for step in sorted({body.step for body in lacking})[:8])
+    return ", ".join(str(step) for step in sorted(set(lacking))[:8])
 
 
 class _Judging:
     def __init__(self, case: Case) -> None:
         self.case, self.states = case, recorded_states(case)
         self.texts: dict[str, tuple[int, str]] = {}
+        self.corpus: dict[str, str | None] = {}
         self.scorer: Scorer | None = None
 
     def judge(self, fact: Fact[EvaluationMeasured], sample: int | None, root: bytes) -> tuple[Verdict, int, int]:
@@ -126,11 +144,31 @@ class _Judging:
             return f"tokenizer: expected {expected}, found {body.tokenizer}"
         if self.states.get(body.state) != body.step:
             return f"state: expected one that is recorded before train step {body.step}, found {body.state}"
+        recipe = self.case.run.recipe
+        if not due(recipe, body.step):
+            return f"step: expected one before which the recipe wants a state measured, found {body.step}"
         for name, one in body.sets.items():
+            known = set_of(recipe, name)
+            if known is None:
+                wanted = ", ".join(recipe.evaluation.sets or DEFAULT)
+                return f"set {name}: expected those of the recipe, {wanted}"
+            if not one.documents or not one.tokens:
+                return f"set {name}: expected documents with text, found {one.documents} with {one.tokens} tokens"
+            if (data := self._follows(known)) is not None and data != one.data:
+                return f"set {name}: expected the text of the run's corpus, {data}, found {one.data}"
             step, data = self.texts.setdefault(name, (body.step, one.data))
             if data != one.data:
                 return f"set {name}: its text before train step {step} was {data}, here it is {one.data}"
         return ""
+
+    def _follows(self, name: str) -> str | None:
+        """The digest of a set's text where it follows from the run: of its corpus. None where it is that of files, which the
+        recipe only names."""
+        if name not in self.corpus:
+            one = (self.case.run.recipe.evaluation.sets or DEFAULT)[name]
+            data = corpus_set(self.case.run, self.case.store, name, one) if isinstance(one, CorpusSet) else None
+            self.corpus[name] = None if data is None else digest_bytes(data)
+        return self.corpus[name]
 
     def _scored(self, body: EvaluationMeasured, chosen: set[int] | None) -> str:
         """The first difference, or ""."""

@@ -9,7 +9,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.record.trust.evidence import CLAIMED, Sources, gather
 from marin.verify.case import Case
 from marin.verify.derivation.records import contradictions, unexplained
-from marin.verify.judges.loop import judge_record
+from marin.verify.judges.loop import OWN
 from marin.verify.verdict import Verdict
 
 
@@ -45,14 +45,13 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
 def judge_events(case: Case) -> Verdict:
     """The events of the run alone: whether they contradict one another, and whether something is among them that
     nothing here derives."""
-    if case.run.is_loop:
-        return judge_record(case.record)
     if found := contradictions(case.record, PIPELINE):
         return Verdict("FAIL", tuple(f"the records contradict each other: {item}" for item in found))
     if unknown := unexplained(case.record, PIPELINE, until=case.until):
         return Verdict("UNAVAILABLE", tuple(f"only claimed: {item}" for item in unknown))
     count = sum(len(stretch.events) for stretch in case.record.stretches)
-    return Verdict("PASS", (f"{count} events of the run agree with one another",))
+    by = (f"it was {OWN}",) if case.run.is_loop else ()
+    return Verdict("PASS", (f"{count} events of the run agree with one another", *by))
 
 
 def described(checkpoint: LogCheckpoint, notes: Sequence[str] = ()) -> str:

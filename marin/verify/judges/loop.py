@@ -13,21 +13,18 @@ import logging
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger import LedgerError, Malformed, StateManifest, digest_bytes
+from ledger import LedgerError, Malformed, StateManifest
 from marin.errors import UsageError
-from marin.history.run import Fact, Run
+from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.process.text import several
-from marin.record import events as kinds
-from marin.record.events import LOOP, LoopSegment
+from marin.record.events import LOOP
 from marin.record.root import create_root, open_root
 from marin.verify.case import Case
-from marin.verify.derivation.record import RunRecord
-from marin.verify.derivation.standing import beside
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import NOT_RUN, Verdict
 
@@ -36,69 +33,6 @@ logger = logging.getLogger(__name__)
 STDERR = 2
 """Where the command's own words go: standard output is for the report."""
 OWN = "recorded by a loop of its user's own, which nothing here can execute"
-KNOWN = frozenset(
-    {
-        kinds.RUN_STARTED,
-        kinds.STEP_STARTED,
-        kinds.LOOP_SEGMENT,
-        kinds.METRICS_RECORDED,
-        kinds.STEP_COMPLETED,
-        kinds.STEP_FAILED,
-        kinds.RUN_COMPLETED,
-        kinds.REPLAY_COMPLETED,
-    }
-)
-"""What the stream of such a run holds."""
-
-
-def judge_record(record: RunRecord) -> Verdict:
-    """Whether the run's events agree with one another."""
-    if wrong := tuple(_wrong(record)):
-        return Verdict("FAIL", tuple(f"the records contradict each other: {line}" for line in wrong))
-    return Verdict("PASS", (f"{len(record.own.events)} events of the run agree with one another", f"it was {OWN}"))
-
-
-def _wrong(record: RunRecord) -> Iterator[str]:
-    run = record.run
-    if record.taken or any(not beside(event) for _, event in record.outside):
-        yield "events of other streams speak for it: expected a run that stands alone"
-    for place, (index, event) in enumerate(record.own.events):
-        if (event.type == kinds.RUN_STARTED) != (place == 0):
-            yield f"event {index}, type: expected one beginning of a run, first in its stream, found {event.type}"
-        if event.type not in KNOWN:
-            yield f"event {index}, type: expected what a loop records, found {event.type}"
-        if event.body.get("run") != run.run:
-            yield f"event {index}, run: expected {run.run}, found {event.body.get('run')}"
-    yield from _segments(run.loop)
-    made = run.steps.get(LOOP)
-    if made is not None and made.output.artifact != digest_bytes(loss_table(run)):
-        yield f"event {made.index}, output of {LOOP}: expected the losses that the segments record"
-    if run.completed is None:
-        return
-    done = run.completed.body
-    if done.outputs != {name: view.output for name, view in run.steps.items()} or made is None:
-        yield f"event {run.completed.index}, outputs: expected those of the run, {LOOP} among them"
-    if {name: float.fromhex(value) for name, value in done.metrics.items()} != run.metrics:
-        yield f"event {run.completed.index}, metrics: expected those of {LOOP}"
-
-
-def _segments(segments: tuple[Fact[LoopSegment], ...]) -> Iterator[str]:
-    last = segments[0].body.start if segments else 0
-    for fact in segments:
-        body = fact.body
-        if body.start != last or body.end <= body.start:
-            yield f"event {fact.index}, start: expected train step {last}, found {body.start} to {body.end}"
-        if len(body.losses) != body.end - body.start or len(body.batches) != body.end - body.start:
-            yield f"event {fact.index}, losses: expected one for each of {body.end - body.start} train steps"
-        if bool(body.state) != bool(body.manifest):
-            yield f"event {fact.index}, state: expected a digest and the list of tensors, or neither"
-        last = body.end
-
-
-def loss_table(run: Run) -> bytes:
-    """The table that the loop leaves of its losses."""
-    rows = (f"{step},{loss!r}\n" for step, loss in run.losses.items())
-    return ("step,loss\n" + "".join(rows)).encode()
 
 
 def judge_lists(case: Case) -> tuple[str, ...]:

@@ -71,9 +71,29 @@ def judge_training(
     if shared or chosen.mode != "full" or taken:
         trained = _by_segments(case, chosen, proofs, taken, screening, drawn_by)
         if shared or chosen.mode != "full" or trained.verdict.outcome != "UNAVAILABLE":
-            return trained
+            return _with_cut(case, segments, trained)
         logger.info("a stored state is not there: everything is executed from the beginning")
-    return _in_order(case, segments, proofs)
+    return _with_cut(case, segments, _in_order(case, segments, proofs))
+
+
+def _with_cut(case: Case, segments: Sequence[TrainSegment], trained: Trained) -> Trained:
+    """UNAVAILABLE where the recipe wants a state recorded that no segment ends in: train steps that are executed in larger
+    pieces than the recipe cuts them into are right, and show less of the run than it promised."""
+    if trained.verdict.outcome not in ("PASS", "PARTIAL"):
+        return trained
+    recipe, last = case.run.recipe, segments[-1].end
+    length = recipe.trainer.steps_per_segment
+    wanted = set(range(recipe.first_step + length, last, length))
+    if recipe.trainer.states_at_words is not None:
+        from marin.training.tokens.words import states_at  # TensorStore, where it is needed
+
+        inputs = case.inputs(("tokens", "tokenizer"))
+        wanted |= {step for step in states_at(recipe, inputs["tokenizer"], inputs["tokens"] / "train") if step < last}
+    if lacking := sorted(wanted - {segment.end for segment in segments}):
+        steps = ", ".join(map(str, lacking[:8]))
+        line = f"the recipe wants a state recorded before train step {steps}, and no segment ends in it"
+        return replace(trained, verdict=Verdict("UNAVAILABLE", (line, *trained.verdict.lines), executed=True))
+    return trained
 
 
 def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | None:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sessions import made_once
 
-from ledger import Signer, VerifierKey, default_key_path, load_signer
+from ledger import LogCheckpoint, Signer, VerifierKey, default_key_path, load_signer
 from marin.evaluation.recorded import bundle
 from marin.recipe.schema import Execution
 from marin.record.attestation import attested, digests
+from marin.record.root import open_root
+from marin.record.trust.pins import Pin, Pins, Seen
 from marin.verify.bundle import verify_bundle
 from tests.e2e.conftest import Project
 from tests.e2e.models.test_evaluation import PAIR
@@ -151,8 +154,30 @@ def entry(place: Path) -> None:
     path.write_text(path.read_text().replace("index ", "index 1", 1))
 
 
+def remembered(exported: Project, folder: Path, *, root: bytes = b"", later: tuple[VerifierKey, ...] = ()) -> None:
+    """What the stranger saw of the log before: under another ``root``, or signed by a ``later`` key."""
+    place = open_root(str(exported.root))
+    now, keys = place.reader([place.verifier]).checkpoint(), (place.verifier,)
+    seen = LogCheckpoint(now.origin, now.size - bool(later), root or now.root)
+    Pins(folder).keep(Seen("", Pin(seen, (*keys, *later), later or keys), None))
+
+
+def test_what_was_seen_of_the_log_is_held_against_a_bundle(
+    exported: Project, brought: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As against a dossier: the one function that asks pins is asked here too."""
+    monkeypatch.chdir(brought)
+    monkeypatch.setenv("MARIN_PINS", str(brought / "another"))
+    remembered(exported, brought / "another", root=b"\x01" * 32)
+    assert "another history" in ledger(exported, brought)
+    monkeypatch.setenv("MARIN_PINS", str(brought / "later"))
+    origin = (exported.root / "vkey").read_text().split("+", 1)[0]
+    remembered(exported, brought / "later", later=(Signer(origin, Ed25519PrivateKey.generate()).verifier,))
+    assert "had given up" in ledger(exported, brought)
+
+
 @pytest.mark.parametrize(
-    ("alter", "said"), [(swapped, "something else"), (renumbered, "something else"), (entry, "root")]
+    ("alter", "said"), [(swapped, "something else"), (renumbered, "another event"), (entry, "root")]
 )
 def test_attested_proofs_that_prove_something_else_are_refused(
     exported: Project, brought: Path, alter: Callable[[Path], None], said: str

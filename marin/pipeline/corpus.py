@@ -360,6 +360,8 @@ CORPUS = StepDefinition(
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/model.py",
+        "marin/recipe/record.py",
+        "marin/recipe/schedule.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
     ),

@@ -176,6 +176,8 @@ TOKENIZER = StepDefinition(
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/model.py",
+        "marin/recipe/record.py",
+        "marin/recipe/schedule.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
     ),

@@ -50,9 +50,7 @@ def compare(request: pytest.FixtureRequest) -> Compare:
     """Execute ``ours`` and hold it to ``reference`` (a value, or a function of it to a bool). ``refusal``: the words of
     docs/fidelity.md that say why the product refuses this input."""
 
-    def hold(
-        kind: str, name: str, ours: Callable[[], object], reference: object, *, refusal: str | None = None
-    ) -> None:
+    def hold(kind: str, name: str, ours: Callable[[], object], reference: object, *, refusal: str | None = None) -> None:
         row, cause = _row(kind, name, ours, reference)
         request.node.user_properties.append((_PROPERTY, [row.kind, row.name, row.outcome, row.detail]))
         if refusal is not None:
@@ -60,9 +58,7 @@ def compare(request: pytest.FixtureRequest) -> Compare:
             assert " ".join(refusal.split()) in page, f"docs/fidelity.md does not say {refusal!r}"
         expected = "same" if refusal is None else "refused"
         if row.outcome != expected:
-            pytest.fail(
-                f"{kind}: {name}: {row.outcome}, expected {expected}\n{row.detail}\n{cause or ''}", pytrace=False
-            )
+            pytest.fail(f"{kind}: {name}: {row.outcome}, expected {expected}\n{row.detail}\n{cause or ''}", pytrace=False)
 
     return hold
 
@@ -83,9 +79,7 @@ def _short(value: object) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [
-        report for found in terminalreporter.stats.values() for report in found if hasattr(report, "user_properties")
-    ]
+    reports = [report for found in terminalreporter.stats.values() for report in found if hasattr(report, "user_properties")]
     rows = [
         Row(*values)
         for report in reports

@@ -257,14 +257,14 @@ trainer.packing="no"
 """.strip().split("\n")
 
 REFUSED_HERE = {
-    "seed=${oc.env:SEED,3}": "reads the environment or a clock",
-    "seed=${now:%Y}": "reads the environment or a clock",
-    "+regime=five trainer.num_steps=${oc.env:STEPS,3}": "reads the environment or a clock",
+    "seed=${oc.decode:${oc.env:SEED,3}}": "reads the environment or a clock",
+    "seed=${oc.decode:${now:%Y}}": "reads the environment or a clock",
+    "+regime=five trainer.num_steps=${oc.decode:${oc.env:STEPS,3}}": "reads the environment or a clock",
     "dataset=files dataset.globs=['${oc.decode:\"${oc.env:GLOB,x}\"}']": "reads the environment or a clock",
     "~model": "a recipe needs each of its groups",
     "~optimizer=adamw": "a recipe needs each of its groups",
-    "hydra.verbose=true": "settings of Hydra's own",
-    "hydra.run.dir=x seed=1": "settings of Hydra's own",
+    "hydra.verbose=true": "ettings of Hydra's own",
+    "hydra.run.dir=x seed=1": "ettings of Hydra's own",
 }
 
 

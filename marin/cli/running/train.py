@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -133,6 +133,7 @@ def train(
     """
     from marin.process.arithmetic import check, check_devices
     from marin.recipe.composition import sweep
+    from marin.recipe.schedule import cut
     from marin.recipe.search import searches
 
     overrides = choose(overrides)
@@ -171,9 +172,13 @@ def train(
     else:
         composed = planned(overrides, several=multirun)
     with _where_data_comes_from(composed):
+        if not dry_run:
+            root.check_writable()
+        for one in composed:
+            check_devices(one.recipe.arithmetic, execution)
+            if not dry_run and (words := cut(one.recipe)):
+                say(f"note: {'; '.join(words)}", err=True)
         if dry_run:
-            for one in composed:
-                check_devices(one.recipe.arithmetic, execution)
             _forecast(root, composed, device, execution, asked, as_json=as_json)
             return
         outcomes = carry_out(ready(composed))
@@ -420,6 +425,7 @@ def _forecast(
     from marin.provenance.code import code_folder
     from marin.recipe.composition import PRICES, conf_folder
     from marin.recipe.cost import load_prices, totals
+    from marin.recipe.schedule import in_words, schedule_of
     from marin.recipe.schema import digest
     from marin.scale.foreseen import foreseen
 
@@ -440,6 +446,7 @@ def _forecast(
                     "steps": [item.as_json() for item in found],
                     "total": totals(item.estimate for item in found).as_json(),
                     "prices": str(prices.date),
+                    "schedule": asdict(schedule_of(one.recipe)),
                     **({"compiled": compiled} if compiled is not None else {}),
                     **({"search": _searched(asked, everything)} if asked is not None else {}),
                 }
@@ -448,6 +455,7 @@ def _forecast(
         if len(composed) > 1:
             say(f"{' '.join(one.overrides)}")
         _table(found)
+        say(in_words(one.recipe))
         if told:
             say(told)
         say()

@@ -175,9 +175,8 @@ def _word(argument: str, conf: Path) -> _Word:
             found=key,
             cure="leave it out; marin train -m hydra/sweeper=optuna searches",
         )
-    # As Hydra decides: a mapping is never the name of a member.
-    group = key if key and (conf / key).is_dir() and not isinstance(override.value(), dict) else None
-    if group is not None and override.is_add() and override.package is None and group in groups(conf):
+    group = key if key and (conf / key).is_dir() else None
+    if group in groups(conf) and override.is_add() and override.package is None:
         argument = argument.removeprefix("+")
         override = override_of(argument)
     if not override.is_sweep_override():
@@ -188,7 +187,7 @@ def _word(argument: str, conf: Path) -> _Word:
 
 
 def _value(line: str, override: Any, group: str | None, conf: Path, text: str = "") -> _Value:
-    if group is None:
+    if group is None or isinstance(override.value(), dict):  # as Hydra decides: a mapping is never the name of a member
         return _Value(text, override)
     members = _members(conf, group)
     if override.is_delete():

@@ -106,6 +106,7 @@ def from_groups(conf: Path, _files: tuple[tuple[str, bytes], ...], picked: tuple
     from hydra.types import RunMode
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError  # what Hydra reads files with, and does not catch
 
     lines = [pick.line for pick in picked]
     try:
@@ -114,7 +115,7 @@ def from_groups(conf: Path, _files: tuple[tuple[str, bytes], ...], picked: tuple
             loader = GlobalHydra.instance().config_loader()
             read = loader.compute_defaults_list(CONFIG, lines, RunMode.RUN).defaults
         plain = OmegaConf.to_container(config, resolve=False)
-    except (HydraException, OmegaConfBaseException, OSError, ValueError, TypeError) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError, TypeError, RecursionError) as error:
         raise UsageError(
             "groups cannot be composed",
             where=" ".join(lines)[:200] or str(conf),

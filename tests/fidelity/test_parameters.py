@@ -257,9 +257,9 @@ trainer.packing="no"
 """.strip().split("\n")
 
 REFUSED_HERE = {
-    "seed=${oc.decode:${oc.env:SEED,3}}": "reads the environment or a clock",
-    "seed=${oc.decode:${now:%Y}}": "reads the environment or a clock",
-    "+regime=five trainer.num_steps=${oc.decode:${oc.env:STEPS,3}}": "reads the environment or a clock",
+    "dataset=files dataset.text_field=${oc.env:FIELD,x}": "reads the environment or a clock",
+    "dataset=files dataset.text_field=${now:%Y}": "reads the environment or a clock",
+    "+regime=five trainer.num_steps='${oc.decode:${oc.env:STEPS,3}}'": "reads the environment or a clock",
     "dataset=files dataset.globs=['${oc.decode:\"${oc.env:GLOB,x}\"}']": "reads the environment or a clock",
     "~model": "a recipe needs each of its groups",
     "~optimizer=adamw": "a recipe needs each of its groups",

@@ -87,7 +87,8 @@ def train(
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before
-    it is allowed), KEY=VALUE sets one value by its path, ~KEY resets it to the recipe's default. Later ones win:
+    it is allowed), KEY=VALUE sets one value by its path, +KEY=VALUE a new one, ++KEY=VALUE any, ~KEY resets it to the
+    recipe's default, ~KEY=VALUE only where it has this value. A mapping is merged, a list replaced. Later ones win:
     defaults of conf/config.yaml, groups, --config-json, values on the command line. Results that the ledger has are
     reused, whoever made them.
 

@@ -32,9 +32,10 @@ from typing import Any
 import msgspec
 
 from marin.errors import UsageError
-from marin.recipe.files import CONFIG, PURE, Pick, as_they_are, from_groups, groups, own_groups, pure, sections_of
+from marin.recipe.files import CONFIG, PURE, Pick, as_they_are, from_groups, own_groups, pure, sections_of
 from marin.recipe.files import PRICES as PRICES
 from marin.recipe.files import conf_folder as conf_folder
+from marin.recipe.files import groups as groups
 from marin.recipe.files import installed_conf as installed_conf
 from marin.recipe.nearest import nearest
 from marin.recipe.schema import DATASETS, Recipe, from_mapping
@@ -200,9 +201,7 @@ def _value(line: str, override: Any, group: str | None, conf: Path, text: str = 
         )
     value = override.value()
     names = tuple(str(name) for name in (value if isinstance(value, list) else [value]))
-    for name in names:
-        if not isinstance(value, list) and not isinstance(value, str):
-            continue  # Hydra says what it is
+    for name in names:  # a number too, which Hydra takes for no name: nan is near to nano
         _member(conf, group, name, members, f"{COMMAND_LINE}: {group}")
     return _Value(text.strip("'\""), override, Pick(group, names, line, override.package))
 

@@ -33,9 +33,10 @@ from marin.recipe.model import Model as Model
 from marin.recipe.record import ADDED_LATER as ADDED_LATER
 from marin.recipe.record import RECIPE_VERSION as RECIPE_VERSION
 from marin.recipe.record import digest as digest
-from marin.recipe.record import first_difference, unplain, written
+from marin.recipe.record import first_difference, written
 from marin.recipe.record import plain as plain
 from marin.recipe.record import recorded as recorded
+from marin.recipe.record import unplain as unplain
 from marin.recipe.schedule import check_schedule
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight

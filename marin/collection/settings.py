@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from marin.collection.document import Reader, Settings
 from marin.errors import UsageError
-from marin.recipe.yaml import read_yaml
+from marin.recipe.form.yaml import read_yaml
 
 DEFAULT = "default"
 KINDS: Mapping[str, str] = {

@@ -22,9 +22,9 @@ from msgspec import Meta, Struct
 from marin.data.local import SourceFile
 from marin.data.remote import check, download, mirrored
 from marin.errors import DataError, UsageError
+from marin.recipe.form.yaml import read_yaml
 from marin.recipe.schema import UrlDataset
 from marin.recipe.section import Name, Positive, Sha256
-from marin.recipe.yaml import read_yaml
 
 log = logging.getLogger(__name__)
 

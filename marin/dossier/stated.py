@@ -16,7 +16,7 @@ from ledger import Draft
 from marin.errors import UsageError
 from marin.history.run import Fact
 from marin.history.runs import History, read_fact
-from marin.recipe.yaml import read_yaml
+from marin.recipe.form.yaml import read_yaml
 from marin.record.events import CARD_STATED, CardStated, write
 from marin.record.root import Root
 

@@ -32,11 +32,11 @@ from typing import Any
 import msgspec
 
 from marin.errors import UsageError
-from marin.recipe.files import CONFIG, PURE, Pick, as_they_are, from_groups, own_groups, pure, sections_of
-from marin.recipe.files import PRICES as PRICES
-from marin.recipe.files import conf_folder as conf_folder
-from marin.recipe.files import groups as groups
-from marin.recipe.files import installed_conf as installed_conf
+from marin.recipe.form.files import CONFIG, PURE, Pick, as_they_are, from_groups, own_groups, pure, sections_of
+from marin.recipe.form.files import PRICES as PRICES
+from marin.recipe.form.files import conf_folder as conf_folder
+from marin.recipe.form.files import groups as groups
+from marin.recipe.form.files import installed_conf as installed_conf
 from marin.recipe.nearest import nearest
 from marin.recipe.schema import DATASETS, Recipe, from_mapping
 

@@ -24,9 +24,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from marin.errors import UsageError
+from marin.recipe.form.yaml import MOST_BYTES, read_yaml
 from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, SingleDataset, UrlDataset, parts
 from marin.recipe.units import HOUR, human_size, human_time
-from marin.recipe.yaml import MOST_BYTES, read_yaml
 
 HERE = "here"
 """The device of the price table that means: this machine, by what was measured on it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from marin.errors import UsageError
+from marin.recipe.form.yaml import MOST_BYTES, NotYaml, read_yaml
 from marin.recipe.schema import Recipe, from_mapping
-from marin.recipe.yaml import MOST_BYTES, NotYaml, read_yaml
 
 
 def load_params(path: Path) -> Recipe:

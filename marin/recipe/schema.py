@@ -28,16 +28,16 @@ from marin.recipe.arithmetic import Arithmetic as Arithmetic
 from marin.recipe.arithmetic import check_contract
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
+from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
+from marin.recipe.form.record import RECIPE_VERSION as RECIPE_VERSION
+from marin.recipe.form.record import digest as digest
+from marin.recipe.form.record import first_difference, written
+from marin.recipe.form.record import plain as plain
+from marin.recipe.form.record import recorded as recorded
+from marin.recipe.form.record import unplain as unplain
+from marin.recipe.form.schedule import check_schedule
 from marin.recipe.mixture import block_counts
 from marin.recipe.model import Model as Model
-from marin.recipe.record import ADDED_LATER as ADDED_LATER
-from marin.recipe.record import RECIPE_VERSION as RECIPE_VERSION
-from marin.recipe.record import digest as digest
-from marin.recipe.record import first_difference, written
-from marin.recipe.record import plain as plain
-from marin.recipe.record import recorded as recorded
-from marin.recipe.record import unplain as unplain
-from marin.recipe.schedule import check_schedule
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial

@@ -26,7 +26,7 @@ from levanter.utils.activation import ActivationFunctionEnum
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.exact.program import NEAREST, Factors
-from marin.recipe.schedule import decay_steps, whole
+from marin.recipe.form.schedule import decay_steps, whole
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.adapters import only_adapters
 from marin.training.runtime.products import canonical_products

@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 
 from marin.errors import MarinError, UsageError
 from marin.recipe.composition import compose, sweep
+from marin.recipe.form.yaml import NotYaml, read_yaml
 from marin.recipe.params import load_params
 from marin.recipe.schema import digest, from_mapping
-from marin.recipe.yaml import NotYaml, read_yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
 REFUSED = "refused"

@@ -134,7 +134,7 @@ def train(
     """
     from marin.process.arithmetic import check, check_devices
     from marin.recipe.composition import sweep
-    from marin.recipe.schedule import cut
+    from marin.recipe.form.schedule import cut
     from marin.recipe.search import searches
 
     overrides = choose(overrides)
@@ -426,7 +426,7 @@ def _forecast(
     from marin.provenance.code import code_folder
     from marin.recipe.composition import PRICES, conf_folder
     from marin.recipe.cost import load_prices, totals
-    from marin.recipe.schedule import in_words, schedule_of
+    from marin.recipe.form.schedule import in_words, schedule_of
     from marin.recipe.schema import digest
     from marin.scale.foreseen import foreseen
 

@@ -27,7 +27,7 @@ from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
 from marin.history.run import Run, StepView
 from marin.recipe.composition import conf_folder
-from marin.recipe.yaml import NotYaml, read_yaml
+from marin.recipe.form.yaml import NotYaml, read_yaml
 from marin.record import events
 from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MetricsRecorded, TrainSegment
 from marin.record.root import Root

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from marin.errors import Unsupported, UsageError
-from marin.recipe.files import groups, sections_of
+from marin.recipe.form.files import groups, sections_of
 from marin.recipe.params import load_params
 from marin.recipe.schema import Recipe, digest, from_mapping
 

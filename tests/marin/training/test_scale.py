@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from marin.errors import UsageError
 from marin.recipe.composition import compose
 from marin.recipe.cost import flops_per_token, parameters
-from marin.recipe.schedule import cut, schedule_of
+from marin.recipe.form.schedule import cut, schedule_of
 from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest, from_plain, recorded
 from marin.training.initial import initial_state
 from marin.training.model import learning_rates, model_config

@@ -13,7 +13,7 @@ from typing import Any
 
 from marin.errors import UsageError
 from marin.provenance.code import code_folder
-from marin.recipe.yaml import NotYaml, read_yaml
+from marin.recipe.form.yaml import NotYaml, read_yaml
 
 CONFIG, PRICES = "config", "prices.yaml"
 PACKAGE = "# @package "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Any
 
 from marin.errors import UsageError
 
-if TYPE_CHECKING:
-    from marin.recipe.schema import Recipe
+Recipe = Any
+"""A recipe, whose own checks ask here."""
 
 
 @dataclass(frozen=True)

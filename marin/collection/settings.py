@@ -6,6 +6,7 @@ so that whoever has no web pages never loads what reads them. The same holds for
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
@@ -17,6 +18,7 @@ from msgspec import Meta, Struct
 
 from marin.collection.document import Reader, Settings
 from marin.errors import UsageError
+from marin.recipe.form.yaml import read_yaml
 
 DEFAULT = "default"
 DEFINITION = 2
@@ -181,16 +183,14 @@ def load_settings(name: str | None, conf: Path) -> CollectionSettings:
             found=error.strerror or str(error),
             cure="name one of these",
         ) from None
-    import yaml
-
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        found = json.loads(text) if path.suffix == ".json" else read_yaml(text)
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             "a configuration is not YAML",
             where=str(path),
             expected="keys such as steps, exact, near",
-            found=str(error),
+            found=" ".join(str(error).split())[:200],
             cure="correct it",
         ) from None
     settings = settings_of({} if found is None else found, where=str(path))

@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import msgspec
-import yaml
 from msgspec import Meta, Struct
 
 from marin.data.local import SourceFile
 from marin.data.remote import check, download, mirrored
 from marin.errors import DataError, UsageError
+from marin.recipe.form.yaml import read_yaml
 from marin.recipe.schema import UrlDataset
 from marin.recipe.section import Name, Positive, Sha256
 
@@ -62,8 +62,8 @@ def read_source(file: Path) -> Source:
     if not file.is_file():
         raise UsageError("no such source", where=str(file), expected=known, found=file.stem, cure="add its file")
     try:
-        return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Source)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        return msgspec.convert(read_yaml(file.read_bytes()), Source)
+    except (OSError, ValueError) as error:
         raise UsageError(
             "a source that cannot be read",
             where=str(file),

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ledger import Draft
 from marin.errors import UsageError
 from marin.history.run import Fact
 from marin.history.runs import History, read_fact
+from marin.recipe.form.yaml import read_yaml
 from marin.record.events import CARD_STATED, CardStated, write
 from marin.record.root import Root
 
@@ -138,12 +137,8 @@ def read_card(path: Path) -> dict[str, Value]:
     """
     try:
         data = path.read_bytes()
-        if len(data) > LONGEST:
-            raise ValueError(f"{len(data)} bytes, more than {LONGEST}")
-        if b"&" in data and b"*" in data and len(data) > 10_000:  # aliases of aliases grow without end
-            raise ValueError("anchors in a card of this length")
-        values = yaml.safe_load(data)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        values = read_yaml(data, most_bytes=LONGEST)
+    except (OSError, ValueError) as error:
         said = " ".join(str(error).split())[:200]
         raise UsageError("a card cannot be read", where=str(path), expected="YAML", found=said) from None
     if not isinstance(values, dict):

@@ -366,6 +366,7 @@ class _Answers:
                 samples = list(read_samples(Path(base) / "tree", task.name))
             results = {name: float.fromhex(value) for name, value in body.results[task.name].items()}
             return _Recorded(task, samples, results, index)
+        self.root.check_writable()  # a copy of a root is said before the work
         held = self.scorer
         self.scorer = held.holding(subject.model) if held else Scorer(subject.model, subject.recipe, devices=devices)
         found = evaluated(subject, self.scorer, [task], Settings())

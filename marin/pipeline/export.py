@@ -37,6 +37,8 @@ EXPORT = StepDefinition(
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/model.py",
+        "marin/recipe/form/record.py",
+        "marin/recipe/form/schedule.py",
         "marin/recipe/schema.py",
         "marin/recipe/section.py",
         "marin/pipeline/export.py",

@@ -6,48 +6,49 @@
     seed=1,2,3  seed=range(1,4)                 several: a sweep, every combination of which is a recipe of its own
 
 What wins: the defaults of conf/config.yaml, then the groups named, then --config-json, then single values on the
-command line. Hydra parses and composes; the recipe's own types check, and a mistake is named with the place that made
-it, its path and the nearest valid name. ``+`` before a group that has a default is taken as no ``+``: whoever knows
-BabyLM's or Marin's commands types it. A folder of one's own below conf/ is a group without a default, and takes its
-``+`` as in Hydra: ``+regime=five`` adds conf/regime/five.yaml after all others.
+command line. Hydra parses, composes, sets and resolves, in its own code; the recipe's own types check, and a mistake is
+named with the place that made it, its path and the nearest valid name.
+
+Two things are taken that Hydra refuses: ``+`` before a group that has a default, as no ``+`` (whoever knows BabyLM's or
+Marin's commands types it), and a key of the recipe that no file of conf/ has, without its ``+``. A folder of one's own
+below conf/ is a group without a default, and takes its ``+`` as in Hydra: ``+regime=five`` adds conf/regime/five.yaml
+after all others. ``${...}`` is resolved here, but for what would read the environment or a clock.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
-import fnmatch
 import itertools
 import json
-import sys
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import replace as with_fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from marin.errors import UsageError
-from marin.provenance.code import code_folder
+from marin.recipe.form.files import CONFIG, PURE, Pick, as_they_are, from_groups, own_groups, pure, sections_of
+from marin.recipe.form.files import PRICES as PRICES
+from marin.recipe.form.files import conf_folder as conf_folder
+from marin.recipe.form.files import groups as groups
+from marin.recipe.form.files import installed_conf as installed_conf
 from marin.recipe.nearest import nearest
 from marin.recipe.schema import DATASETS, Recipe, from_mapping
 
-CONFIG, PRICES = "config", "prices.yaml"
-PACKAGE = "# @package "
-"""How a file says in Hydra's words which section it fills."""
 SPELT = {"eval_steps": "evaluation.every", "training.eval_steps": "evaluation.every", "training.seed": "seed"}
 """Keys as stanford-babylm's commands have them."""
-OVERRIDE = "override /"
-"""How a file of the last group says in its own list of defaults which member of another group it comes with."""
 COMMAND_LINE, CONFIG_JSON = "command line", "--config-json"
 MOST = 10_000
 """Values of one key in a sweep."""
 
 
-Groups = Callable[[tuple[tuple[str, str], ...]], Mapping[str, Any]]
-"""The values that a choice of groups (pairs of group and member, in the order of the command line) composes to."""
+Groups = Callable[[tuple[Pick, ...]], Mapping[str, Any]]
+"""The values that a choice of groups (in the order of the command line) composes to, ``${...}`` as it stands."""
 
 
 @dataclass(frozen=True)
@@ -57,58 +58,6 @@ class Composed:
 
     recipe: Recipe
     overrides: tuple[str, ...]
-
-
-def conf_folder(project: Path | None = None) -> Path:
-    """The groups: ``conf/`` of the project (the working folder) if it has a config.yaml, otherwise those beside the
-    code, or of an installed wheel."""
-    own = (project or Path()) / "conf"
-    return own.resolve() if (own / f"{CONFIG}.yaml").is_file() else installed_conf()
-
-
-def installed_conf() -> Path:
-    """The groups that came with the code: of its checkout, or, from a wheel, below the environment's ``share``."""
-    beside = code_folder() / "conf"
-    return beside if (beside / f"{CONFIG}.yaml").is_file() else Path(sys.prefix) / "share" / "marin" / "conf"
-
-
-def groups(conf: Path) -> dict[str, list[str]]:
-    """The members of every group that the defaults of config.yaml name; other folders beside them are none of a
-    recipe.
-
-    Raises:
-        UsageError: the groups cannot be read.
-    """
-    import yaml
-
-    file = conf / f"{CONFIG}.yaml"
-    try:
-        names = _of_defaults(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(
-            "groups cannot be read",
-            where=str(file),
-            expected="a mapping with a list of defaults",
-            found=" ".join(str(error).split())[:200],
-            cure="correct the file",
-        ) from None
-    return {name: sorted(file.stem for file in (conf / name).glob("*.yaml")) for name in names}
-
-
-@lru_cache(maxsize=8)
-def _of_defaults(text: str) -> list[str]:
-    import yaml
-
-    config = yaml.safe_load(text)
-    defaults = config.get("defaults", []) if isinstance(config, dict) else []
-    return sorted(name for item in defaults if isinstance(item, dict) for name in item)
-
-
-def own_groups(conf: Path) -> dict[str, list[str]]:
-    """The members of every folder below ``conf`` that is no group of the defaults: groups that ``+GROUP=NAME`` adds."""
-    known = groups(conf)
-    folders = sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in known)
-    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
 def compose(
@@ -142,9 +91,10 @@ def sweep(
         UsageError: a choice without values, or several values for one key.
     """
     folder = conf or conf_folder()
-    choices = _parsed(arguments, groups(folder), own_groups(folder))
+    groups(folder)  # a file of groups that cannot be read is said before an argument is
+    words = [_word(argument, folder) for argument in arguments]
     given = _config_json(config_json)
-    if empty := [choice.key for choice in choices if not choice.values]:
+    if empty := [word.key for word in words if not word.values]:
         raise UsageError(
             "nothing to choose from",
             where=f"{COMMAND_LINE}: {empty[0]}",
@@ -152,59 +102,41 @@ def sweep(
             found="none",
             cure="widen the range or the pattern",
         )
-    swept = [choice for choice in choices if len(choice.values) > 1]
+    swept = [word for word in words if word.several]
     if swept and not several:
         raise UsageError(
             "several values for one key",
             where=f"{COMMAND_LINE}: {swept[0].key}",
             expected="one value",
-            found=f"{len(swept[0].values)} values",
+            found=f"{len(swept[0].values)} values" if len(swept[0].values) > 1 else "a sweep over one value",
             cure="add -m for a sweep over them",
         )
-    compose_groups = partial(_from_groups, folder, _as_they_are(folder))
+    compose_groups = partial(from_groups, folder, as_they_are(folder))
     return iter(
         [
-            _picked(folder, compose_groups, base, choices, values, given)
-            for values in itertools.product(*(choice.values for choice in choices))
+            _composed(folder, compose_groups, base, list(zip(words, values, strict=True)), given)
+            for values in itertools.product(*(word.values for word in words))
         ]
     )
 
 
-def _picked(
-    conf: Path,
-    compose_groups: Groups,
-    base: Mapping[str, Any] | None,
-    choices: Sequence[_Choice],
-    values: Sequence[_Value],
-    given: Mapping[str, Any],
-) -> Composed:
-    """One combination of a sweep."""
-    pairs = list(zip(choices, values, strict=True))
-    named = tuple(f"{choice.key}={value.text}" for choice, value in pairs if len(choice.values) > 1)
-    return _composed(conf, compose_groups, base, [choice.pick(value) for choice, value in pairs], given, named)
-
-
 @dataclass(frozen=True)
 class _Value:
-    value: Any
+    """One value of an argument: as people write it, and as Hydra's override, or the members of a group that it picks."""
+
     text: str
+    override: Any
+    pick: Pick | None = None
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """One argument: a group or a key, and the values it takes."""
+class _Word:
+    """One argument: a group or a key, and the values it takes. ``several``: it is written as a sweep."""
 
+    argument: str
     key: str
-    group: bool
-    delete: bool
+    several: bool
     values: tuple[_Value, ...]
-
-    def pick(self, value: _Value) -> _Choice:
-        return _Choice(self.key, self.group, self.delete, (value,))
-
-
-def _parsed(arguments: Sequence[str], known: Mapping[str, list[str]], own: Mapping[str, list[str]]) -> list[_Choice]:
-    return [_choice(argument, override_of(argument), known, own) for argument in arguments]
 
 
 def override_of(argument: str) -> Any:
@@ -230,23 +162,55 @@ def override_of(argument: str) -> Any:
     return override
 
 
-def _choice(argument: str, override: Any, known: Mapping[str, list[str]], own: Mapping[str, list[str]]) -> _Choice:
-    key = override.key_or_group.replace("/", ".")
-    key = SPELT.get(key, key)
-    if key in known:
-        return _group_choice(argument, override, key, known[key])
-    if key in own and override.is_add():
-        return _group_choice(argument, override, key, own[key])
+def _word(argument: str, conf: Path) -> _Word:
+    override = override_of(argument)
+    key = override.key_or_group
+    if key in SPELT:
+        argument = argument.replace(key, SPELT[key], 1)
+        override, key = override_of(argument), SPELT[key]
+    if key.replace("/", ".").partition(".")[0] == "hydra":
+        raise UsageError(
+            "a setting of Hydra's own",
+            where=f"{COMMAND_LINE}: {argument[:100]}",
+            expected="a group or a key of the recipe: folders and logs of a run are not Hydra's",
+            found=key,
+            cure="leave it out; marin train -m hydra/sweeper=optuna searches",
+        )
+    group = key if key and (conf / key).is_dir() else None
+    if group in groups(conf) and override.is_add() and override.package is None:
+        argument = argument.removeprefix("+")
+        override = override_of(argument)
+    if not override.is_sweep_override():
+        return _Word(argument, key, False, (_value(argument, override, group, conf),))
+    prefix = override.get_key_element()
+    lines = [(text, f"{prefix}={text}") for text in _enumerated(argument, override, group, conf)]
+    return _Word(argument, key, True, tuple(_value(line, override_of(line), group, conf, text) for text, line in lines))
+
+
+def _value(line: str, override: Any, group: str | None, conf: Path, text: str = "") -> _Value:
+    if group is None or isinstance(override.value(), dict):  # as Hydra decides: a mapping is never the name of a member
+        return _Value(text, override)
+    members = _members(conf, group)
     if override.is_delete():
-        return _Choice(key, False, True, (_Value(None, ""),))
-    if override.is_sweep_override():
-        texts = _enumerated(argument, override)
-        values = tuple(_Value(override_of(f"{key}={text}").value(), text) for text in texts)
-        return _Choice(key, False, False, values)
-    return _Choice(key, False, False, (_Value(override.value(), override.get_value_element_as_str()),))
+        raise UsageError(
+            "a recipe needs this group",
+            where=f"{COMMAND_LINE}: {group}",
+            expected=", ".join(members),
+            found=f"~{group}",
+            cure=f"choose another member with {group}=NAME",
+        )
+    value = override.value()
+    names = tuple(str(name) for name in (value if isinstance(value, list) else [value]))
+    for name in names:  # a number too, which Hydra takes for no name: nan is near to nano
+        _member(conf, group, name, members, f"{COMMAND_LINE}: {group}")
+    return _Value(text.strip("'\""), override, Pick(group, names, line, override.package))
 
 
-def _enumerated(argument: str, override: Any) -> list[str]:
+def _members(conf: Path, group: str) -> list[str]:
+    return sorted(file.stem for file in (conf / group).glob("*.yaml"))
+
+
+def _enumerated(argument: str, override: Any, group: str | None, conf: Path) -> list[str]:
     """The values of a word that has several.
 
     Raises:
@@ -266,6 +230,8 @@ def _enumerated(argument: str, override: Any) -> list[str]:
             found="an interval",
             cure="marin train -m hydra/sweeper=optuna searches it",
         )
+    if isinstance(override.value(), Glob) and group is not None:
+        return list(override.value().filter(_members(conf, group)))
     if isinstance(override.value(), Glob):
         raise UsageError(
             "a pattern for what is no group",
@@ -295,38 +261,10 @@ def _enumerated(argument: str, override: Any) -> list[str]:
     return found
 
 
-def _group_choice(argument: str, override: Any, group: str, members: list[str]) -> _Choice:
-    where = f"{COMMAND_LINE}: {group}"
-    if override.is_delete():
-        raise UsageError(
-            "a recipe needs this group",
-            where=where,
-            expected=", ".join(members),
-            found=f"~{group}",
-            cure=f"choose another member with {group}=NAME",
-        )
-    if override.is_sweep_override():
-        from hydra.core.override_parser.types import Glob
-
-        swept = override.value()
-        if isinstance(swept, Glob):
-            names = [
-                name
-                for name in members
-                if any(fnmatch.fnmatch(name, pattern) for pattern in swept.include)
-                and not any(fnmatch.fnmatch(name, pattern) for pattern in swept.exclude)
-            ]
-        else:
-            names = [text.strip("'\"") for text in _enumerated(argument, override)]
-    else:
-        names = [str(override.value())]
-    for name in names:
-        _member(group, name, members, where)
-    return _Choice(group, True, False, tuple(_Value(name, name) for name in names))
-
-
-def _member(group: str, name: str, members: list[str], where: str) -> None:
-    if name in members:
+def _member(conf: Path, group: str, name: str, members: Sequence[str], where: str) -> None:
+    """Raises UsageError where Hydra would read no file of this group, or one elsewhere."""
+    file = conf / group / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    if name in members or (file.is_file() and ".." not in file.parts[len(conf.parts) :] and not name.startswith("/")):
         return
     near = difflib.get_close_matches(name, members, n=1, cutoff=0.4)
     raise UsageError(
@@ -344,7 +282,7 @@ def _config_json(text: str | None) -> Mapping[str, Any]:
     path = Path(text)
     try:
         source = path.read_text("utf-8") if not text.lstrip().startswith("{") else text
-        value = json.loads(source)
+        value = json.loads(source, object_pairs_hook=_each_once)
     except FileNotFoundError:
         raise UsageError(
             "no such file",
@@ -372,146 +310,118 @@ def _config_json(text: str | None) -> Mapping[str, Any]:
     return value
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, _ in pairs if sum(name == other for other, _ in pairs) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return found
+
+
 def _composed(
     conf: Path,
     compose_groups: Groups,
     base: Mapping[str, Any] | None,
-    choices: Sequence[_Choice],
+    words: Sequence[tuple[_Word, _Value]],
     given: Mapping[str, Any],
-    overrides: tuple[str, ...],
 ) -> Composed:
+    """One combination of a sweep."""
     members = groups(conf) | own_groups(conf)
-    picked: dict[str, str] = {}
+    said = [value.pick for _, value in words if value.pick is not None]
+    picked = []
     for group, value in given.items():
         if group in members and isinstance(value, str):
-            _member(group, value, members[group], f"{CONFIG_JSON}: {group}")
-            picked[group] = value
-    picked |= {choice.key: choice.values[0].value for choice in choices if choice.group}
-    composed = copy.deepcopy(dict(compose_groups(tuple(picked.items())))) if picked or base is None else {}
+            _member(conf, group, value, members[group], f"{CONFIG_JSON}: {group}")
+            if group not in {pick.group for pick in said}:
+                plus = "" if group in groups(conf) else "+"
+                picked.append(Pick(group, (value,), f"{plus}{group}={value}"))
+    picked += said
+    composed = copy.deepcopy(dict(compose_groups(tuple(picked)))) if picked or base is None else {}
     if base is None:
         values = composed
     else:  # the sections that the picked groups fill
-        values = copy.deepcopy(dict(base))
-        values |= {section: composed[section] for pick in picked.items() for section in sections_of(conf, *pick)}
+        values = {key: _literal(value) for key, value in base.items()}
+        values |= {section: composed[section] for pick in picked for section in _filled_by(conf, pick)}
     sources: dict[str, str] = {}
     for key, value in given.items():
         if not (key in members and isinstance(value, str)):
-            _set(values, key, value, CONFIG_JSON, sources, merge=True)
-    for choice in choices:
-        if choice.delete:
-            _delete(values, choice.key)
-        elif not choice.group:
-            _set(values, choice.key, choice.values[0].value, COMMAND_LINE, sources)
-    return Composed(_checked(values, sources), overrides)
+            _set(values, key, _literal(value), CONFIG_JSON, sources, merge=True)
+    found = _overridden(values, [(word, value) for word, value in words if value.pick is None], sources)
+    named = tuple(f"{word.key}={value.text}" for word, value in words if len(word.values) > 1)
+    return Composed(_checked(found, sources), named)
 
 
-def _as_they_are(conf: Path) -> tuple[tuple[str, bytes], ...]:
-    """The files of the groups, with their bytes: a file that changes twice within a tick of the clock has one time of change."""
-    found = []
-    for path in sorted(conf.resolve().rglob("*.yaml")):
-        with suppress(OSError):
-            found.append((str(path), path.read_bytes()))
-    return tuple(found)
+def _literal(value: Any) -> Any:
+    """``value`` of a JSON or of a record, whose ``${`` says nothing to anybody, as OmegaConf reads it back."""
+    if isinstance(value, str):
+        return re.sub(r"(\\*)\$\{", lambda found: rf"{found[1] * 2}\${{", value)
+    if isinstance(value, Mapping):
+        return {key: _literal(item) for key, item in value.items()}
+    return [_literal(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-@lru_cache(maxsize=64)  # once for each choice of groups, not for each seed, nor for each trial of a search
-def _from_groups(
-    conf: Path, _files: tuple[tuple[str, bytes], ...], picked: tuple[tuple[str, str], ...]
-) -> Mapping[str, Any]:
-    known = groups(conf)
-    overrides = [f"{'' if group in known else '+'}{group}={name}" for group, name in picked]
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
+def _overridden(
+    values: Mapping[str, Any], words: Sequence[tuple[_Word, _Value]], sources: dict[str, str]
+) -> dict[str, Any]:
+    """``values`` as Hydra changes them by ``words``, resolved.
+
+    Raises:
+        UsageError: Hydra refuses a word, or something cannot be resolved; or it would read more than values.
+    """
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra.core.override_parser.types import OverrideType
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    config = OmegaConf.create(dict(values))
+    OmegaConf.set_struct(config, True)
+    for word, value in words:
+        override = value.override
+        if override.is_delete():
+            _check_deleted(config, override)
+        else:
+            _check_section(config, word.key)
+            sources[word.key] = COMMAND_LINE
+        if override.type is OverrideType.CHANGE:  # the recipe knows its keys, with and without a +
+            override = with_fields(override, type=OverrideType.FORCE_ADD)
+        try:
+            ConfigLoaderImpl._apply_overrides_to_config([override], config)
+        except (HydraException, OmegaConfBaseException, ValueError, TypeError, LookupError) as error:
+            problem = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
+            raise UsageError(
+                "Hydra does not take this",
+                where=f"{COMMAND_LINE}: {word.argument[:100]}",
+                expected="KEY=VALUE, +KEY=VALUE of a new key, ++KEY=VALUE of any, or ~KEY",
+                found=problem[:200],
+                cure="write it so, or leave it out",
+            ) from None
     try:
-        with initialize_config_dir(str(conf.resolve()), version_base=None):
-            config = hydra_compose(config_name=CONFIG, overrides=overrides)
-        plain = OmegaConf.to_container(config, resolve=True)
-    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+        with pure():
+            plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except (OmegaConfBaseException, RecursionError, ValueError, TypeError) as error:
+        key = getattr(error, "full_key", None) or ""
         raise UsageError(
-            "groups cannot be composed",
-            where=str(conf),
-            found=" ".join(str(error).split())[:300],
-            cure="correct the file it names",
+            "a value that cannot be resolved",
+            where=f"{sources.get(key, 'conf/')}: {key}" if key else "${...}",
+            expected=f"${{KEY}} of another value, or one of {', '.join(PURE)}: the environment and clocks are not read",
+            found=" ".join(str(error).split())[:200] or "one that never ends",
+            cure="write the value; \\${ is the text itself",
         ) from None
     assert isinstance(plain, dict)
-    composed = {str(key): value for key, value in plain.items()}
-    _check_nothing_is_dropped(conf, picked, composed)
-    return composed
+    return {str(key): value for key, value in plain.items()}
 
 
-def _check_nothing_is_dropped(conf: Path, picked: tuple[tuple[str, str], ...], composed: Mapping[str, Any]) -> None:
-    """A file with ``# @package _global_`` may name other sections, and in Hydra the default of a later group wins over
-    it without a word. Whoever picked the file is told.
-
-    Raises:
-        UsageError: a value of a picked file is not in what was composed, and no other picked group says something else.
-    """
-    filled = {pick: _filled(conf, *pick) for pick in picked}
-    for pick, values in filled.items():
-        others = {path for other, found in filled.items() if other != pick for path in found}
-        for path, value in values.items():
-            found: Any = composed
-            for part in path.split("."):
-                found = found.get(part) if isinstance(found, Mapping) else None
-            if found != value and path not in others and "${" not in str(value):
-                raise UsageError(
-                    "a later group overrides what this one says",
-                    where=f"conf/{'/'.join(pick)}.yaml: {path}",
-                    expected=repr(value),
-                    found=f"{found!r}, from a group that stands later in the defaults of {CONFIG}.yaml",
-                    cure=f"put it into a group of your own (+GROUP=NAME comes last), or write {path}={value}",
-                )
-
-
-def _filled(conf: Path, group: str, name: str) -> dict[str, Any]:
-    """Every value of a file that fills other sections than its own, by path; none of an ordinary file."""
-    import yaml
-
-    text = (conf / group / f"{name}.yaml").read_text("utf-8")
-    if not text.startswith(f"{PACKAGE}_global_"):
-        return {}
-    found: dict[str, Any] = {}
-    waiting = [("", yaml.safe_load(text) or {})]
-    while waiting:
-        prefix, values = waiting.pop()
-        for key, value in values.items():
-            if isinstance(value, Mapping):
-                waiting.append((f"{prefix}{key}.", value))
-            elif key != "defaults":
-                found[f"{prefix}{key}"] = value
-    return found
-
-
-def sections_of(conf: Path, group: str, name: str) -> list[str]:
-    """The sections of a recipe that a member of a group fills: the group's name, what its first line says, or all that
-    stand in it."""
-    import yaml
-
-    text = (conf / group / f"{name}.yaml").read_text("utf-8")
-    first = text.partition("\n")[0]
-    package = first.removeprefix(PACKAGE).strip() if first.startswith(PACKAGE) else group
-    if package != "_global_":
-        return [package]
-    values = yaml.safe_load(text)
-    chosen = [str(item) for entry in values.pop("defaults", []) if isinstance(entry, dict) for item in entry]
-    others = {
-        section
-        for item in chosen
-        if item.startswith(OVERRIDE)
-        for section in sections_of(conf, item.removeprefix(OVERRIDE), str(_chosen(text, item)))
-    }
-    return sorted({*values, *others})
-
-
-def _chosen(text: str, item: str) -> object:
-    """The member that a file's own list of defaults picks."""
-    import yaml
-
-    return next(entry[item] for entry in yaml.safe_load(text)["defaults"] if isinstance(entry, dict) and item in entry)
+def _filled_by(conf: Path, pick: Pick) -> list[str]:
+    if pick.package is not None:
+        raise UsageError(
+            "a package where a run is gone on from",
+            where=f"{COMMAND_LINE}: {pick.line}",
+            expected=f"{pick.group}=NAME",
+            found=f"@{pick.package}",
+            cure="write its values as KEY=VALUE",
+        )
+    return sorted({section for name in pick.names for section in sections_of(conf, pick.group, name)})
 
 
 def _set(
@@ -540,13 +450,37 @@ def _set(
     sources[path] = source
 
 
-def _delete(values: dict[str, Any], path: str) -> None:
-    *parents, name = path.split(".")
-    node: Any = values
-    for parent in parents:
-        node = node.get(parent) if isinstance(node, dict) else None
-    if not isinstance(node, dict) or name not in node:
-        near = nearest(name, node if isinstance(node, dict) else [])
+def _check_section(config: Any, path: str) -> None:
+    """Raises UsageError where a value stands in the place of a section of ``path``: Hydra puts a section over it."""
+    from omegaconf import Container, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    parents = path.split(".")[:-1]
+    for depth in range(1, len(parents) + 1):
+        section = ".".join(parents[:depth])
+        try:
+            value = OmegaConf.select(config, section)
+        except OmegaConfBaseException:
+            return  # said where it is resolved
+        if value is not None and not isinstance(value, Container):
+            raise UsageError(
+                "not a section",
+                where=f"{COMMAND_LINE}: {path}",
+                expected=f"{section}=VALUE",
+                found=f"{section} is {value!r}",
+                cure="leave out what follows it",
+            )
+
+
+def _check_deleted(config: Any, override: Any) -> None:
+    """Raises UsageError where there is nothing that ``~KEY`` could mean; Hydra says the rest."""
+    from omegaconf import DictConfig, OmegaConf
+
+    path = override.key_or_group
+    section, _, name = path.rpartition(".")
+    node = OmegaConf.select(config, section) if section else config
+    if not isinstance(node, DictConfig) or name not in node:
+        near = nearest(name, map(str, node) if isinstance(node, DictConfig) else [])
         raise UsageError(
             "unknown key",
             where=f"{COMMAND_LINE}: ~{path}",
@@ -554,7 +488,6 @@ def _delete(values: dict[str, Any], path: str) -> None:
             found=name,
             cure=f"did you mean {near}?" if near else "see params.yaml",
         )
-    del node[name]
 
 
 def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Recipe:

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Annotated, Protocol
 
 import msgspec
-import yaml
 from msgspec import Meta, Struct
 
 from marin.errors import UsageError
-from marin.recipe.params import MOST_BYTES
+from marin.recipe.form.yaml import MOST_BYTES, read_yaml
 from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, SingleDataset, UrlDataset, parts
 from marin.recipe.units import HOUR, human_size, human_time
 
@@ -85,9 +84,7 @@ def load_prices(path: Path) -> Prices:
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES} bytes")
-        return msgspec.convert(yaml.safe_load(data), Prices)
+        return msgspec.convert(read_yaml(data), Prices)
     except FileNotFoundError:
         raise UsageError(
             "no price table",
@@ -96,7 +93,7 @@ def load_prices(path: Path) -> Prices:
             found="no such file",
             cure="run this in the project's folder, or take the file from the repository",
         ) from None
-    except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
+    except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(
             "the price table cannot be read",
             where=str(path),

@@ -14,6 +14,7 @@ the path of the offending field in the message.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
@@ -21,13 +22,20 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from ledger import canonical_digest
 from marin.errors import UsageError
 from marin.recipe.arithmetic import CPU_PROFILES as CPU_PROFILES
 from marin.recipe.arithmetic import Arithmetic as Arithmetic
 from marin.recipe.arithmetic import check_contract
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
+from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
+from marin.recipe.form.record import RECIPE_VERSION as RECIPE_VERSION
+from marin.recipe.form.record import digest as digest
+from marin.recipe.form.record import first_difference, written
+from marin.recipe.form.record import plain as plain
+from marin.recipe.form.record import recorded as recorded
+from marin.recipe.form.record import unplain as unplain
+from marin.recipe.form.schedule import check_schedule
 from marin.recipe.mixture import block_counts
 from marin.recipe.model import Model as Model
 from marin.recipe.section import Artifact as Artifact
@@ -36,31 +44,8 @@ from marin.recipe.section import Initial as Initial
 from marin.recipe.section import Lora as Lora
 from marin.recipe.section import Phase as Phase
 
-RECIPE_VERSION = 1
-DURING = ("every", "sets", "tasks")
-FACTORS = ("factor_bits", "factor_rounding")
-BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
-SCALE = ("rope", "decay", "z_loss", "states_at_words", "most_epochs")
-IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
-WHAT_IS_READ = ("chat", "chat_template", "strict", "preferences", "artifact", "exclude", "metadata_fields")
-ADDED_LATER = frozenset(
-    {
-        "mixture",
-        "phase",
-        "lora",
-        "dpo_beta",
-        "packing",
-        "device_kind",
-        "sample_fraction",
-        *WHAT_IS_READ,
-        *FACTORS,
-        *BY_LAYER,
-        *SCALE,
-        *DURING,
-        *IMPORTED,
-    }
-)
-"""Fields that version 1 did not have from the beginning; null means without them, and is not written."""
+LEAST_TRAINED = 258
+"""Tokens of a tokenizer that is trained here; one from elsewhere has as many as it has."""
 
 
 class GrammarDataset(Section, frozen=True, tag="grammar", tag_field="kind"):
@@ -170,7 +155,7 @@ class Tokenizer(Section, frozen=True):
     store, which was ``taken_from`` a folder or the Hub and has ``vocab_size`` tokens (:mod:`marin.data.borrowed`).
     ``sample_fraction``: train on the documents whose texts fall below this share of all texts, whatever else the corpus holds."""
 
-    vocab_size: Annotated[int, Meta(ge=258, le=1_000_000)] = 2048
+    vocab_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 2048
     min_frequency: Positive = 2
     sample_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] | None = None
     artifact: Digest | None = None
@@ -225,6 +210,9 @@ class Optimizer(Section, frozen=True):
     decay: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     """The last part of all train steps, in which the rate decays; it is stable before (WSD, arXiv:2404.06395). None: it decays
     from the end of the warm-up on."""
+    rounding: Literal["nearest"] | None = None
+    """How many train steps ``decay`` is of: the nearest number, as in every recipe that is composed; None: what is less than a
+    step is cut off, as runs recorded that began before there was this field."""
     weight_decay: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
     beta1: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
     beta2: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.95
@@ -364,36 +352,6 @@ class Execution(Section, frozen=True):
         return self.devices // self.processes
 
 
-def plain(value: Any) -> Any:
-    """``value`` as JSON-shaped builtins in the ledger's form: 64-bit integers as strings, floats as hex strings.
-
-    A float as hex (``float.hex``) survives every JSON reader bit for bit; an integer field of a recipe whose name is
-    ``seed`` is a string because RFC 8785 numbers are doubles.
-    """
-    return _encode(msgspec.to_builtins(value))
-
-
-def recorded(recipe: Recipe) -> dict[str, Any]:
-    """``recipe`` as ``run.started`` holds it: :func:`plain`, with the version of the form."""
-    return {"recipe_version": RECIPE_VERSION, **plain(recipe)}
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, int):
-        return value if abs(value) < 2**53 else str(value)
-    if isinstance(value, Mapping):
-        return {
-            key: str(item) if key == "seed" and item is not None else _encode(item)
-            for key, item in value.items()
-            if item is not None or key not in ADDED_LATER
-        }
-    return [_encode(item) for item in value]
-
-
 def ends(recipe: Recipe) -> dict[str, object]:
     """The tokens between documents, where they are not those of our own tokenizers: what a step after ``tokens`` reads."""
     found = {name: getattr(recipe.tokens, name) for name in ("begin_of_text", "end_of_text")}
@@ -405,37 +363,47 @@ def adapters(recipe: Recipe) -> dict[str, object]:
     return {} if recipe.lora is None else {"lora": plain(recipe.lora)}
 
 
-def digest(value: Section) -> str:
-    """``sha256:<hex>`` of the canonical JSON of a recipe or a part of one."""
-    return canonical_digest(
-        {"recipe_version": RECIPE_VERSION, "type": type(value).__name__.lower(), "value": plain(value)}
-    )
-
-
-_HEX_FLOAT = re.compile(r"^-?0x[01]\.[0-9a-f]{1,13}p[+-](\d{1,3}|10[01]\d|102[0-3])$")
-
-
-def unplain(value: Any) -> Any:
-    """The builtins that :func:`plain` was given."""
-    if isinstance(value, str):
-        return float.fromhex(value) if _HEX_FLOAT.match(value) else value
-    if isinstance(value, Mapping):
-        return {
-            key: int(item) if key == "seed" and isinstance(item, str) and item.isdigit() else unplain(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [unplain(item) for item in value]
-    return value
-
-
 def from_plain(value: Any, *, where: str) -> Recipe:
     """The recipe that :func:`plain` wrote; raises :class:`UsageError` when it is of another version or shape."""
-    return from_mapping(unplain(value), where=where)
+    return _typed(unplain(value), where=where)
 
 
 def from_mapping(data: Any, *, where: str) -> Recipe:
-    """A checked recipe from parsed YAML or JSON.
+    """A checked recipe from parsed YAML or JSON, as a new one: what a record of it says is this recipe again.
+
+    Raises:
+        UsageError: a key is unknown, of the wrong type or out of range; the message holds its path, what is allowed
+            and, for a misspelt key, the nearest valid one. Or a value cannot be recorded.
+    """
+    recipe = _typed(data, where=where)
+    if recipe.optimizer.decay is not None and recipe.optimizer.rounding is None:
+        optimizer = msgspec.structs.replace(recipe.optimizer, rounding="nearest")
+        recipe = msgspec.structs.replace(recipe, optimizer=optimizer)
+    _check_recorded(recipe, where)
+    check(recipe, where=where)
+    return recipe
+
+
+def _check_recorded(recipe: Recipe, where: str) -> None:
+    """Raises UsageError where the recipe that a run records would be read as another one, or not at all."""
+    values = written(msgspec.to_builtins(recipe))
+    if odd := first_difference(values, unplain(plain(recipe))):
+        path, value = odd
+        number = isinstance(value, float) and not math.isfinite(value)
+        raise UsageError(
+            "a value that no record can hold",
+            where=f"{where}: {path}",
+            expected="a finite number"
+            if number
+            else "a number below 2^53, a text that does not look like a recorded "
+            "number (0x1.8p+1), and no part that is called seed",
+            found=repr(value)[:100],
+            cure="write a number so large that it never matters, such as 1e9" if number else "write another one",
+        )
+
+
+def _typed(data: Any, *, where: str) -> Recipe:
+    """A checked recipe from builtins.
 
     Raises:
         UsageError: a key is unknown, of the wrong type or out of range; the message holds its path, what is allowed
@@ -597,6 +565,15 @@ def check(recipe: Recipe, *, where: str) -> None:
             cure="change model.hidden_dim or model.num_heads",
         )
     _check_scale(recipe, where)
+    check_schedule(recipe, where)
+    if recipe.tokenizer.artifact is None and recipe.tokenizer.vocab_size < LEAST_TRAINED and recipe.initial is None:
+        raise UsageError(
+            "parameter out of range or of the wrong type",
+            where=f"{where}: tokenizer.vocab_size",
+            expected=f"an integer >= {LEAST_TRAINED}: every byte, the end of a text, and a piece",
+            found=str(recipe.tokenizer.vocab_size),
+            cure="correct it there, or on the command line with KEY=VALUE",
+        )
     if recipe.initial is not None and (recipe.phase is not None or recipe.exclude is not None):
         raise UsageError(
             "settings that do not go together",

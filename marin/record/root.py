@@ -175,10 +175,15 @@ class Root:
         return signer
 
     def check_writable(self) -> None:
-        """Raises as :meth:`signer` does where this process could not append; where another one appends for it,
-        never."""
-        if _appender is None:
-            self.signer()
+        """Raises what :meth:`append` would, before the work whose result it appends: there is no key or another one, the root
+        is for reading alone, or a copy of a log that lives elsewhere. Where another process appends for this one, never."""
+        if _appender is not None:
+            return
+        if (service := self.service()) is not None:
+            service.close()
+            return
+        self.signer()
+        check_home(self.verifier, self.storage, self.absolute)
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Append one atomic batch; when this returns, the events are durable and under a signed log checkpoint."""

@@ -26,6 +26,7 @@ from levanter.utils.activation import ActivationFunctionEnum
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.exact.program import NEAREST, Factors
+from marin.recipe.form.schedule import decay_steps, whole
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.adapters import only_adapters
 from marin.training.runtime.products import canonical_products
@@ -142,12 +143,12 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
 
 def _configured(recipe: Recipe) -> tuple[OptimizerConfig, int]:
     """Levanter's configuration, and the length of its schedule in train steps."""
-    phase = recipe.phase
-    if phase is not None and phase.schedule == "restart":
-        steps, begin = recipe.trainer.num_steps, phase.first_step
-    else:
-        steps, begin = recipe.last_step, 0
-    return _levanter_optimizer(recipe.optimizer, _warmup(recipe.optimizer.warmup_steps, steps), begin), steps
+    phase, steps = recipe.phase, whole(recipe)
+    begin = phase.first_step if phase is not None and phase.schedule == "restart" else 0
+    decay: float | None = recipe.optimizer.decay
+    if recipe.optimizer.rounding == "nearest" and (asked := decay_steps(recipe)) is not None:
+        decay = _steps(asked, steps)
+    return _levanter_optimizer(recipe.optimizer, _steps(recipe.optimizer.warmup_steps, steps), decay, begin), steps
 
 
 @dataclass(frozen=True)
@@ -171,12 +172,12 @@ class _Lion(_FromStep, LionConfig):
     pass
 
 
-def _warmup(steps: int, num_steps: int) -> float:
+def _steps(steps: int, num_steps: int) -> float:
     """Levanter takes 1 for the fraction 1.0, the whole run; one step is said as a fraction that rounds to it."""
     return steps if steps != 1 else min(1.0, 1.5 / num_steps)
 
 
-def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> OptimizerConfig:
+def _levanter_optimizer(config: Optimizer, warmup: float, decay: float | None, begin: int) -> OptimizerConfig:
     match config.name:
         case "adamw":
             return _Adam(
@@ -185,7 +186,7 @@ def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> Optimiz
                 weight_decay=config.weight_decay,
                 min_lr_ratio=config.min_lr_ratio,
                 warmup=warmup,
-                decay=config.decay,
+                decay=decay,
                 lr_schedule=config.schedule,
                 beta1=config.beta1,
                 beta2=config.beta2,
@@ -200,7 +201,7 @@ def _levanter_optimizer(config: Optimizer, warmup: float, begin: int) -> Optimiz
                 weight_decay=config.weight_decay,
                 min_lr_ratio=config.min_lr_ratio,
                 warmup=warmup,
-                decay=config.decay,
+                decay=decay,
                 lr_schedule=config.schedule,
                 beta1=config.beta1,
                 beta2=config.beta2,

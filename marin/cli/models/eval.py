@@ -132,6 +132,8 @@ def eval(
         history = root.history()
         view = load(history, resolve(history, run))
         recipe = view.recipe
+        if not no_record:
+            root.check_writable()  # a copy of a root, or a missing key, is said before the work
     apply(recipe.arithmetic, Execution(devices=devices))
     if babylm is None:
         from marin.evaluation.harness.recording import evaluated

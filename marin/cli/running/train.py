@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,8 @@ def train(
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before
-    it is allowed), KEY=VALUE sets one value by its path, ~KEY resets it to the recipe's default. Later ones win:
+    it is allowed), KEY=VALUE sets one value by its path, +KEY=VALUE a new one, ++KEY=VALUE any, ~KEY resets it to the
+    recipe's default, ~KEY=VALUE only where it has this value. A mapping is merged, a list replaced. Later ones win:
     defaults of conf/config.yaml, groups, --config-json, values on the command line. Results that the ledger has are
     reused, whoever made them.
 
@@ -133,6 +134,7 @@ def train(
     """
     from marin.process.arithmetic import check, check_devices
     from marin.recipe.composition import sweep
+    from marin.recipe.form.schedule import cut
     from marin.recipe.search import searches
 
     overrides = choose(overrides)
@@ -171,9 +173,13 @@ def train(
     else:
         composed = planned(overrides, several=multirun)
     with _where_data_comes_from(composed):
+        if not dry_run:
+            root.check_writable()
+        for one in composed:
+            check_devices(one.recipe.arithmetic, execution)
+            if not dry_run and (words := cut(one.recipe)):
+                say(f"note: {'; '.join(words)}", err=True)
         if dry_run:
-            for one in composed:
-                check_devices(one.recipe.arithmetic, execution)
             _forecast(root, composed, device, execution, asked, as_json=as_json)
             return
         outcomes = carry_out(ready(composed))
@@ -420,6 +426,7 @@ def _forecast(
     from marin.provenance.code import code_folder
     from marin.recipe.composition import PRICES, conf_folder
     from marin.recipe.cost import load_prices, totals
+    from marin.recipe.form.schedule import in_words, schedule_of
     from marin.recipe.schema import digest
     from marin.scale.foreseen import foreseen
 
@@ -440,6 +447,7 @@ def _forecast(
                     "steps": [item.as_json() for item in found],
                     "total": totals(item.estimate for item in found).as_json(),
                     "prices": str(prices.date),
+                    "schedule": asdict(schedule_of(one.recipe)),
                     **({"compiled": compiled} if compiled is not None else {}),
                     **({"search": _searched(asked, everything)} if asked is not None else {}),
                 }
@@ -448,6 +456,7 @@ def _forecast(
         if len(composed) > 1:
             say(f"{' '.join(one.overrides)}")
         _table(found)
+        say(in_words(one.recipe))
         if told:
             say(told)
         say()

@@ -471,7 +471,9 @@ def own_root(verified: Root, mine: bool, given: str | None) -> Root | None:
     from marin.record.root import DEFAULT_ROOT, open_root
 
     if given is not None:
-        return open_root(given)
+        named = open_root(given)
+        named.check_writable()  # said before hours of work
+        return named
     if mine and "://" not in verified.location:
         home = home_of(verified.verifier, verified.storage, verified.absolute)
         return verified if home == verified.absolute else open_root(home)

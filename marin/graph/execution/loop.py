@@ -80,7 +80,7 @@ def execute_graph(
             nothing.
         KeyboardInterrupt: asked to stop; what was done is recorded and leases are given back.
     """
-    root.signer()  # a missing or wrong key is said before hours of work, not after
+    root.check_writable()  # a missing or wrong key is said before hours of work, not after
     with Interruption() as interruption:
         execution = GraphExecution(graph, root, file, options or Options(), claimant or Claimant(new_id()))
         try:

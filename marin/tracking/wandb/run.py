@@ -21,13 +21,13 @@ from typing import Any
 
 import msgspec
 import wandb
-import yaml
 
 from marin.errors import MarinError
 from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
 from marin.history.run import Run, StepView
 from marin.recipe.composition import conf_folder
+from marin.recipe.form.yaml import NotYaml, read_yaml
 from marin.record import events
 from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MetricsRecorded, TrainSegment
 from marin.record.root import Root
@@ -120,8 +120,9 @@ def model_member(run: Run) -> str | None:
     except MarinError:  # of another version
         return None
     for file in sorted((conf_folder() / "model").glob("*.yaml")):
-        if yaml.safe_load(file.read_text("utf-8")) == wanted:
-            return file.stem
+        with contextlib.suppress(NotYaml):
+            if read_yaml(file.read_bytes()) == wanted:
+                return file.stem
     return None
 
 

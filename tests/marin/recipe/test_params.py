@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from marin.errors import Unsupported, UsageError
-from marin.recipe.composition import groups, sections_of
+from marin.recipe.form.files import groups, sections_of
 from marin.recipe.params import load_params
 from marin.recipe.schema import Recipe, digest, from_mapping
 
@@ -102,7 +102,7 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
         ("logical_shards: 8", "logical_shards: 3", r"arithmetic.logical_shards.*one of 1, 2, 4, 8, 16"),
         ("seed: 0\ntokens", "seed: 1.5\ntokens", r"params.yaml: seed.*an integer >= 0 and <= \d+ or null, found 1.5"),
         ("model:", "model: &a", r"params.yaml"),
-        ("  num_heads: 4", "  num_heads: 4\n  num_heads: 8", r"params.yaml:\d+:\d+.*'num_heads' is there twice"),
+        ("  num_heads: 4", "  num_heads: 4\n  num_heads: 8", r"params.yaml:\d+:\d+.*duplicate key .num_heads."),
         ("model:", "model: [", r"params.yaml:\d+:\d+"),
         ("architecture: llama", "architecture: !!python/object/apply:os.getcwd []", r"params.yaml:\d+:\d+.*python"),
     ],

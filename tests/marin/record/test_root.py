@@ -271,6 +271,9 @@ def test_nothing_is_signed_into_a_copy_of_ones_own_log(
     elsewhere = "a copy of a log that lives elsewhere"
     with pytest.raises(Refused, match=elsewhere):
         said(copy, "another history")
+    with pytest.raises(Refused, match=elsewhere):
+        open_root(str(copy)).check_writable()  # so it is said before the work, too
+    open_root(str(log)).check_writable()
     with monkeypatch.context() as machine:  # that knows nothing of the first
         machine.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
         said(copy, "another history")

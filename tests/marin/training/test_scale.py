@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from marin.errors import UsageError
 from marin.recipe.composition import compose
 from marin.recipe.cost import flops_per_token, parameters
-from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest
+from marin.recipe.form.schedule import cut, schedule_of
+from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest, from_plain, recorded
 from marin.training.initial import initial_state
 from marin.training.model import learning_rates, model_config
 from marin.training.step.shards import shard_sums
@@ -114,3 +115,50 @@ def test_the_table_of_the_page_is_what_the_recipes_say(pytestconfig: pytest.Conf
         count, flops = parameters(recipe.model, 128_256), flops_per_token(recipe.model, 128_256)
         row = f"| `{name}` | {count / 1e9:.2f} | {3 * flops / 1e9:.1f} | {12 * count / 1e9:.1f} |"
         assert row in page
+
+
+@pytest.mark.parametrize(
+    ("decay", "steps", "fall"),
+    [(0.29, 100, 29), (0.2, 240, 48), (0.015, 100, 2), (0.01, 100, 1), (1.0, 100, 90), (0.5, 7, 4)],
+)
+def test_a_decay_is_of_the_nearest_number_of_steps(decay: float, steps: int, fall: int) -> None:
+    """By the rates themselves: those below the stable one, and the one after the last, which is the lowest."""
+    wsd = Optimizer(
+        learning_rate=0.01,
+        min_lr_ratio=0.0,
+        warmup_steps=10 if steps > 10 else 0,
+        schedule="linear",
+        decay=decay,
+        rounding="nearest",
+    )
+    recipe = Recipe(optimizer=wsd, trainer=Trainer(num_steps=steps))
+    rates = learning_rates(recipe, 0, steps + 1)
+    begin = steps - fall
+    assert math.isclose(rates[begin], 0.01, rel_tol=1e-6) and rates[steps] == 0.0
+    assert all(rate < 0.01 * (1 - 0.5 / fall) for rate in rates[begin + 1 :])
+    found = schedule_of(recipe)
+    assert (found.whole, found.decay, found.warmup + found.stable) == (steps, fall, begin)
+
+
+def test_a_recorded_decay_keeps_what_it_meant() -> None:
+    """What is less than a step was cut off: 0.29 of 100 steps were 28, and the last of them is where they began."""
+    old = Optimizer(learning_rate=0.01, min_lr_ratio=0.0, warmup_steps=10, schedule="linear", decay=0.29)
+    recipe = Recipe(optimizer=old, trainer=Trainer(num_steps=100))
+    rates = learning_rates(recipe, 0, 100)
+    assert math.isclose(rates[72], 0.01, rel_tol=1e-6) and rates[73] < 0.0099
+    assert (
+        from_plain(recorded(recipe) | {}, where="record") == recipe and "rounding" not in recorded(recipe)["optimizer"]
+    )
+    assert compose(["optimizer=wsd", "optimizer.decay=0.29"]).recipe.optimizer.rounding == "nearest"
+
+
+def test_a_decay_of_no_step_is_refused_and_a_longer_warm_up_is_said() -> None:
+    with pytest.raises(
+        UsageError, match=r"a decay of no train step: command line: optimizer.decay: expected at least 1 of 100"
+    ):
+        compose(["optimizer=wsd", "trainer.num_steps=100", "optimizer.decay=0.004"])
+    recipe = compose(["trainer.num_steps=6"]).recipe
+    assert cut(recipe) == ["optimizer.warmup_steps=20 is cut to 6, in which the rate reaches its height"]
+    assert not cut(compose([]).recipe)
+    recipe = compose(["optimizer=wsd", "optimizer.decay=0.95"]).recipe
+    assert cut(recipe) == ["optimizer.decay=0.95 (228 steps) is cut to the 220 behind the warm-up"]

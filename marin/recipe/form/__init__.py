@@ -1,0 +1,1 @@
+"""What a recipe is written in: YAML, files of groups, records, train steps."""

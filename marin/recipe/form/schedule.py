@@ -25,7 +25,8 @@ class Schedule:
 def whole(recipe: Recipe) -> int:
     """Train steps over which the schedule goes: of this phase, or of all up to its end."""
     phase = recipe.phase
-    return recipe.trainer.num_steps if phase is not None and phase.schedule == "restart" else recipe.last_step
+    steps: int = recipe.trainer.num_steps if phase is not None and phase.schedule == "restart" else recipe.last_step
+    return steps
 
 
 def decay_steps(recipe: Recipe) -> int | None:

@@ -16,6 +16,7 @@ from marin.collection.sources.encodings import encoding_of
 
 PRESCAN = 1024
 """Bytes that the prescan sees."""
+HEAD = 4096
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 RAW = frozenset((b"script", b"style", b"xmp", b"iframe", b"noembed", b"noframes", b"textarea", b"title"))
 """Elements whose content is text to the tokenizer; ``noscript`` is not one of them where no script is executed."""
@@ -41,7 +42,8 @@ def mark(data: bytes) -> tuple[str, int] | None:
 
 def declared_by_html(data: bytes) -> str | None:
     """The encoding that the markup of a page of HTML declares."""
-    return _element(data) or _prescan(data[:PRESCAN])
+    # What is found in the beginning is what is found in the whole, and nearly always there.
+    return _element(data[:HEAD]) or (_element(data) if len(data) > HEAD else None) or _prescan(data[:PRESCAN])
 
 
 def declared_by_xml(data: bytes) -> str | None:

@@ -22,7 +22,7 @@ FEW, SHARE = 3, 10
 """Wrong sequences that a page may have: so many, or one for so many characters outside of ASCII. Of texts that say UTF-8 and are
 in another encoding three quarters and more of these characters are wrong (docs/data.md)."""
 CONTROLS, MOST_CONTROLS = bytes((*range(9), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20))), 50
-"""Bytes of data, and for how many bytes one of them may stand in an encoding that knows no wrong ones: packed data has one in ten."""
+"""Bytes of data, and for how many bytes one may stand in an encoding that knows no wrong ones: one in ten is packed data."""
 HIGH, RUN = bytes(range(0x80, 0x100)), re.compile(rb"[\x80-\xff]{3,}")
 XHTML = "application/xhtml+xml"
 Rules = Literal["html", "xml", "text"]
@@ -93,7 +93,7 @@ def page(
 
 @dataclass(frozen=True)
 class Decoded:
-    """``wrong``: sequences that became U+FFFD. ``fits``: that it may be the page's encoding; ``why`` not, beside what is wrong."""
+    """``wrong``: sequences that became U+FFFD. ``fits``: that it may be the encoding of the page; ``why`` not."""
 
     text: str
     encoding: str

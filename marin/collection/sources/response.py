@@ -40,7 +40,7 @@ _STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9]+)?[ \t]+([0-9]{3})(?!\S)")
 _SIZE = re.compile(rb"[ \t]*+([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\n]*+)?\r?\n")
 _PART = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+"?)++', re.DOTALL)
 _TYPE = re.compile(r"[ \t\r\n]*([!#$%&'*+.^_`|~0-9A-Za-z-]++/[!#$%&'*+.^_`|~0-9A-Za-z-]++)[ \t\r\n]*(?:;|\Z)")
-_PARAMETER = re.compile(r';[ \t\r\n]*([^;=]*)=(?:"((?:[^"\\]|\\.)*+)|([^;]*))', re.DOTALL)
+_PARAMETER = re.compile(r';[ \t\r\n]*+([^;=]*+)=(?:"((?:[^"\\]|\\.)*+)|([^;]*))', re.DOTALL)
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 

@@ -1,4 +1,4 @@
-"""WARC and WET files (ISO 28500), plain or .gz, as documents: one for each response or conversion that holds text.
+"""WARC and WET files (ISO 28500), plain, .gz or .zst, as documents: one for each response or conversion that holds text.
 
 Read here and not by a library because damage must have a name and a place: a gzip member cut short, a record that is shorter
 than it says, a body that unpacks to more than a document may have. No limit is one of time, so the same bytes give the same
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from marin.collection.document import Document, Problem
 from marin.collection.sources.page import MOST_PAGE, XHTML, Rules, page
 from marin.collection.sources.response import (
     END,
+    GZIP,
+    ZSTD,
     Damaged,
     NotHttp,
     Response,
@@ -30,17 +32,39 @@ from marin.collection.sources.response import (
 MOST_HEAD = 1 << 16
 """Bytes of the header of a record or of a response."""
 BLOCK = 1 << 16
+DICTIONARY, MOST_DICTIONARY = b"\x5d\x2a\x4d\x18", 16 << 20
 TEXTUAL = ("text/html", XHTML, "text/plain")
 
 
+class _Frames:
+    """zstd's frames as zlib's object of a member: ``eof``, and what is left of the bytes."""
+
+    def __init__(self, dictionary: bytes) -> None:
+        import zstandard
+
+        known = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+        self._one, self._error = zstandard.ZstdDecompressor(dict_data=known).decompressobj(), zstandard.ZstdError
+        self.eof, self.unused_data, self.unconsumed_tail = False, b"", b""
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        """What the first of the bytes unpack to: a block is 128 KiB at most, however few bytes it has."""
+        try:
+            found = self._one.decompress(data[:1024])
+        except self._error as error:
+            raise Damaged(str(error)) from None
+        self.eof = self._one.eof
+        left = self._one.unused_data + data[1024:]
+        self.unused_data, self.unconsumed_tail = (left, b"") if self.eof else (b"", left)
+        return bytes(found)
+
+
 class _Stream:
-    """The bytes of a plain or gzipped file, of any number of members; damage is :class:`Damaged`."""
+    """The bytes of a file, plain or of any number of gzip members or zstd frames; damage is :class:`Damaged`."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._ready = file, bytearray()
-        self._packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        self._left, self._member = b"", None if not self._packed else zlib.decompressobj(31)
+        self._file, self._ready, self._left = file, bytearray(), b""
+        self._new = _unpacking(file)
+        self._member = None if self._new is None else self._new()
         self._inside = False
 
     def _more(self) -> bool:
@@ -49,9 +73,9 @@ class _Stream:
             self._left = b""
             if not data:
                 if self._inside:
-                    raise Damaged("the file ends inside of a gzip member")
+                    raise Damaged("the file ends inside of a gzip member or a zstd frame")
                 return False
-            if self._member is None:
+            if self._member is None or self._new is None:
                 self._ready += data
                 return True
             try:
@@ -61,7 +85,7 @@ class _Stream:
             self._inside = not self._member.eof
             self._left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
             if self._member.eof:
-                self._member = zlib.decompressobj(31)
+                self._member = self._new()
             if out:
                 self._ready += out
                 return True
@@ -98,13 +122,47 @@ class _Stream:
         return b"".join(parts)
 
 
+def _unpacking(file: BinaryIO) -> Callable[[], _Member] | None:
+    """What makes an object for the next member of a packed file, which is then at its beginning; None: it is not packed.
+
+    The dictionary of the zstd profile of WARC (iipc, 1.0) stands in a first frame that is passed over, packed or plain.
+    """
+    begin = file.read(8)
+    if begin.startswith(DICTIONARY) and len(begin) == 8:
+        size = int.from_bytes(begin[4:], "little")
+        dictionary = file.read(size) if size <= MOST_DICTIONARY else b""
+        if len(dictionary) != size:
+            raise Damaged(f"a dictionary of more than {MOST_DICTIONARY} bytes, or one that is not there")
+        if dictionary.startswith(ZSTD):
+            one = _Frames(b"")
+            dictionary, left = b"", dictionary
+            while left and not one.eof and len(dictionary) <= MOST_DICTIONARY:
+                dictionary += one.decompress(left, BLOCK)
+                left = one.unconsumed_tail
+        return lambda: _Frames(dictionary)
+    file.seek(0)
+    if begin.startswith(GZIP):
+        return lambda: zlib.decompressobj(31)
+    return (lambda: _Frames(b"")) if begin.startswith(ZSTD) else None
+
+
+class _Member(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: bytes, most: int, /) -> bytes: ...
+
+
 def read_warc(path: Path, source: str) -> Iterator[Document | Problem]:
     """See :class:`marin.collection.document.Reader`. The position is that of the record in the file. Records of other
     types (requests, metadata) are no documents and no problems; a response that has no text is a problem that says so."""
     number = 0
     with path.open("rb") as file:
-        stream = _Stream(file)
         try:
+            stream = _Stream(file)
             while (head := stream.head()) is not None:
                 number += 1
                 first, _, rest = head.partition(b"\n")

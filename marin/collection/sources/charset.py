@@ -23,10 +23,17 @@ RAW = frozenset((b"script", b"style", b"xmp", b"iframe", b"noembed", b"noframes"
 
 _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*+(?:(>)|([^\t\n\f\r />][^\t\n\f\r />=]*+)"
-    rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"([^\"]*+)\"|'([^']*+)'|([\"'])|([^\t\n\f\r >]*+)))?)"
+    rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"([^\"]*+)\"|'([^']*+)'|([\"'])|([^\t\n\f\r >]*+)))?+)"
 )
 """The end of a tag; or a name and its value in quotes, behind a quote that nothing ends, or bare."""
-_TAG = re.compile(rb"<(?:(!--)|([!?])|/?([a-z][^\t\n\f\r />]*+)|(/))", re.IGNORECASE)
+_OTHERS = re.compile(
+    rb"(?:[^<]++|<(?![a-z/!?])|</?(?!(?:meta|plaintext|%b)[\t\n\f\r />])[a-z][^\t\n\f\r />]*+(?:[\t\n\f\r /]*+[^\t\n\f\r />]"
+    rb"[^\t\n\f\r />=]*+(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"[^\"]*+\"|'[^']*+'|(?![\"'])[^\t\n\f\r >]*+))?+)*+[\t\n\f\r /]*+>)*+"
+    % b"|".join(sorted(RAW))
+)
+"""Text and tags that no step here looks at."""
+_COMMENT = re.compile(rb"<!--(?:-?>|.*?--!?>)", re.DOTALL)
+_TAG = re.compile(rb"</?([a-z][^\t\n\f\r />]*+)")
 _META = re.compile(rb"<meta[\t\n\f\r /]", re.IGNORECASE)
 _SCANNED_TAG = re.compile(rb"</?[a-z][^\t\n\f\r >]*+", re.IGNORECASE)
 _CHARSET = re.compile(rb"charset[\t\n\f\r ]*+=[\t\n\f\r ]*+", re.IGNORECASE)
@@ -55,45 +62,49 @@ def _element(data: bytes) -> str | None:
     """Of the first ``meta`` element that names an encoding ("change the encoding", 13.2.6.4.4)."""
     small = data.lower()
     last = small.rfind(b"<meta") if b"charset" in small else -1
-    place = 0
-    while (place := small.find(b"<", place)) >= 0 and place <= last:
+    place = _behind_others(small, 0)
+    while place <= last:
         tag = _TAG.match(small, place)
-        if tag is None:
-            place += 1
-        elif tag[3] is None:
-            place = _behind_comment(small, place) if tag[1] else small.find(b">", place) + 1
-            if not place:
-                return None
-        else:
+        if tag is not None:
             begins = small[place + 1] != 0x2F
             attributes, place = _attributes(small, tag.end())
-            if not place or (begins and tag[3] == b"plaintext"):
+            if not place or (begins and tag[1] == b"plaintext"):
                 return None
-            if begins and tag[3] == b"meta" and (name := _named(attributes)):
+            if begins and tag[1] == b"meta" and (name := _named(attributes)):
                 return name
-            if begins and tag[3] in RAW:
-                end = _ENDS[tag[3]].search(small, place)
+            if begins and tag[1] in RAW:
+                end = _ENDS[tag[1]].search(small, place)
                 if end is None:
                     return None
                 place = end.start()
+        elif small.startswith(b"<!--", place):
+            comment = _COMMENT.match(small, place)
+            if comment is None:
+                return None
+            place = comment.end()
+        else:  # <! and <? and </ with something else behind it end at the first sign
+            place = small.find(b">", place) + 1
+            if not place:
+                return None
+        place = _behind_others(small, place)
     return None
 
 
-def _behind_comment(data: bytes, place: int) -> int:
-    """0: it does not end."""
-    ends = [end for end in (data.find(b"-->", place + 2) + 3, data.find(b"--!>", place + 4) + 4) if end > 4]
-    return min(ends, default=0)
+def _behind_others(data: bytes, place: int) -> int:
+    found = _OTHERS.match(data, place)
+    assert found is not None, "it may be empty"
+    return found.end()
 
 
 def _named(attributes: Mapping[bytes, bytes]) -> str | None:
-    values = {name: html.unescape(value.decode("latin-1")) for name, value in attributes.items() if name in _NAMES}
+    values = {name: html.unescape(value.decode("latin-1")) for name, value in attributes.items() if name in _NAMED}
     name = encoding_of(values.get(b"charset", ""))
     if name is None and values.get(b"http-equiv") == "content-type":
         name = _of_content(values.get(b"content", "").encode("latin-1", "replace"))
     return _for_markup(name)
 
 
-_NAMES = (b"charset", b"http-equiv", b"content")
+_NAMED = (b"charset", b"http-equiv", b"content")
 
 
 def _prescan(data: bytes) -> str | None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 
 import webencodings
 
@@ -50,8 +51,8 @@ def _decoder(name: str) -> Decoder:
         return _single("".join(map(chr, [*range(0x80), *range(0xF780, 0xF800)])))
     if name == "iso-2022-jp":
         return _iso_2022_jp
-    if name in _MULTIPLE:
-        return _MULTIPLE[name]
+    if (several := _MULTIPLE.get("gb18030" if name == "gbk" else name)) is not None:
+        return several
     return _single(_characters(name))
 
 
@@ -89,18 +90,6 @@ def _character(codec: Callable[..., tuple[str, int]], byte: int, name: str) -> s
 
 # --- encodings of several bytes ---
 
-_GB18030 = str.maketrans(
-    dict(
-        zip(
-            "\ue5e5\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796\ue7c7\u1e3f"
-            "\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864",
-            "\u3000\ufe10\ufe12\ufe11\ufe13\ufe14\ufe15\ufe16\ufe17\ufe18\ufe19\u1e3f\ue7c7"
-            "\u9fb4\u9fb5\u9fb6\u9fb7\u9fb8\u9fb9\u9fba\u9fbb",
-            strict=True,
-        )
-    )
-)
-"""Characters of Python's gb18030 (of 2000), and those of GB18030-2022 as the standard has them, for the same bytes."""
 _BIG5 = (
     "877a:3875,21d53,2369e,26021,3eec 87a1:258de,3af5,7afc,9f97,24161,2890d,231ea,20a8a,2325e,430a,8484,9f96,942f,"
     "4930,8613,5896,974a,9218,79d0,7a32,6660,6a29,889d,744c,7bc5,6782,7a2c,524f,9046,34e6,73c4,25db9,74c6,9fc7,"
@@ -117,73 +106,71 @@ _BIG5 = (
     "fa5f:5029 fa66:507d fabd:5305 fac5:5344 fad5:537f fb48:5605 fbb8:5a77 fbf3:5e75 fbf9:5ed0 fc4f:5f58 fc6c:60a4 "
     "fcb9:6490 fce2:6674 fcf1:675e fdb7:6c9c,6e1d fdbb:6e2f fdf1:716e fe52:732a fe6f:745c feaa:74e9 fedd:7809"
 )
-"""Sequences that Python's big5hkscs does not have, or has otherwise: the first one, and the characters from there on."""
+"""Sequences that Python's big5hkscs does not have: the first one, and the characters from there on."""
 
 
-def _several(codec: str, token: str, table: Callable[[], Mapping[bytes, str]], others: str = "") -> Decoder:
-    """Python's ``codec`` where it says what the standard says: no wrong byte, none of the characters ``others``."""
-    tokens = re.compile(token.encode("latin-1"), re.DOTALL)
-    differs = re.compile(f"[{others}]") if others else None
+@dataclass(frozen=True)
+class _Several:
+    """Python's ``codec``, and what it says otherwise than the standard.
 
-    def decoded(data: bytes) -> tuple[str, int]:
-        try:
-            text = data.decode(codec)
-        except UnicodeDecodeError:
-            return _by_table(data, tokens, table())
-        if differs is not None and differs.search(text):
-            return _by_table(data, tokens, table())
-        return text, 0
+    ``token``: what the standard takes for one character, or for one wrong sequence. ``characters``: what stands in the place of
+    characters of Python's. ``missing``: sequences that Python does not have; ``apart``: those whose characters it has twice.
+    """
 
-    return decoded
+    codec: str
+    token: re.Pattern[bytes]
+    characters: Mapping[int, str]
+    missing: Callable[[], Mapping[bytes, str]] = dict
+    apart: Mapping[bytes, str] = field(default_factory=dict)
+
+    def __call__(self, data: bytes) -> tuple[str, int]:
+        text = "".join(self._pieces(data)) if any(one in data for one in self.apart) else self._text(data)
+        wrong = text.count(WRONG)
+        return text.replace(WRONG, REPLACED) if wrong else text, wrong
+
+    def _text(self, data: bytes) -> str:
+        return data.decode(self.codec, self._handler).translate(self.characters)
+
+    def _pieces(self, data: bytes) -> Iterator[str]:
+        apart = b"|".join(map(re.escape, self.apart))
+        others = re.compile(rb"(?:[\x00-\x7f]++|(?!%b)(?:%b))*+" % (apart, self.token.pattern), re.DOTALL)
+        place = 0
+        while place < len(data):
+            found = others.match(data, place)
+            assert found is not None, "it may be empty"
+            yield self._text(found[0])
+            place = found.end()
+            for one in (one for one in self.apart if data.startswith(one, place)):
+                yield self.apart[one]
+                place += len(one)
+
+    @cached_property
+    def _handler(self) -> str:
+        """The name of the handler of errors: Python stands at the first byte of a sequence that it does not have."""
+        name = f"marin.{self.codec}"
+        codecs.register_error(name, self._otherwise)
+        return name
+
+    def _otherwise(self, error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeDecodeError)
+        match = self.token.match(error.object, error.start)
+        assert match is not None, "there is one for every byte above 0x7F"
+        token = match[0]
+        if (found := self.missing().get(token)) is not None:
+            return found, match.end()
+        if len(token) == 4:
+            return WRONG, error.start + 1
+        # An ASCII byte behind a wrong one stays, so that no markup is swallowed.
+        return WRONG, match.end() - (len(token) > 1 and token[-1] < 0x80 and not match.lastindex)
 
 
-def _by_table(data: bytes, tokens: re.Pattern[bytes], table: Mapping[bytes, str]) -> tuple[str, int]:
-    parts: list[str] = []
-    place = wrong = 0
-    while place < len(data):
-        match = tokens.match(data, place)
-        assert match is not None, "a token for every byte"
-        token, place = match[0], match.end()
-        if token[0] < 0x80:
-            parts.append(token.decode("ascii"))
-        elif token in table:
-            parts.append(table[token])
-        else:
-            parts.append(REPLACED)
-            wrong += 1
-            if len(token) == 4:
-                place -= 3
-            elif len(token) > 1 and token[-1] < 0x80 and not match.lastindex:
-                place -= 1  # an ASCII byte behind a wrong one stays: no markup is swallowed
-    return "".join(parts), wrong
-
-
-def _pairs(codec: str, leads: range) -> Iterator[tuple[bytes, str]]:
-    for lead in leads:
-        for trail in range(0x100):
-            pair = bytes((lead, trail))
-            try:
-                text = pair.decode(codec)
-            except UnicodeDecodeError:
-                continue
-            yield pair, text
-
-
-@cache
-def _euc_kr() -> Mapping[bytes, str]:
-    return dict(_pairs("cp949", range(0x81, 0xFF)))
-
-
-@cache
-def _shift_jis() -> Mapping[bytes, str]:
-    kana = {bytes([byte]): chr(0xFF61 - 0xA1 + byte) for byte in range(0xA1, 0xE0)}
-    leads = [*_pairs("cp932", range(0x81, 0xA0)), *_pairs("cp932", range(0xE0, 0xFD))]
-    return {**dict(leads), **kana, b"\x80": "\x80"}
+WRONG = "\udfff"
+"""Stands for a wrong sequence while bytes are decoded: U+FFFD may stand in them."""
 
 
 @cache
 def _big5() -> Mapping[bytes, str]:
-    table = dict(_pairs("big5hkscs", range(0x81, 0xFF)))
+    table = {}
     for word in _BIG5.split():
         first, _, characters = word.partition(":")
         for number, character in enumerate(characters.split(",")):
@@ -197,70 +184,50 @@ def _jis0208() -> Mapping[bytes, str]:
     table = {}
     for row in range(94):
         for cell in range(94):
-            lead = row // 2 + (0x81 if row < 62 else 0xC1)
-            trail = cell + row % 2 * 94
-            text = _shift_jis().get(bytes((lead, trail + (0x40 if trail < 63 else 0x41))))
-            if text is not None:
+            lead, trail = row // 2 + (0x81 if row < 62 else 0xC1), cell + row % 2 * 94
+            text = bytes((lead, trail + (0x40 if trail < 63 else 0x41))).decode("cp932", "replace")
+            if len(text) == 1 and not "\ue000" <= text <= "\uf8ff":
                 table[bytes((row + 0xA1, cell + 0xA1))] = text
     return table
 
 
-@cache
-def _euc_jp() -> Mapping[bytes, str]:
-    table = dict(_jis0208())
-    table |= {bytes((0x8E, byte)): chr(0xFF61 - 0xA1 + byte) for byte in range(0xA1, 0xE0)}
-    for lead in range(0xA1, 0xFF):
-        for trail in range(0xA1, 0xFF):
-            token = bytes((0x8F, lead, trail))
-            text = token.decode("euc_jp", "replace")
-            if len(text) == 1:
-                table[token] = text
-    table[b"\x8f\xa2\xb7"] = "\uff5e"
-    return table
-
-
-class _Gb18030(dict[bytes, str]):
-    """Filled while it is asked: 1.6 million sequences of four bytes are possible."""
-
-    def __contains__(self, token: object) -> bool:
-        assert isinstance(token, bytes)
-        if not super().__contains__(token):
-            try:
-                self[token] = "\u20ac" if token == b"\x80" else token.decode("gb18030").translate(_GB18030)
-            except UnicodeDecodeError:
-                return False
-        return True
-
-
-def _gb18030(data: bytes) -> tuple[str, int]:
-    try:
-        return data.decode("gb18030").translate(_GB18030), 0
-    except UnicodeDecodeError:
-        return _by_table(data, _GB_TOKENS, _Gb18030())
-
-
-_GB_TOKENS = re.compile(
-    rb"[\x00-\x7f]+|[\x81-\xfe][0-9][\x81-\xfe][0-9]|([\x81-\xfe][0-9][\x81-\xfe]?)\Z|[\x81-\xfe][\x40-\xff]|[\x80-\xff]",
-    re.DOTALL,
-)
 _MULTIPLE: Mapping[str, Decoder] = {
-    "gbk": _gb18030,
-    "gb18030": _gb18030,
-    "euc-kr": _several("cp949", r"[\x00-\x7f]+|[\x81-\xfe][\x00-\xff]|[\x80-\xff]", _euc_kr),
-    "shift_jis": _several(
-        "cp932", r"[\x00-\x7f]+|[\x81-\x9f\xe0-\xfc][\x00-\xff]|[\x80-\xff]", _shift_jis, "\uf8f0-\uf8f3"
+    "gb18030": _Several(
+        "gb18030",
+        re.compile(
+            rb"[\x81-\xfe][0-9][\x81-\xfe][0-9]|([\x81-\xfe][0-9][\x81-\xfe]?)\Z|[\x81-\xfe][\x40-\xff]|[\x80-\xff]",
+            re.DOTALL,
+        ),
+        # GB18030 of 2000, and that of 2022 as the standard has it.
+        str.maketrans(
+            "\ue5e5\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796\ue7c7\u1e3f"
+            "\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864",
+            "\u3000\ufe10\ufe12\ufe11\ufe13\ufe14\ufe15\ufe16\ufe17\ufe18\ufe19\u1e3f\ue7c7"
+            "\u9fb4\u9fb5\u9fb6\u9fb7\u9fb8\u9fb9\u9fba\u9fbb",
+        ),
+        lambda: {b"\x80": "\u20ac"},
     ),
-    "big5": _several(
+    "euc-kr": _Several("cp949", re.compile(rb"[\x81-\xfe][\x00-\xff]|[\x80-\xff]", re.DOTALL), {}),
+    "shift_jis": _Several(
+        "cp932",
+        re.compile(rb"[\x81-\x9f\xe0-\xfc][\x00-\xff]|[\x80-\xff]", re.DOTALL),
+        dict.fromkeys(range(0xF8F0, 0xF8F4), WRONG),
+    ),
+    "big5": _Several(
         "big5hkscs",
-        r"[\x00-\x7f]+|[\x81-\xfe][\x00-\xff]|[\x80-\xff]",
+        re.compile(rb"[\x81-\xfe][\x00-\xff]|[\x80-\xff]", re.DOTALL),
+        str.maketrans(
+            "\u2022\uff64\u203e\u223c\u2641\u2609\xa5\xa2\xa3", "\u2027\ufe51\xaf\uff5e\u2295\u2299\uffe5\uffe0\uffe1"
+        ),
         _big5,
-        "\u2022\uff64\u203e\u223c\u2641\u2609\uff0f\uff3c\xa5\xa2\xa3",
+        {b"\xa2\x41": "\u2215", b"\xa2\x42": "\ufe68"},
     ),
-    "euc-jp": _several(
+    "euc-jp": _Several(
         "euc_jp",
-        r"[\x00-\x7f]+|\x8f[\xa1-\xfe][\x00-\xff]|[\x8e\x8f\xa1-\xfe][\x00-\xff]|[\x80-\xff]",
-        _euc_jp,
-        "\u301c\u2016\u2212\xa2\xa3\xac~",
+        re.compile(rb"\x8f[\xa1-\xfe][\x00-\xff]|[\x8e\x8f\xa1-\xfe][\x00-\xff]|[\x80-\xff]", re.DOTALL),
+        str.maketrans("\u301c\u2016\u2212\xa2\xa3\xac", "\uff5e\u2225\uff0d\uffe0\uffe1\uffe2"),
+        _jis0208,
+        {b"\x8f\xa2\xb7": "\uff5e"},
     ),
 }
 

@@ -119,7 +119,7 @@ class _Several:
 
     codec: str
     token: re.Pattern[bytes]
-    characters: Mapping[int, str]
+    characters: Mapping[int, int | str]
     missing: Callable[[], Mapping[bytes, str]] = dict
     apart: Mapping[bytes, str] = field(default_factory=dict)
 
@@ -129,7 +129,8 @@ class _Several:
         return text.replace(WRONG, REPLACED) if wrong else text, wrong
 
     def _text(self, data: bytes) -> str:
-        return data.decode(self.codec, self._handler).translate(self.characters)
+        text = data.decode(self.codec, self._handler)
+        return text.translate(self.characters) if self.characters else text
 
     def _pieces(self, data: bytes) -> Iterator[str]:
         apart = b"|".join(map(re.escape, self.apart))

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 WINDOW = 8 << 20
@@ -34,7 +35,7 @@ REGISTERED = frozenset(
 )
 """Codings (IANA's registry, and some in use) that nothing here undoes. Other words of a header, as ``utf-8``, are no codings."""
 
-END = re.compile(rb"\r?\n[ \t]*\r?\n")
+END = re.compile(rb"\n[ \t]*\r?\n")
 """The end of a head: an empty line, whatever ends its lines (RFC 9112, 2.2)."""
 _STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9]+)?[ \t]+([0-9]{3})(?!\S)")
 _SIZE = re.compile(rb"[ \t]*+([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\n]*+)?\r?\n")
@@ -85,7 +86,7 @@ def headers(data: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     key = ""
     for line in data.split(b"\n"):
-        if line[:1] in (b" ", b"\t") and key:
+        if key and line.startswith((b" ", b"\t")):
             found[key] = f"{found[key]} {_said(line)}".strip()
             continue
         name, colon, value = line.partition(b":")
@@ -99,6 +100,7 @@ def _said(value: bytes) -> str:
     return value.decode("utf-8", "replace").strip()
 
 
+@lru_cache(1024)
 def media_type(value: str) -> tuple[str, str]:
     """The type in small letters and the ``charset`` that Content-Type names, each empty where there is none.
 

@@ -29,6 +29,7 @@ OURS = ("ledger", "marin", "experiments")
 NOT_IMPORTED = {
     "dvc": "the program: dvc.yaml",
     "dvc-gs": "gs:// as a remote of DVC",
+    "html5lib": "tests/fidelity holds what encoding a page is in to it",
     "hydra-optuna-sweeper": "Hydra's plugin for sweeps that search: hydra/sweeper=optuna",
     "gcsfs": "gs:// for fsspec, which Levanter and DVC open paths with; the pin fits dvc-gs",
     "jaxlib": "the compiler of jax, part of a run's identity",
@@ -44,6 +45,7 @@ NOT_IMPORTED = {
     "uv": "the program: .ci/environment",
 }
 NOT_REQUIRED = {
+    "brotli": "comes with fastwarc; bodies of HTTP that are coded by it are damaged where it is not installed",
     "fastapi": "comes with mlflow, whose server it is made of",
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
     "huggingface_hub": "comes with transformers, whose hub it speaks to",

@@ -42,6 +42,7 @@ READERS: Mapping[str, str] = {
     ".html": "marin.collection.sources.page:read_html",
     ".warc": "marin.collection.sources.warc:read_warc",
     ".warc.gz": "marin.collection.sources.warc:read_warc",
+    ".warc.zst": "marin.collection.sources.warc:read_warc",
     ".wet": "marin.collection.sources.warc:read_warc",
     ".wet.gz": "marin.collection.sources.warc:read_warc",
 }

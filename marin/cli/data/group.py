@@ -84,8 +84,8 @@ def build(
 ) -> None:
     """Make a collection of documents: read, deduplicated, decontaminated, under one digest.
 
-    Reads .jsonl (.gz, .zst, .xz, .bz2), .parquet, .txt, .html, .warc and .wet (.gz), named by globs, by gs:// and s3:// with
-    globs, by hf:datasets/OWNER/NAME@COMMIT/GLOB, or by pinned:LIST.jsonl, a line a file with url or urls, size and
+    Reads .jsonl (.gz, .zst, .xz, .bz2), .parquet, .txt, .html, .warc (.gz, .zst) and .wet (.gz), named by globs, by gs:// and s3://
+    with globs, by hf:datasets/OWNER/NAME@COMMIT/GLOB, or by pinned:LIST.jsonl, a line a file with url or urls, size and
     sha256. The result is the same for any number of workers; what is done is recorded, and the same command goes
     on after an interruption. Every removed document keeps the reason and its evidence.
 

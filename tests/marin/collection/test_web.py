@@ -85,7 +85,9 @@ def test_bodies_that_are_no_text_are_problems_by_reason(tmp_path: Path) -> None:
         record(PAGE, head=b"HTTP/1.1 404 Not Found"),
         record(b"\x89PNG", head=ok + b"Content-Type: image/png"),
         record(b"\x80\xff", head=ok + b"Content-Type: text/html; charset=utf-8"),
-        record(b"caf\xe9 " + PAGE, head=ok + b"Content-Type: text/html; charset=no-such"),
+        record(
+            "\u043a\u043e\u0444\u0435".encode("cp1251") + PAGE, head=ok + b"Content-Type: text/html; charset=no-such"
+        ),
         record(b"  ", head=ok + b"Content-Type: text/html"),
         record(PAGE, head=b"nothing"),
         record(b"5\r\nabc", head=ok + b"Transfer-Encoding: chunked"),

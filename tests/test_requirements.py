@@ -29,7 +29,6 @@ OURS = ("ledger", "marin", "experiments")
 NOT_IMPORTED = {
     "dvc": "the program: dvc.yaml",
     "dvc-gs": "gs:// as a remote of DVC",
-    "html5lib": "tests/fidelity holds what encoding a page is in to it",
     "hydra-optuna-sweeper": "Hydra's plugin for sweeps that search: hydra/sweeper=optuna",
     "gcsfs": "gs:// for fsspec, which Levanter and DVC open paths with; the pin fits dvc-gs",
     "jaxlib": "the compiler of jax, part of a run's identity",
@@ -45,7 +44,6 @@ NOT_IMPORTED = {
     "uv": "the program: .ci/environment",
 }
 NOT_REQUIRED = {
-    "brotli": "comes with fastwarc; bodies of HTTP that are coded by it are damaged where it is not installed",
     "fastapi": "comes with mlflow, whose server it is made of",
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
     "huggingface_hub": "comes with transformers, whose hub it speaks to",
@@ -64,6 +62,7 @@ NOT_REQUIRED = {
 PRIVATE = {
     "atexit._run_exitfuncs": "the end of a process (process/interpreter.py)",
     "hashlib._Hash": "a type without a public name, for annotations",
+    "hydra._internal.config_loader_impl.ConfigLoaderImpl": "Hydra sets, merges and deletes as its own command line does",
     "jax._src.config": "settings that change what is traced, as they are while a function is read (exact/reading.py)",
     "jax._src.distributed": "words between the processes of one training (training/runtime/hosts.py)",
     "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",

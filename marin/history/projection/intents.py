@@ -2,16 +2,13 @@
 
 Each is idempotent: applying one twice leaves what applying it once left. So a projection that was killed in the middle
 of a round simply does the round again. ``run`` is always an MLflow run id (see
-:mod:`marin.history.projection.identity`).
+:mod:`marin.history.projection.identity`). Text is what was recorded; what draws it makes it visible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
-
-from marin.process.text import visible
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,21 @@ class ExperimentTags:
 
 
 @dataclass(frozen=True)
+class ExperimentChanged:
+    """An experiment that was put away (``deleted``) or brought back (``active``) with its runs, that has another name, or
+    some of whose tags were taken off."""
+
+    name: str
+    time: int
+    stage: str | None = None
+    renamed: str | None = None
+    untagged: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class OpenRun:
-    """A run, or a nested run when ``parent`` is given. Its MLflow id is ``run``."""
+    """A run, or a nested run when ``parent`` is given. Its MLflow id is ``run``. ``logged``: by plain MLflow, whose client
+    says by a tag whose it is."""
 
     run: str
     experiment: str
@@ -41,6 +51,7 @@ class OpenRun:
     time: int
     user: str
     parent: str | None = None
+    logged: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,11 +99,13 @@ class Points:
 
 @dataclass(frozen=True)
 class Status:
-    """RUNNING, FINISHED, FAILED or KILLED, with the time it ended where it has."""
+    """RUNNING, FINISHED, FAILED or KILLED, with the time it ended where it has. ``logged``: by plain MLflow, where a run keeps
+    the end that it had."""
 
     run: str
     status: str
     ended: int | None
+    logged: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,15 +119,17 @@ class DataUsed:
     digest: str
     artifact: str
     context: str
-    profile: Mapping[str, object]
+    profile: Mapping[str, object] | str | None
     kind: str = "marin"
     source: str | None = None
     schema: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ModelMade:
-    """A model that a run made: an MLflow LoggedModel with id ``model``."""
+    """A model that a run made: an MLflow LoggedModel with id ``model``. ``status``: MLflow's word for how far it is; without
+    one it is ready, and an output of the run."""
 
     model: str
     run: str
@@ -125,11 +140,43 @@ class ModelMade:
     step: int
     tags: Mapping[str, str]
     params: Mapping[str, str] = field(default_factory=dict)
+    status: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelChanged:
+    """A LoggedModel's new status or stage, or some of its tags taken off."""
+
+    model: str
+    time: int
+    status: str | None = None
+    stage: str | None = None
+    untagged: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ModelPoints:
+    """Metrics of LoggedModels: (model, key, value, time in ms, step, name and digest of the data set)."""
+
+    run: str
+    experiment: str
+    points: Sequence[tuple[str, str, float, int, int, str | None, str | None]]
+
+
+@dataclass(frozen=True)
+class ModelsUsed:
+    """LoggedModels that a run reads, and those that it makes with their step; ``at`` tells two such events apart."""
+
+    run: str
+    at: int
+    read: Sequence[str]
+    made: Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True)
 class ModelRegistered:
-    """A version of the registered model ``name``, one per model. The registry numbers them in the order of the log."""
+    """A version of the registered model ``name``, one per model. The registry numbers them in the order of the log.
+    ``location``: where its files lie, if not at ``artifact``."""
 
     name: str
     model: str
@@ -138,6 +185,35 @@ class ModelRegistered:
     artifact: str
     tags: Mapping[str, str]
     about: str = ""
+    location: str = ""
+    run_link: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class RegisteredChanged:
+    """What is said of a registered model, its new name, or that it is gone with its versions."""
+
+    name: str
+    time: int
+    description: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    untagged: Sequence[str] = ()
+    renamed: str | None = None
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class VersionChanged:
+    """What is said of the version that was registered for ``model``, its stage, or that it is gone."""
+
+    name: str
+    model: str
+    time: int
+    description: str | None = None
+    stage: str | None = None
+    untagged: Sequence[str] = ()
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,6 +248,7 @@ class Shelve:
 Intent = (
     OpenExperiment
     | ExperimentTags
+    | ExperimentChanged
     | OpenRun
     | Params
     | Tags
@@ -181,29 +258,13 @@ Intent = (
     | Status
     | DataUsed
     | ModelMade
+    | ModelChanged
+    | ModelPoints
+    | ModelsUsed
     | ModelRegistered
+    | RegisteredChanged
+    | VersionChanged
     | AliasSet
     | AliasGone
     | Shelve
 )
-
-
-def shown(intent: Intent) -> Intent:
-    """The intent with all its text visible (:mod:`marin.process.text`), as a page may show it: newlines and tabs stay. Paths of
-    a shelf stay as they are, because they are looked up again."""
-    if isinstance(intent, Shelve):
-        return intent
-    changed: dict[str, Any] = {
-        part.name: new for part in fields(intent) if (new := _shown(old := getattr(intent, part.name))) is not old
-    }
-    return replace(intent, **changed) if changed else intent
-
-
-def _shown(value: object) -> object:
-    if isinstance(value, str):
-        return visible(value, keep="\n\t")
-    if isinstance(value, Mapping) and not all(
-        _shown(key) is key and (not isinstance(item, str) or _shown(item) is item) for key, item in value.items()
-    ):
-        return {_shown(key): _shown(item) for key, item in value.items()}
-    return value

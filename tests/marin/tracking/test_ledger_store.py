@@ -17,7 +17,7 @@ from mlflow.exceptions import MlflowException
 
 from ledger import Draft
 from marin.history.projection.identity import Ids
-from marin.history.projection.logged import AliasValues, LogValues, StateValues, described, stream_of
+from marin.history.projection.operations import AliasValues, LogValues, StateValues, described, stream_of
 from marin.process.running import running
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root

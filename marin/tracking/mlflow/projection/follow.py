@@ -34,7 +34,7 @@ from marin.tracking.mlflow.projection.database import damaged, dispose
 from marin.tracking.mlflow.projection.shelf import Shelves
 from marin.tracking.mlflow.projection.sink import Sink
 
-VERSION = 15
+VERSION = 16
 """Of what the fold makes of events, and of how pages look. A database of another version is folded anew, its pages with
 it."""
 

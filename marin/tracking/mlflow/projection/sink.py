@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,29 +22,36 @@ from marin.history.projection.intents import (
     AliasGone,
     AliasSet,
     DataUsed,
+    ExperimentChanged,
     ExperimentTags,
     Intent,
     Lifecycle,
+    ModelChanged,
     ModelMade,
+    ModelPoints,
     ModelRegistered,
+    ModelsUsed,
     OpenExperiment,
     OpenRun,
     Params,
     Points,
+    RegisteredChanged,
     Shelve,
     Status,
     Tags,
     TagsGone,
-    shown,
+    VersionChanged,
 )
 from marin.tracking.mlflow.projection.database import ARTIFACT_ROOT, COLUMNS, SCHEME, connect, dispose, explained
 
 CURSOR_TAG = "marin.cursor"
 ENOUGH = 200_000
 """Rows after which a round should be written: a rebuild holds some tens of megabytes at a time."""
-LONGEST = {"tag": 8000, "param": 6000, "key": 250, "name": 250}
+LONGEST = {"tag": 8000, "param": 6000, "key": 250}
 DATASET_DIGEST_LENGTH = 36
-READY = 2
+MODEL_STATUS = {"UNSPECIFIED": 0, "PENDING": 1, "READY": 2, "FAILED": 3}
+GONE = "Deleted_Internal"
+"""MLflow's stage of a version that was deleted: its number is not given again."""
 WORKSPACE = "default"
 
 Row = tuple[Any, ...]
@@ -54,8 +61,17 @@ KEYS = {
     "registered_model_aliases": "workspace, name, alias",
     "logged_model_tags": "model_id, tag_key",
     "model_version_tags": "workspace, name, version, key",
+    "registered_model_tags": "workspace, name, key",
 }
 """Tables in which the later value holds, by their primary key; in the others the first row stands."""
+OF_A_MODEL = (
+    "registered_model_aliases",
+    "registered_model_tags",
+    "model_version_tags",
+    "model_versions",
+    "registered_models",
+)
+"""Tables whose rows name a registered model."""
 
 
 def artifact_uri(digest: str) -> str:
@@ -90,7 +106,7 @@ class Sink:
         self._experiments: dict[str, int] = {}
         self._versions: dict[str, dict[str, int]] = {}
         self._cursor: str | None = None
-        self._round = _Round()
+        self._rounds = [_Round()]
         self._read_numbers()
 
     def close(self) -> None:
@@ -110,7 +126,7 @@ class Sink:
     @property
     def full(self) -> bool:
         """Whether enough has been gathered for a round."""
-        return self._round.size >= ENOUGH
+        return sum(each.size for each in self._rounds) >= ENOUGH
 
     def read_cursor(self) -> dict[str, Any] | None:
         """What :meth:`flush` was given last, or None in a new database."""
@@ -129,7 +145,7 @@ class Sink:
 
     def apply(self, intents: Iterable[Intent]) -> None:
         """Gather intents until :meth:`flush`."""
-        for intent in map(shown, intents):
+        for intent in intents:
             match intent:
                 case Points():
                     self._points(intent)
@@ -146,20 +162,33 @@ class Sink:
                         ),
                     )
                 case Status():
+                    ended = "coalesce(?, end_time)" if intent.logged else "?"
                     self._change(
-                        "UPDATE runs SET status = ?, end_time = ? WHERE run_uuid = ?",
+                        f"UPDATE runs SET status = ?, end_time = {ended} WHERE run_uuid = ?",  # noqa: S608
                         (intent.status, intent.ended, intent.run),
                     )
                 case OpenExperiment():
                     self._open_experiment(intent)
                 case ExperimentTags():
                     self._tag_experiment(self._experiment(intent.name), intent.values)
+                case ExperimentChanged():
+                    self._experiment_changed(intent)
                 case DataUsed():
                     self._data_used(intent)
                 case ModelMade():
                     self._model_made(intent)
+                case ModelChanged():
+                    self._model_changed(intent)
+                case ModelPoints():
+                    self._model_points(intent)
+                case ModelsUsed():
+                    self._models_used(intent)
                 case ModelRegistered():
                     self._model_registered(intent)
+                case RegisteredChanged():
+                    self._registered_changed(intent)
+                case VersionChanged():
+                    self._version_changed(intent)
                 case AliasSet():
                     if (version := self._versions.get(intent.name, {}).get(f"m-{intent.model}")) is not None:
                         # In the order of the log, as it may be taken away and given again in one round.
@@ -195,11 +224,12 @@ class Sink:
         if cursor is not None:
             self._cursor = json.dumps(cursor, sort_keys=True)
             self._tag_experiment(0, {CURSOR_TAG: self._cursor})
-        waiting, self._round = self._round, _Round()
+        waiting, self._rounds = self._rounds, [_Round()]
         with explained(self.folder):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                self._write(waiting)
+                for each in waiting:
+                    self._write(each)
                 self._connection.execute("COMMIT")
             except BaseException:
                 self._connection.rollback()
@@ -207,11 +237,14 @@ class Sink:
 
     def _read_numbers(self) -> None:
         """The numbers that MLflow gives to names: experiments, and versions of registered models."""
+        self._number = self._connection.execute("SELECT max(experiment_id) FROM experiments").fetchone()[0]
         self._experiments = {
             str(name): int(number)
             for number, name in self._connection.execute("SELECT experiment_id, name FROM experiments")
         }
-        self._versions = {}
+        self._versions = {
+            name: {} for (name,) in self._connection.execute("SELECT name FROM registered_models").fetchall()
+        }
         for name, version, model in self._connection.execute(
             "SELECT name, version, value FROM model_version_tags WHERE key = 'marin.mlflow.model'"
         ):
@@ -232,6 +265,16 @@ class Sink:
             )
         for statement, values in waiting.changes:
             self._connection.execute(statement, values)
+
+    @property
+    def _round(self) -> _Round:
+        return self._rounds[-1]
+
+    def _now(self, statement: str, values: Row) -> None:
+        """A change after all that was gathered so far, and before all that follows."""
+        if any((self._round.latest, self._round.changes, *self._round.rows.values())):
+            self._rounds.append(_Round())
+        self._round.first.append((statement, values))
 
     def _add(self, table: str, rows: Iterable[Row]) -> None:
         gathered = self._round.rows[table]
@@ -260,10 +303,7 @@ class Sink:
             ((intent.run, key[: LONGEST["key"]], value[: LONGEST["tag"]]) for key, value in intent.values.items()),
         )
         if "mlflow.runName" in intent.values:
-            self._change(
-                "UPDATE runs SET name = ? WHERE run_uuid = ?",
-                (intent.values["mlflow.runName"][: LONGEST["name"]], intent.run),
-            )
+            self._change("UPDATE runs SET name = ? WHERE run_uuid = ?", (intent.values["mlflow.runName"], intent.run))
 
     def _tags_gone(self, intent: TagsGone) -> None:
         gone = {(intent.run, key) for key in intent.keys}
@@ -273,12 +313,35 @@ class Sink:
     def _open_experiment(self, intent: OpenExperiment) -> None:
         number = self._experiments.get(intent.name)
         if number is None:
-            number = self._experiments[intent.name] = max(self._experiments.values()) + 1
+            self._number += 1
+            number = self._experiments[intent.name] = self._number
             self._add(
                 "experiments",
                 [(number, intent.name, f"{ARTIFACT_ROOT}/{number}", "active", intent.time, intent.time, WORKSPACE)],
             )
         self._tag_experiment(number, intent.tags)
+
+    def _experiment_changed(self, intent: ExperimentChanged) -> None:
+        number = self._experiments.get(intent.name)
+        if number is None:
+            return
+        for key in intent.untagged:
+            self._now("DELETE FROM experiment_tags WHERE experiment_id = ? AND key = ?", (number, key))
+        if intent.renamed is not None and intent.renamed not in self._experiments:
+            self._experiments[intent.renamed] = self._experiments.pop(intent.name)
+            self._now(
+                "UPDATE experiments SET name = ?, last_update_time = ? WHERE experiment_id = ?",
+                (intent.renamed, intent.time, number),
+            )
+        if intent.stage is not None:
+            self._now(
+                "UPDATE experiments SET lifecycle_stage = ?, last_update_time = ? WHERE experiment_id = ?",
+                (intent.stage, intent.time, number),
+            )
+            self._now(
+                "UPDATE runs SET lifecycle_stage = ?, deleted_time = ? WHERE experiment_id = ?",
+                (intent.stage, intent.time if intent.stage == "deleted" else None, number),
+            )
 
     def _tag_experiment(self, number: int, tags: Any) -> None:
         self._add("experiment_tags", ((number, key, value) for key, value in tags.items()))
@@ -296,13 +359,12 @@ class Sink:
 
     def _open_run(self, intent: OpenRun) -> None:
         number = self._experiment(intent.experiment)
-        name = intent.name[: LONGEST["name"]]
         self._add(
             "runs",
             [
                 (
                     intent.run,
-                    name,
+                    intent.name,
                     "UNKNOWN",
                     "",
                     "",
@@ -317,7 +379,7 @@ class Sink:
                 )
             ],
         )
-        tags = {"mlflow.user": intent.user, "mlflow.runName": name}
+        tags = {"mlflow.runName": intent.name} | ({} if intent.logged else {"mlflow.user": intent.user})
         if intent.parent is not None:
             tags["mlflow.parentRunId"] = intent.parent
         self._add("tags", ((intent.run, key, value) for key, value in tags.items()))
@@ -328,24 +390,13 @@ class Sink:
         dataset = mlflow_id("dataset", str(number), intent.name, digest)
         used = mlflow_id("data", intent.run, intent.name, intent.digest)
         source = json.dumps({"uri": artifact_uri(intent.artifact)}) if intent.source is None else intent.source
-        self._add(
-            "datasets",
-            [
-                (
-                    dataset,
-                    number,
-                    intent.name,
-                    digest,
-                    intent.kind,
-                    source,
-                    intent.schema,
-                    json.dumps(intent.profile, sort_keys=True),
-                )
-            ],
-        )
+        profile = json.dumps(intent.profile, sort_keys=True) if isinstance(intent.profile, Mapping) else intent.profile
+        self._add("datasets", [(dataset, number, intent.name, digest, intent.kind, source, intent.schema, profile)])
         self._add("inputs", [(used, "DATASET", dataset, "RUN", intent.run, 0)])
-        tags = {"mlflow.data.context": intent.context, "marin.digest": intent.digest, "marin.artifact": intent.artifact}
-        self._add("input_tags", ((used, key, value) for key, value in tags.items() if value))
+        tags = {"mlflow.data.context": intent.context} if intent.context else {}
+        if intent.artifact:
+            tags |= {"marin.digest": intent.digest, "marin.artifact": intent.artifact}
+        self._add("input_tags", ((used, key, value) for key, value in (tags | dict(intent.tags)).items()))
 
     def _model_made(self, intent: ModelMade) -> None:
         number, model = self._experiment(intent.experiment), f"m-{intent.model}"
@@ -359,9 +410,9 @@ class Sink:
                     f"{ARTIFACT_ROOT}/{number}/models/{model}/artifacts",
                     intent.time,
                     intent.time,
-                    READY,
+                    MODEL_STATUS[intent.status or "READY"],
                     "active",
-                    intent.kind,
+                    intent.kind or None,
                     intent.run or None,
                 )
             ],
@@ -371,31 +422,52 @@ class Sink:
             "logged_model_params",
             ((model, number, key[: LONGEST["key"]], value[: LONGEST["param"]]) for key, value in intent.params.items()),
         )
-        if intent.run:
-            self._add(
-                "inputs",
-                [
-                    (
-                        mlflow_id("output", intent.model, intent.run),
-                        "RUN_OUTPUT",
-                        intent.run,
-                        "MODEL_OUTPUT",
-                        model,
-                        intent.step,
-                    )
-                ],
+        if intent.run and intent.status is None:
+            self._output(mlflow_id("output", intent.model, intent.run), intent.run, model, intent.step)
+
+    def _output(self, number: str, run: str, model: str, step: int) -> None:
+        self._add("inputs", [(number, "RUN_OUTPUT", run, "MODEL_OUTPUT", model, step)])
+
+    def _models_used(self, intent: ModelsUsed) -> None:
+        at = str(intent.at)
+        for model in intent.read:
+            used = mlflow_id("read", intent.run, model, at)
+            self._add("inputs", [(used, "RUN_INPUT", intent.run, "MODEL_INPUT", model, 0)])
+        for model, step in intent.made:
+            self._output(mlflow_id("made", intent.run, model, at, str(step)), intent.run, model, step)
+
+    def _model_changed(self, intent: ModelChanged) -> None:
+        model = f"m-{intent.model}"
+        for key in intent.untagged:
+            self._now("DELETE FROM logged_model_tags WHERE model_id = ? AND tag_key = ?", (model, key))
+        new = {"status": MODEL_STATUS[intent.status]} if intent.status is not None else {}
+        named = {**new, **({"lifecycle_stage": intent.stage} if intent.stage is not None else {})}
+        for column, value in named.items():
+            self._change(
+                f"UPDATE logged_models SET {column} = ?, last_updated_timestamp_ms = ? WHERE model_id = ?",  # noqa: S608
+                (value, intent.time, model),
             )
+
+    def _model_points(self, intent: ModelPoints) -> None:
+        number = self._experiment(intent.experiment)
+        self._add(
+            "logged_model_metrics",
+            (
+                (model, key, time, step, finite(value)[0], number, intent.run, None, name, digest)
+                for model, key, value, time, step, name, digest in intent.points
+            ),
+        )
 
     def _model_registered(self, intent: ModelRegistered) -> None:
         name, versions, model = intent.name, self._versions.setdefault(intent.name, {}), f"m-{intent.model}"
-        self._add("registered_models", [(name, intent.time, intent.time, intent.about, WORKSPACE)])
+        self._add("registered_models", [(name, intent.time, intent.time, intent.about or None, WORKSPACE)])
         if intent.about:
             self._change("UPDATE registered_models SET description = ? WHERE name = ?", (intent.about, name))
         self._change("UPDATE registered_models SET last_updated_time = ? WHERE name = ?", (intent.time, name))
         if not intent.model:
             return
         if model not in versions:
-            versions[model] = len(versions) + 1
+            versions[model] = max(versions.values(), default=0) + 1
             source = artifact_uri(intent.artifact) if intent.artifact.startswith("sha256:") else intent.artifact
             self._add(
                 "model_versions",
@@ -405,11 +477,12 @@ class Sink:
                         versions[model],
                         intent.time,
                         intent.time,
-                        None,
+                        intent.description,
                         "None",
                         source,
-                        source,
+                        intent.location or source,
                         intent.run or None,
+                        intent.run_link,
                         "READY",
                         WORKSPACE,
                     )
@@ -417,6 +490,55 @@ class Sink:
             )
         tags = {**intent.tags, "marin.mlflow.model": model}
         self._add("model_version_tags", ((name, versions[model], key, value, WORKSPACE) for key, value in tags.items()))
+
+    def _registered_changed(self, intent: RegisteredChanged) -> None:
+        name = intent.name
+        if name not in self._versions:
+            return
+        if intent.description is not None or intent.renamed is not None:
+            self._now(
+                "UPDATE registered_models SET description = coalesce(?, description), last_updated_time = ? WHERE name = ?",
+                (intent.description, intent.time, name),
+            )
+        self._add("registered_model_tags", ((name, key, value, WORKSPACE) for key, value in intent.tags.items()))
+        for key in intent.untagged:
+            self._now("DELETE FROM registered_model_tags WHERE name = ? AND key = ?", (name, key))
+        if intent.gone:
+            del self._versions[name]
+            for table in OF_A_MODEL:
+                self._now(f"DELETE FROM {table} WHERE name = ?", (name,))  # noqa: S608
+        elif intent.renamed is not None and intent.renamed not in self._versions:
+            self._versions[intent.renamed] = self._versions.pop(name)
+            for table in OF_A_MODEL:
+                self._now(f"UPDATE {table} SET name = ? WHERE name = ?", (intent.renamed, name))  # noqa: S608
+
+    def _version_changed(self, intent: VersionChanged) -> None:
+        name = intent.name
+        version = self._versions.get(name, {}).get(f"m-{intent.model}")
+        if version is None:
+            return
+        place = (name, version)
+        for key in intent.untagged:
+            self._now("DELETE FROM model_version_tags WHERE name = ? AND version = ? AND key = ?", (*place, key))
+        if intent.description is not None:
+            self._now(
+                "UPDATE model_versions SET description = ? WHERE name = ? AND version = ?", (intent.description, *place)
+            )
+        stage = GONE if intent.gone else intent.stage
+        if stage is not None:
+            self._now("UPDATE model_versions SET current_stage = ? WHERE name = ? AND version = ?", (stage, *place))
+        if intent.gone:
+            self._now("DELETE FROM registered_model_aliases WHERE name = ? AND version = ?", place)
+            self._now(
+                "UPDATE model_versions SET description = NULL, source = 'REDACTED-SOURCE-PATH', run_id = 'REDACTED-RUN-ID', "
+                "run_link = 'REDACTED-RUN-LINK' WHERE name = ? AND version = ?",
+                place,
+            )
+        if stage is not None or intent.description is not None:
+            self._now(
+                "UPDATE model_versions SET last_updated_time = ? WHERE name = ? AND version = ?", (intent.time, *place)
+            )
+            self._now("UPDATE registered_models SET last_updated_time = ? WHERE name = ?", (intent.time, name))
 
 
 def _insert(table: str) -> str:

@@ -10,26 +10,31 @@ from __future__ import annotations
 import os
 import threading
 import urllib.parse
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, NOT_IMPLEMENTED, PERMISSION_DENIED
+from mlflow.protos.databricks_pb2 import INTERNAL_ERROR, INVALID_PARAMETER_VALUE, NOT_IMPLEMENTED, PERMISSION_DENIED
 
 from ledger import Draft, LedgerError
-from marin.history.projection.logged import described, refusal, stream_of
+from marin.history.projection.logged import refusal
+from marin.history.projection.operations import in_events, stream_of
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
 from marin.tracking.mlflow.projection.follow import MlflowProjection
 
 WRITES = (
+    "_hard_delete_",
     "add_",
     "archive_",
+    "attach_",
     "create_",
     "delete_",
     "deprecated_",
+    "detach_",
     "finalize_",
     "get_or_create_",
     "link_",
@@ -41,11 +46,35 @@ WRITES = (
     "restore_",
     "set_",
     "start_",
+    "test_",
     "transition_",
+    "unlink_",
     "update_",
     "upsert_",
 )
 """How methods of MLflow's stores begin that change something."""
+COMPOSED = frozenset(
+    {
+        "create_prompt",
+        "create_prompt_version",
+        "delete_prompt",
+        "delete_prompt_alias",
+        "delete_prompt_tag",
+        "delete_prompt_version",
+        "delete_prompt_version_tag",
+        "link_prompt_version_to_model",
+        "link_prompt_version_to_run",
+        "log_batch_async",
+        "log_metric_async",
+        "log_param_async",
+        "set_model_versions_tags",
+        "set_prompt_alias",
+        "set_prompt_tag",
+        "set_prompt_version_tag",
+        "set_tag_async",
+    }
+)
+"""Those of them that only call others of the same stores."""
 
 _projections: dict[Path, MlflowProjection] = {}
 _making = threading.Lock()
@@ -80,20 +109,22 @@ class Recorder:
     def record(self, run: str, *operations: tuple[str, msgspec.Struct], user: str | None = None) -> None:
         """Append one batch of operations on an MLflow run or model; returns when they are durable and shown.
 
-        Refused where they would change what the ledger's own events say.
+        Refused where they would change what the ledger's own events say, and where they hold text that is none.
         """
-        for _, values in operations:
+        drafts = []
+        for operation, values in operations:
             if why := self.projection.contradicts(run, values):
                 raise MlflowException(refusal(why), PERMISSION_DENIED)
-        drafts = [
-            Draft(
-                TRACKING_LOGGED,
-                stream_of(run),
-                write(TrackingLogged(run=run, operation=operation, values=described(operation, values))),
-                actor=user or None,
-            )
-            for operation, values in operations
-        ]
+            _check_text(msgspec.to_builtins(values))
+            drafts += [
+                Draft(
+                    TRACKING_LOGGED,
+                    stream_of(run),
+                    write(TrackingLogged(run=run, operation=part, values=plain)),
+                    actor=user or None,
+                )
+                for part, plain in in_events(operation, values, uuid.uuid4().hex)
+            ]
         try:
             self._root.append(drafts)
         except LedgerError as error:
@@ -111,7 +142,7 @@ def refusing[T: type](store: T) -> T:
     """Class decorator: every write of MLflow's store that the class does not define is refused, so that nothing can
     live in the view alone."""
     for name in dir(store.__base__):
-        if name.startswith(WRITES) and name not in vars(store):
+        if name.startswith(WRITES) and name not in vars(store) and name not in COMPOSED:
             setattr(store, name, _refusal(name))
     return store
 
@@ -126,6 +157,26 @@ def _refusal(name: str) -> Callable[..., Any]:
 
     refuse.__name__ = name
     return refuse
+
+
+def _check_text(value: object) -> None:
+    """A lone surrogate is half a character: MLflow's own store fails on it too."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise MlflowException(
+                f"not recorded, so not logged: {ascii(value)[:80]} has half a character (a lone surrogate) at {error.start}; "
+                "decode the text properly before it is logged",
+                INVALID_PARAMETER_VALUE,
+            ) from None
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _check_text(key)
+            _check_text(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_text(item)
 
 
 def user_of(given: str | None) -> str:

@@ -27,7 +27,8 @@ from mlflow.protos.databricks_pb2 import DATA_LOSS, INVALID_PARAMETER_VALUE, PER
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 from ledger import Draft, LedgerError, NotFound, Store
-from marin.history.projection.logged import ArtifactValues, described, refusal, stream_of
+from marin.history.projection.logged import refusal
+from marin.history.projection.operations import ArtifactValues, described, stream_of
 from marin.record.events import TRACKING_LOGGED, TrackingLogged, write
 from marin.record.root import Root, open_root
 from marin.reporting.lineage.samples import Inspector

@@ -31,7 +31,7 @@ from marin.history.runs import LATEST, pick, stream_of
 from marin.record import events as kinds
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root, catch_up
-from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, standing, twins
+from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, same_numbers, standing, twins
 
 _WAIT = 60.0
 _RUN = (
@@ -114,7 +114,7 @@ class Catalog:
         outputs: dict[str, dict[str, str]] = {}
         for run, step, digest in self._all("SELECT run, step, digest FROM results"):
             outputs.setdefault(run, {})[step] = digest
-        return twins(
+        found = twins(
             (
                 (run.run, bytes_of(run.recipe_digest, outputs.get(run.run, {})))
                 for run in complete
@@ -122,6 +122,25 @@ class Catalog:
             ),
             (run.run for run in complete if run.verdicts),
         )
+        return {run: twin for run, twin in found.items() if self._shows_no_more(run, twin)}
+
+    def _shows_no_more(self, run: str, twin: str) -> bool:
+        """Whether every loss and every number of a step that is shown of ``run`` is one of ``twin``."""
+        return same_numbers(self.metrics(run), self.metrics(twin)) and self._losses(run) <= self._losses(twin)
+
+    def _losses(self, run: str) -> set[tuple[int, str]]:
+        """The losses of train steps that were recorded of a run, or of those whose results it took over."""
+        made = [
+            at for (at,) in self._all("SELECT completed_at FROM results WHERE run = ? AND completed_at != idx", run)
+        ]
+        streams = {stream_of(run), *(event.stream for event in map(self._projection.event, made) if event is not None)}
+        told = [
+            body
+            for kind in (kinds.TRAIN_SEGMENT, kinds.LOOP_SEGMENT)
+            for stream in sorted(streams)
+            for body in (fact.body for fact in readable(kind, self._projection.events(stream=stream, type=kind)))
+        ]
+        return {(body.start + place, loss) for body in told for place, loss in enumerate(body.losses)}
 
     def _run(self, row: Sequence[Any]) -> RunSummary:
         *shown, completed, failed, interrupted = row

@@ -28,7 +28,7 @@ from marin.record.events import (
     StepFailed,
 )
 
-VERSION = 9
+VERSION = 10
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,

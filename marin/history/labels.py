@@ -1,7 +1,8 @@
 """How people find a run: whether lists show it, what it is about in a sentence, tags of their own.
 
 Labels are events (``run.labelled/v1``) in a stream beside the run's. They say nothing of what the run is, decide no
-verdict, and never take anything out of the log: an archived run is left out by lists, and found by its name as before.
+verdict, and never take anything out of the log: an archived run is left out by lists, and found by its name as before. A name
+that speaks for the ledger is shown as ``label:marin.verified``: a log that was copied may have one.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, field
 
 from ledger import Event
 from marin.errors import MarinError, UsageError
+from marin.history.reserved import marked_label
 from marin.record.events import RunLabelled, read
 
 _TAG = re.compile(r"[A-Za-z][\w./-]{0,63}", re.ASCII)
-_RESERVED = ("marin.", "mlflow.")
 LONGEST = 4000
 
 
@@ -29,11 +30,12 @@ class Labels:
 
     def after(self, body: RunLabelled) -> Labels:
         """As the next event leaves them."""
-        kept = {name: value for name, value in self.tags.items() if name not in body.untagged}
+        gone = {marked_label(name) for name in body.untagged}
+        kept = {name: value for name, value in self.tags.items() if name not in gone}
         return Labels(
             self.archived if body.archived is None else body.archived,
             self.description if body.description is None else body.description,
-            kept | body.tags,
+            kept | {marked_label(name): value for name, value in body.tags.items()},
         )
 
 
@@ -63,11 +65,11 @@ def checked_tags(given: Iterable[str]) -> dict[str, str]:
     tags = {}
     for one in given:
         name, _, value = one.partition("=")
-        if not _TAG.fullmatch(name) or name.startswith(_RESERVED):
+        if not _TAG.fullmatch(name) or marked_label(name) != name:
             raise UsageError(
                 "not the name of a tag",
                 where=one[:80],
-                expected="a letter, then letters, digits or _ . / -, 64 at most, not beginning with marin. or mlflow.",
+                expected="a letter, then letters, digits or _ . / -, 64 at most; not verified, marin.… or mlflow.…",
                 found=name[:80],
                 cure="write NAME=VALUE",
             )

@@ -153,6 +153,11 @@ def bytes_of(recipe: str, outputs: Mapping[str, str]) -> Bytes:
     return recipe, tuple(sorted(outputs.items()))
 
 
+def same_numbers[K](own: Mapping[K, float], others: Mapping[K, float]) -> bool:
+    """Whether each number of ``own`` stands in ``others`` too, to the last bit."""
+    return all(key in others and others[key].hex() == value.hex() for key, value in own.items())
+
+
 def passed_as(twin: str) -> str:
     """What is said of a run whose bytes are those of ``twin``, which passed."""
     return f"PASS as {twin}"
@@ -161,8 +166,8 @@ def passed_as(twin: str) -> str:
 def twins(complete: Iterable[tuple[str, Bytes]], passed: Iterable[str]) -> dict[str, str]:
     """For each of these complete runs without a verdict the first one of equal bytes that ``passed``, if there is one.
 
-    What was established of one holds for the bytes of the other, so lists say ``PASS as`` it; the twin's own record (when
-    it ran, where, by whom) was judged by nobody.
+    What was established of one holds for the bytes of the other, so lists say ``PASS as`` it where they show no number of
+    the other that the verified run does not have; the twin's own record (when it ran, where, by whom) was judged by nobody.
     """
     runs, verified = dict(complete), set(passed)
     first: dict[Bytes, str] = {}

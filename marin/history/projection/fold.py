@@ -11,6 +11,7 @@ whatever is in the log. It is counted in ``skipped``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ledger import Event
 from marin.errors import MarinError
@@ -21,10 +22,11 @@ from marin.history.projection import lifecycle, steps, training, verdicts
 from marin.history.projection.aliases import VerifiedModels
 from marin.history.projection.experiments import Experiments
 from marin.history.projection.identity import Ids
-from marin.history.projection.intents import Intent, Shelve, Tags
+from marin.history.projection.intents import Intent, Params, Points, Shelve, Tags
 from marin.history.projection.logged import LoggedFold
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
+from marin.history.reserved import marked
 from marin.history.run import Fact, ordered
 from marin.history.runs import evaluation_stream
 from marin.record import events as types
@@ -97,6 +99,7 @@ class Fold:
             if _run_in(body) == ""
             else self._of_run(index, event, body)
         )
+        intents = [as_others_word(intent) for intent in intents]
         self.logged.watch(intents)
         return intents
 
@@ -157,8 +160,7 @@ class Fold:
         projected.at = index
         if not isinstance(body, types.ReplayCompleted):
             intents += self._went_on(projected, before)
-        if isinstance(body, types.RunCompleted | types.ReplayCompleted):
-            intents += self._equals(projected)
+        intents += self._equals(projected)
         self.touched.add(run)
         return intents
 
@@ -228,6 +230,16 @@ class Fold:
         if isinstance(body, types.RunStarted):
             return self._experiments.named(body.experiment, body.pipeline)
         return self._experiments.named("", body.name) if isinstance(body, types.GraphStarted) else ""
+
+
+def as_others_word(intent: Intent) -> Intent:
+    """What a run's recipe and its measurements are called is the word of whoever recorded it: such a name is marked where it
+    could be taken for one of the ledger's own."""
+    if isinstance(intent, Points):
+        return intent if (key := marked(intent.key)) == intent.key else replace(intent, key=key)
+    if isinstance(intent, Params) and any(marked(name) != name for name in intent.values):
+        return replace(intent, values={marked(name): value for name, value in intent.values.items()})
+    return intent
 
 
 def pages_of(*, losses: bool, steps: bool, replayed: bool, collected: bool) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from marin.process.text import visible
 from marin.record.events import Output
 
 LOSS = "train/loss"
@@ -63,9 +64,9 @@ def model_name(name: str) -> str:
 
 
 def plain(value: str) -> str:
-    """A value inside Markdown, also of a code span: one line, with nothing left that closes the span, opens a tag or
+    """A value inside Markdown, also of a code span: one visible line, with nothing left that closes the span, opens a tag or
     begins a heading, a list or a table of verdicts."""
-    return re.sub(r"[`<>\[\]*]", "_", " ".join(value.split()))
+    return re.sub(r"[`<>\[\]*]", "_", visible(" ".join(value.split())))
 
 
 def output_tags(output: Output) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from marin.history.projection.experiments import NEVER
 from marin.history.projection.intents import Intent, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import text
 from marin.history.run import standing_of
 from marin.record.events import ReplayCompleted
-from marin.record.verdicts import Bytes, bytes_of, passed_as
+from marin.record.verdicts import Bytes, bytes_of, passed_as, same_numbers
 
 
 def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
@@ -22,34 +23,52 @@ def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iter
 
 
 class Twins:
-    """Follows which complete runs are equal: what was established of one is told of the others."""
+    """Follows which complete runs are equal: what was established of one is told of the others, where they show no number
+    that it does not have."""
 
     def __init__(self, runs: Mapping[str, ProjectedRun]) -> None:
         self._runs = runs
+        self._key: dict[str, Bytes] = {}
         self._equal: dict[Bytes, list[str]] = {}
         self._told: dict[str, str] = {}
 
     def after(self, projected: ProjectedRun) -> Iterator[tuple[ProjectedRun, str]]:
         """Runs without a verdict whose word changes by what was said of this one, and that word."""
-        view = projected.run
-        if view.completed is None:
+        if projected.fold.completed is None:
             return
+        name, view = projected.name, projected.run
         outputs = {step: result.output.digest for step, result in view.steps.items()}
-        group = self._equal.setdefault(bytes_of(view.started.body.recipe_digest, outputs), [])
-        if projected.name not in group:
-            group.append(projected.name)
-        passed = next((name for name in group if self._runs[name].passes), None)
-        for name in group:
+        key, before = bytes_of(view.started.body.recipe_digest, outputs), self._key.get(projected.name)
+        if before != key:
+            self._key[name] = key
+            self._equal.setdefault(key, []).append(name)
+            if before is not None:
+                self._equal[before].remove(name)
+        for group in {before or key: None, key: None}:
+            yield from self._of_group(self._equal[group])
+
+    def _of_group(self, group: Sequence[str]) -> Iterator[tuple[ProjectedRun, str]]:
+        passed = [name for name in group if self._runs[name].passes]
+        for name in group if passed or self._told else ():
             if not self._runs[name].fold.verdicts():
-                word = passed_as(passed) if passed else "never"
-                if self._told.get(name, "never") != word:
+                twin = next((one for one in passed if _shows_no_more(self._runs[name], self._runs[one])), "")
+                word = passed_as(twin) if twin else NEVER
+                if self._told.get(name, NEVER) != word:
                     self._told[name] = word
                     yield self._runs[name], word
 
 
+def _shows_no_more(run: ProjectedRun, twin: ProjectedRun) -> bool:
+    """Whether every loss and every number of a step that is shown of ``run`` is one of ``twin``."""
+    if run.disagreement is not None or twin.disagreement is not None:
+        return False
+    pairs = ((run.losses, twin.losses), (run.evaluation, twin.evaluation), (run.run.metrics, twin.run.metrics))
+    return all(same_numbers(own, others) for own, others in pairs)
+
+
 def went_on(projected: ProjectedRun, before: str) -> Iterator[Intent]:
     """What a verification said (``before``), where the run went on after it."""
-    if before != "never" and (word := projected.verified) != before:
+    if before != NEVER and (word := projected.verified) != before:
         yield Tags(projected.id(), {"marin.verified": word, **_words(projected)})
 
 

@@ -290,8 +290,8 @@ def in_order() -> Log:
     return log
 
 
-IN_ORDER = ("4e10b85045bffa9b", "8ad78d22fde8b352")
-AT_RANDOM = ("06a2cc0c908be78c", "be3c9ae91fdc89c5", "5b3c5ae7121b2e65")
+IN_ORDER = ("d70dc8d9f8a0b715", "b0f32d53f855fed1")
+AT_RANDOM = ("8a55e3c20a85cfb1", "ca890c2e602f9526", "70cbc546c0255d0d")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

@@ -87,4 +87,40 @@
       location.assign(home);
     }
   }, true);
+
+  // Text of others stands in the database as it was logged, and is made visible where it is drawn (as
+  // marin/process/text.py does on a terminal): what would steer the page, reorder a line or hide is its escape. Spaces of
+  // other widths and what shapes emoji stay, for MLflow's own words use them too; so do joiners in scripts that join.
+  const shaped = "\\p{Script=Arabic}\\p{Script=Syriac}\\p{Script=Mongolian}\\p{Script=Devanagari}\\p{Script=Bengali}" +
+    "\\p{Script=Gurmukhi}\\p{Script=Gujarati}\\p{Script=Oriya}\\p{Script=Tamil}\\p{Script=Telugu}\\p{Script=Kannada}" +
+    "\\p{Script=Malayalam}\\p{Script=Sinhala}\\p{Script=Khmer}\\p{Script=Myanmar}\\p{Extended_Pictographic}" +
+    "\\p{Emoji_Modifier}\\ufe0f";
+  const unseen = new RegExp(
+    `(?<![${shaped}])[\\u200c\\u200d]|(?![\\u200c\\u200d\\t\\n\\r])[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Cn}\\p{Zl}\\p{Zp}` +
+      "\\u034f\\u115f\\u1160\\u17b4\\u17b5\\u2800\\u3164\\uffa0\\u180b-\\u180f\\u{e0100}-\\u{e01ef}]", "gu");
+  const escaped = (letter) => {
+    const code = letter.codePointAt(0);
+    const digits = (count) => code.toString(16).padStart(count, "0");
+    return code < 256 ? `\\x${digits(2)}` : code < 65536 ? `\\u${digits(4)}` : `\\U${digits(8)}`;
+  };
+  const drawn = (text) => text.replace(unseen, escaped);
+  const written = "textarea, [contenteditable], .monaco-editor, script, style"; // where somebody writes it is the text itself
+  const draw = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) {
+      const text = node.nodeValue;
+      if (!node.parentElement?.closest(written) && drawn(text) !== text) node.nodeValue = drawn(text);
+    } else if (node.nodeType === Node.ELEMENT_NODE) {
+      const title = node.getAttribute("title");
+      if (title !== null && drawn(title) !== title) node.setAttribute("title", drawn(title));
+      node.childNodes.forEach(draw);
+    }
+  };
+  new MutationObserver((changes) => {
+    for (const change of changes) {
+      if (change.type === "childList") change.addedNodes.forEach(draw);
+      else draw(change.target);
+    }
+  }).observe(document, {
+    subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["title"],
+  });
 })();

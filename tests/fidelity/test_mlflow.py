@@ -17,7 +17,6 @@ from mlflow.exceptions import MlflowException
 from ledger import LedgerError
 from marin.record.root import create_root
 from marin.tracking.mlflow.projection import database
-from marin.tracking.mlflow.projection.follow import MlflowProjection
 from marin.tracking.mlflow.stores import recorder
 
 from .conftest import Compare

@@ -509,6 +509,7 @@ class Sink:
                 self._now(f"DELETE FROM {table} WHERE name = ?", (name,))  # noqa: S608
         elif intent.renamed is not None and intent.renamed not in self._versions:
             self._versions[intent.renamed] = self._versions.pop(name)
+            self._now("UPDATE model_versions SET last_updated_time = ? WHERE name = ?", (intent.time, name))
             for table in OF_A_MODEL:
                 self._now(f"UPDATE {table} SET name = ? WHERE name = ?", (intent.renamed, name))  # noqa: S608
 

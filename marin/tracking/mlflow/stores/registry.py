@@ -19,6 +19,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.prompt.registry_utils import has_prompt_tag
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, NOT_IMPLEMENTED, RESOURCE_ALREADY_EXISTS
 from mlflow.store.artifact.utils.models import _parse_model_uri
+from mlflow.store.model_registry.dbmodels.models import SqlModelVersionTag
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore as TrackingStore
 from mlflow.utils.validation import (
@@ -142,11 +143,7 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             name, token, source, named, "" if location == source else location, run_link, description
         )
         self._recorder.record(run_id or "", ("registered", values))
-        return next(
-            self.get_model_version(name, version.version)
-            for version in self.search_model_versions(f"name='{name}'" if "'" not in name else f'name="{name}"')
-            if version.tags.get(MODEL_TAG) == f"m-{token}"
-        )
+        return self.get_model_version(name, self._version_of(token))
 
     def copy_model_version(self, src_mv: Any, dst_name: str) -> Any:
         """As MLflow's, without what the ledger says of the version that is copied."""
@@ -228,6 +225,12 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             return None
+
+    def _version_of(self, token: str) -> int:
+        """The number that a version has that was just registered; a search by its name would not find a prompt."""
+        with self.ManagedSessionMaker() as session:
+            tags = session.query(SqlModelVersionTag).filter_by(key=MODEL_TAG, value=f"m-{token}")
+            return int(tags.one().version)
 
     def _logged_model(self, model_id: str) -> Any:
         tracking = TrackingStore(database_uri(self._recorder.projection.folder), ARTIFACT_ROOT)

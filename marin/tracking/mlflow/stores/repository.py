@@ -47,6 +47,10 @@ class Node:
     folder: bool = False
 
 
+class Absent(NotFound):
+    """A path at which a run or model shows nothing."""
+
+
 class StoredView:
     """One stored artifact as folders and files."""
 
@@ -96,10 +100,10 @@ class ShelfView:
         logged: Mapping[str, str] = {}
         try:
             self._shelf = self._shelves.read(identity)
-        except NotFound:
+        except NotFound as error:
             logged = logged_artifacts(root, identity)
             if not logged:
-                raise
+                raise Absent(error.what, where=error.where, expected=error.expected, cure=error.cure) from None
             self._shelf = Shelf()
         self._mounts = {tuple(path.split("/")) if path else (): digest for path, digest in self._shelf.mounts.items()}
         self._mounts |= {_parts(path): digest for path, digest in logged.items()}
@@ -166,9 +170,9 @@ class ShelfView:
                 return self._mounts[at[:length]], at[length:]
         return None
 
-    def _missing(self, at: Parts) -> NotFound:
+    def _missing(self, at: Parts) -> Absent:
         names = [*self._shelf.pages, *("/".join(path) for path in self._mounts)]
-        return NotFound("the run has no such artifact", where="/".join(at), expected=", ".join(names) or "none")
+        return Absent("the run has no such artifact", where="/".join(at), expected=", ".join(names) or "none")
 
     def _size(self, digest: str) -> int | None:
         """A mount whose bytes are not here is listed as a folder; opening it says what is missing."""
@@ -209,11 +213,9 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
         with _as_mlflow(f"{self.artifact_uri}/{path or ''}"):
             try:
                 view, path_inside = self._view(below)
-            except NotFound:
-                if below or self._kind == "artifact":
-                    raise
+                nodes = view.nodes(path_inside)
+            except Absent:
                 return []
-            nodes = view.nodes(path_inside)
         return [
             FileInfo("/".join((*below, node.name)), node.folder, node.size)
             for node in sorted(nodes or [], key=lambda node: node.name)

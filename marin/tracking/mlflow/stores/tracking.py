@@ -16,6 +16,7 @@ from typing import Any
 from mlflow.entities import LifecycleStage, RunStatus, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import (
+    BAD_REQUEST,
     INVALID_PARAMETER_VALUE,
     INVALID_STATE,
     RESOURCE_ALREADY_EXISTS,
@@ -109,7 +110,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if experiment.lifecycle_stage != LifecycleStage.ACTIVE:
             raise MlflowException("Cannot rename a non-active experiment.", INVALID_STATE)
         if new_name != experiment.name:
-            self._check_is_new(new_name)
+            self._check_is_new(new_name, BAD_REQUEST)
             self._change_experiment(ExperimentChangedValues(experiment.name, renamed=new_name))
 
     def delete_experiment(self, experiment_id: str) -> None:
@@ -359,9 +360,9 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         )
         self._recorder.record(model.source_run_id or "", ("model", values))
 
-    def _check_is_new(self, name: str) -> None:
+    def _check_is_new(self, name: str, code: int = RESOURCE_ALREADY_EXISTS) -> None:
         if self.get_experiment_by_name(name) is not None:
-            raise MlflowException(f"Experiment(name={name}) already exists.", RESOURCE_ALREADY_EXISTS)
+            raise MlflowException(f"Experiment(name={name}) already exists.", code)
 
     def _change_experiment(self, values: ExperimentChangedValues) -> None:
         self._recorder.record("", ("experiment_changed", values))

@@ -12,7 +12,7 @@ from typing import Any
 
 import mlflow
 import pytest
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import LoggedModelOutput, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from ledger import Draft
@@ -203,8 +203,10 @@ def test_a_value_that_stands_is_not_overwritten_and_what_has_no_event_is_refused
         mlflow.MlflowClient().log_param(RUN, "model.seq_len", "1")
     size = root.reader().checkpoint().size
     with pytest.raises(MlflowException, match="no event in Marin's ledger"):
+        mlflow.MlflowClient().delete_traces("1", trace_ids=["tr-1"])
+    with pytest.raises(MlflowException, match="the experiment pipeline is the ledger's own"):
         mlflow.MlflowClient().delete_experiment("1")
-    with pytest.raises(MlflowException, match="no event in Marin's ledger"):
+    with pytest.raises(MlflowException, match="the experiment pipeline is the ledger's own"):
         mlflow.MlflowClient().rename_experiment("1", "other")
     assert root.reader().refresh().size == size
 
@@ -232,6 +234,7 @@ def test_models_and_versions_by_hand_are_events_too(root: Root, tmp_path: Path):
     with mlflow.start_run() as started:
         model = mlflow.initialize_logged_model("mine", params={"layers": "2"}, tags={"a": "b"})
         mlflow.set_logged_model_tags(model.model_id, {"c": "d"})
+        mlflow.log_outputs([LoggedModelOutput(model.model_id, step=1)])
         mlflow.finalize_logged_model(model.model_id, "READY")
     plain = mlflow.MlflowClient()
     plain.create_registered_model("hand made")
@@ -245,24 +248,76 @@ def test_models_and_versions_by_hand_are_events_too(root: Root, tmp_path: Path):
     rebuilt(root)
 
 
-def test_a_registered_model_by_hand_is_what_was_given_and_no_more(root: Root):
+def test_the_registry_of_the_ledger_takes_no_words_from_here(root: Root):
     plain = mlflow.MlflowClient()
     assert not plain.create_registered_model("bare").description
     assert "exported by runs" in plain.get_registered_model("pipeline").description
     version = plain.create_model_version("bare", "marin://mlflow/0/x/artifacts/model")
+    own = plain.get_model_version_by_alias("pipeline", "verified")
     size = root.reader().refresh().size
-    forgotten: list[Callable[[], object]] = [
-        lambda: plain.create_registered_model("described", description="words"),
-        lambda: plain.create_registered_model("tagged", tags={"a": "b"}),
-        lambda: plain.create_model_version("bare", version.source, description="words"),
+    writes: list[Callable[[], object]] = [
+        lambda: plain.update_registered_model("pipeline", "words"),
+        lambda: plain.set_registered_model_tag("pipeline", "a", "b"),
+        lambda: plain.rename_registered_model("pipeline", "other"),
+        lambda: plain.rename_registered_model("bare", "pipeline"),
+        lambda: plain.delete_registered_model("pipeline"),
+        lambda: plain.delete_registered_model_alias("pipeline", "verified"),
+        lambda: plain.update_model_version("pipeline", own.version, "words"),
+        lambda: plain.delete_model_version("pipeline", own.version),
+        lambda: plain.transition_model_version_stage("pipeline", own.version, "Production"),
+        lambda: plain.set_registered_model_alias("bare", "ｖerified", version.version),
+        lambda: plain.delete_logged_model(mlflow.get_run(RUN).outputs.model_outputs[0].model_id),
+        lambda: plain.log_outputs(RUN, [LoggedModelOutput("m-" + "0" * 32, step=1)]),
     ]
-    for attempt in forgotten:
-        with pytest.raises(MlflowException, match="no event in Marin's ledger"):
+    for attempt in writes:
+        with pytest.raises(MlflowException):
             attempt()
-    for alias in ("latest", "Latest", "v1"):
-        with pytest.raises(MlflowException, match="reserved"):
-            plain.set_registered_model_alias("bare", alias, version.version)
     assert root.reader().refresh().size == size
+    rebuilt(root)
+
+
+def test_what_is_logged_while_the_program_goes_on_is_recorded_once_and_in_order(root: Root):
+    mlflow.set_experiment("going on")
+    with mlflow.start_run() as started:
+        for step in range(40):
+            mlflow.log_metrics({"loss": step / 7}, step=step, timestamp=step + 1, synchronous=False)
+            mlflow.set_tags({"last": str(step)}, synchronous=False)
+    run = started.info.run_id
+    events = [event.body["values"] for _, event in root.history().events(stream=stream_of(run))]
+    assert [point[3] for values in events for point in values.get("metrics", [])] == list(range(40))
+    assert [values["tags"]["last"] for values in events if "last" in values.get("tags", {})] == list(
+        map(str, range(40))
+    )
+    assert events[-1]["status"] == "FINISHED"
+    rebuilt(root)
+
+
+def test_text_is_stored_as_it_was_logged(root: Root):
+    text = "a\u00a0b می\u200cخواهم\r\n\u202e\x00\ufeff"
+    plain = mlflow.MlflowClient()
+    run = plain.create_run(plain.create_experiment(text), run_name=text, tags={"t": text}).info.run_id
+    plain.log_param(run, "p", text)
+    size = root.reader().refresh().size
+    plain.log_param(run, "p", text)
+    with pytest.raises(MlflowException, match="already exists"):
+        plain.create_experiment(text)
+    with pytest.raises(MlflowException, match="half a character"):
+        plain.set_tag(run, "t", "\ud800")
+    assert root.reader().refresh().size == size
+    found = plain.get_run(run)
+    assert (found.info.run_name, found.data.tags["t"], found.data.params["p"]) == (text, text, text)
+    assert plain.get_experiment(found.info.experiment_id).name == text
+    rebuilt(root)
+
+
+def test_what_is_too_large_for_an_event_goes_in_pieces(root: Root):
+    plain = mlflow.MlflowClient()
+    plain.create_registered_model("large", {"a": "日" * 90_000})
+    assert plain.get_registered_model("large").tags["a"] == "日" * 90_000
+    pieces = [
+        e.body["values"] for _, e in root.history().events(stream=stream_of("")) if e.body["operation"] == "piece"
+    ]
+    assert [piece["number"] for piece in pieces] == list(range(pieces[0]["count"]))
     rebuilt(root)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,8 @@ def test_a_tag_that_is_not_there_is_no_tag_to_take_off(marin: Marin, run: str) -
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("tag", "marin.verified=PASS"), "not beginning with marin. or mlflow."),
-        (("tag", "mlflow.user=x"), "not beginning with marin. or mlflow."),
+        (("tag", "marin.verified=PASS"), "not verified, marin.… or mlflow.…"),
+        (("tag", "mlflow.user=x"), "not verified, marin.… or mlflow.…"),
         (("tag", "a b=1"), "write NAME=VALUE"),
         (("tag",), "expected NAME=VALUE"),
         (("describe", "two", "words"), "stands in quotes"),
@@ -173,3 +174,76 @@ def test_a_run_of_equal_bytes_points_at_the_one_that_was_verified(marin: Marin, 
     more = events.StepFailed(run=run, step="train", identity="sha256:" + "1" * 64, error="later")
     opened.append([Draft(events.STEP_FAILED, stream_of(run), events.write(more))])
     assert {line["same_as"] for line in marin("ls", "--json").json} == {None}, "what went on passes no more"
+
+
+def test_another_loss_or_number_beside_equal_bytes_has_no_part_in_the_verdict(marin: Marin, run: str) -> None:
+    opened = open_root()
+    found = [event for _, event in opened.history().events(stream=stream_of(run))]
+    kept = (events.RUN_STARTED, events.STEP_COMPLETED, events.TRAIN_SEGMENT)
+
+    def copy_of(name: str, change: Callable[[str, dict[str, Any]], dict[str, Any]]) -> None:
+        bodies = [
+            (event.type, change(event.type, {**event.body, "run": name})) for event in found if event.type in kept
+        ]
+        opened.append([Draft(kind, stream_of(name), body) for kind, body in bodies])
+        done = events.RunCompleted(run=name, outputs={}, metrics={})
+        opened.append([Draft(events.RUN_COMPLETED, stream_of(name), events.write(done))])
+
+    def number(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        return (
+            body | {"metrics": {"loss": (0.5).hex()}} if body.get("step") == "evaluate" and "output" in body else body
+        )
+
+    def loss(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        return body | {"losses": [(0.5).hex() for _ in body["losses"]]} if kind == events.TRAIN_SEGMENT else body
+
+    copy_of("eqal2345", lambda _, body: body)
+    copy_of("nmbr2345", number)
+    copy_of("lose2345", loss)
+    done = events.RunCompleted(run=run, outputs={}, metrics={})
+    opened.append([Draft(events.RUN_COMPLETED, stream_of(run), events.write(done))])
+    checkpoint = opened.reader().checkpoint()
+    replayed = events.ReplayCompleted(
+        run=run,
+        verdicts=dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS"),
+        details={},
+        training={"mode": "full"},
+        first_divergence=None,
+        log_checkpoint={"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
+        environment={},
+    )
+    opened.append([Draft(events.REPLAY_COMPLETED, f"replay/{run}", events.write(replayed))])
+    same = {run: None, "eqal2345": run, "nmbr2345": None, "lose2345": None}
+    assert {line["run"]: line["same_as"] for line in marin("ls", "--json").json} == same
+    fold = Fold(opened.verifier.name, own=opened.reader())
+    told = [intent for intent in fold.apply_all(opened.history().events()) if isinstance(intent, Tags)]
+    ends = {intent.run: intent.values["marin.verified"] for intent in told if "marin.verified" in intent.values}
+    assert [ends[fold.ids.run(name)] for name in list(same)[1:]] == [f"PASS as {run}", "never", "never"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "marin.verified",
+        "Marin.Verified",
+        "m\u0430rin.verified",
+        "ma\u200brin.verified",
+        "verified",
+        "mlflow.note.content",
+    ],
+)
+def test_a_label_of_a_copied_log_is_no_verdict(marin: Marin, run: str, name: str) -> None:
+    label = events.RunLabelled(run=run, tags={name: "PASS 2030-01-01"})
+    opened = open_root()
+    opened.append([Draft(events.RUN_LABELLED, label_stream(run), events.write(label))])
+    (listed,) = [line for line in marin("ls", "--json").json if line["run"] == run]
+    assert listed["tags"] == {f"label:{name}": "PASS 2030-01-01"}
+    assert library.open().run(run).tags == {f"label:{name}": "PASS 2030-01-01"}
+    fold = Fold(opened.verifier.name, own=opened.reader())
+    told = [intent for intent in fold.apply_all(opened.history().events()) if isinstance(intent, Tags)]
+    assert not any(
+        "2030" in value for intent in told for key, value in intent.values.items() if not key.startswith("label:")
+    )
+    gone = events.RunLabelled(run=run, untagged=[name])
+    opened.append([Draft(events.RUN_LABELLED, label_stream(run), events.write(gone))])
+    assert [line["tags"] for line in marin("ls", "--json").json if line["run"] == run] == [{}]

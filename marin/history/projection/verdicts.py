@@ -62,8 +62,11 @@ def _shows_no_more(run: ProjectedRun, twin: ProjectedRun) -> bool:
     """Whether every loss and every number of a step that is shown of ``run`` is one of ``twin``."""
     if run.disagreement is not None or twin.disagreement is not None:
         return False
-    pairs = ((run.losses, twin.losses), (run.evaluation, twin.evaluation), (run.run.metrics, twin.run.metrics))
-    return all(same_numbers(own, others) for own, others in pairs)
+    return (
+        same_numbers(run.losses, twin.losses)
+        and same_numbers(run.evaluation, twin.evaluation)
+        and same_numbers(run.run.metrics, twin.run.metrics)
+    )
 
 
 def went_on(projected: ProjectedRun, before: str) -> Iterator[Intent]:

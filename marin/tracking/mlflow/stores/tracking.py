@@ -348,6 +348,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
     ) -> None:
         model = self.get_logged_model(model_id, allow_deleted=True)
         experiment = self.get_experiment(model.experiment_id).name
+        status: Any = str(model.status)
         values = ModelValues(
             model_id.removeprefix("m-"),
             experiment,
@@ -356,7 +357,7 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
             0,
             tags or {},
             params or {},
-            str(model.status),
+            status,
         )
         self._recorder.record(model.source_run_id or "", ("model", values))
 
@@ -395,8 +396,9 @@ class _InOrder(AsyncLoggingQueue):  # type: ignore[misc]  # MLflow publishes no 
 
     def _set_up_logging_thread(self) -> None:
         super()._set_up_logging_thread()
-        self._batch_logging_worker_threadpool.shutdown(wait=False)
-        self._batch_logging_worker_threadpool = ThreadPoolExecutor(1, ASYNC_LOGGING_WORKER_THREAD_PREFIX)
+        self._batch_logging_worker_threadpool: ThreadPoolExecutor = ThreadPoolExecutor(
+            1, ASYNC_LOGGING_WORKER_THREAD_PREFIX
+        )
 
 
 def _place(metric: Any) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ledger import Event
 from marin.errors import MarinError, UsageError
-from marin.history.reserved import marked_label
+from marin.process.reserved import marked_label
 from marin.record.events import RunLabelled, read
 
 _TAG = re.compile(r"[A-Za-z][\w./-]{0,63}", re.ASCII)

@@ -83,12 +83,18 @@ def run_of(client: MlflowClient, run: str) -> dict[str, Any]:
         "params": dict(found.data.params),
         "metrics": {key: repr(value) for key, value in found.data.metrics.items()},
         "inputs": [
-            (one.dataset.name, one.dataset.digest, one.dataset.source_type, one.dataset.schema, one.dataset.profile,
-             named({tag.key: tag.value for tag in one.tags}))
+            (
+                one.dataset.name,
+                one.dataset.digest,
+                one.dataset.source_type,
+                one.dataset.schema,
+                one.dataset.profile,
+                named({tag.key: tag.value for tag in one.tags}),
+            )
             for one in found.inputs.dataset_inputs
         ],
         "models": [len(found.inputs.model_inputs), [one.step for one in found.outputs.model_outputs]],
-    }  # fmt: skip
+    }
 
 
 def plain_name(name: str) -> str:

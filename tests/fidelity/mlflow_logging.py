@@ -9,7 +9,7 @@ from typing import Any
 
 import mlflow
 from mlflow import MlflowClient
-from mlflow.entities import ExperimentTag, LoggedModelOutput, Metric
+from mlflow.entities import LoggedModelOutput, Metric
 
 from .mlflow_calls import begun, case, history, model_of, named, run_of, tried
 
@@ -166,6 +166,5 @@ def system_metrics(client: MlflowClient) -> Any:
 @case
 def tags_of_experiments_in_the_client(client: MlflowClient) -> Any:
     number = client.create_experiment("tagged", tags={"a": "1"})
-    store = client._tracking_client.store
-    store.set_experiment_tag(number, ExperimentTag("b", "2"))
+    client.set_experiment_tag(number, "b", "2")
     return named(client.get_experiment(number).tags), tried(lambda: client.set_experiment_tag(number, "x" * 251, "1"))

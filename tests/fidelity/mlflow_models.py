@@ -235,11 +235,6 @@ PLACES = "Artifacts outside the store"
 
 
 @refused(TRACES)
-def a_trace(client: MlflowClient) -> Any:
-    return client._tracking_client.store.start_trace(None)
-
-
-@refused(TRACES)
 def tags_of_a_trace(client: MlflowClient) -> Any:
     return client.set_trace_tag("tr-1", "a", "b")
 
@@ -254,21 +249,11 @@ def an_evaluation_data_set(client: MlflowClient) -> Any:
     return client.create_dataset("set")
 
 
-@refused(SETS)
-def a_scorer(client: MlflowClient) -> Any:
-    return client._tracking_client.store.register_scorer("0", "scorer", "{}")
-
-
 @refused(HOOKS)
 def a_webhook(client: MlflowClient) -> Any:
     from mlflow.entities.webhook import WebhookEvent
 
     return client.create_webhook("hook", "https://example.org", [WebhookEvent.from_str("registered_model.created")])
-
-
-@refused(HOOKS)
-def a_gateway_secret(client: MlflowClient) -> Any:
-    return client._tracking_client.store.create_gateway_secret("a", {"b": "c"})
 
 
 @refused(HOOKS)

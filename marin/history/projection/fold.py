@@ -26,9 +26,9 @@ from marin.history.projection.intents import Intent, Params, Points, Shelve, Tag
 from marin.history.projection.logged import LoggedFold
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
-from marin.history.reserved import marked
 from marin.history.run import Fact, ordered
 from marin.history.runs import evaluation_stream
+from marin.process.reserved import marked
 from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import Past, of_this_log

@@ -62,7 +62,7 @@ from marin.history.projection.operations import (
     StateValues,
     VersionChangedValues,
 )
-from marin.history.reserved import speaks_for_the_ledger
+from marin.process.reserved import speaks_for_the_ledger
 from marin.process.text import visible
 from marin.record.events import TrackingLogged
 

@@ -103,6 +103,8 @@ class Sink:
     def __init__(self, folder: Path, *, created: int = 0) -> None:
         self.folder = folder
         self._connection = connect(folder, created=created)
+        self._number = 0
+        """The highest of experiments."""
         self._experiments: dict[str, int] = {}
         self._versions: dict[str, dict[str, int]] = {}
         self._cursor: str | None = None

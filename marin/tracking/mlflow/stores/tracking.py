@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import batched
 from typing import Any
@@ -394,11 +394,13 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 class _InOrder(AsyncLoggingQueue):  # type: ignore[misc]  # MLflow publishes no types
     """MLflow's queue of what is logged while the program goes on, with one worker instead of ten: the log has an order."""
 
+    def __init__(self, logging_func: Callable[..., None]) -> None:
+        super().__init__(logging_func)
+        self._batch_logging_worker_threadpool: ThreadPoolExecutor | None = None
+
     def _set_up_logging_thread(self) -> None:
         super()._set_up_logging_thread()
-        self._batch_logging_worker_threadpool: ThreadPoolExecutor = ThreadPoolExecutor(
-            1, ASYNC_LOGGING_WORKER_THREAD_PREFIX
-        )
+        self._batch_logging_worker_threadpool = ThreadPoolExecutor(1, ASYNC_LOGGING_WORKER_THREAD_PREFIX)
 
 
 def _place(metric: Any) -> tuple[int, str]:

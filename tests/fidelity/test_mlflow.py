@@ -54,7 +54,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
         patch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         patch.setattr(database, "make_tables", copied)
         patch.chdir(folder)  # MLflow puts the artifacts of a sqlite store there
-        create_root(str(folder / "root"), origin="example.org/fidelity")
+        root = create_root(str(folder / "root"), origin="example.org/fidelity")
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)
 
         def execute(which: str, call: Case) -> Any:
@@ -65,7 +65,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
         yield execute
         mlflow.set_tracking_uri("")
         mlflow.set_registry_uri("")
-        recorder._projections.clear()
+        recorder.projection_of(root).close()
 
 
 @pytest.mark.table

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ledger import Event
 from marin.errors import MarinError
 from marin.history.fold import RunFold, by_address, taken
-from marin.history.labels import label_stream
+from marin.history.labels import label_stream, marked
 from marin.history.names import collections_of
 from marin.history.projection import lifecycle, steps, training, verdicts
 from marin.history.projection.aliases import VerifiedModels
@@ -28,7 +28,6 @@ from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
 from marin.history.run import Fact, ordered
 from marin.history.runs import evaluation_stream
-from marin.process.reserved import marked
 from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import Past, of_this_log

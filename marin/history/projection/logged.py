@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from ledger import Event
+from marin.history.labels import speaks_for_the_ledger
 from marin.history.projection.intents import (
     AliasGone,
     AliasSet,
@@ -62,7 +63,6 @@ from marin.history.projection.operations import (
     StateValues,
     VersionChangedValues,
 )
-from marin.process.reserved import speaks_for_the_ledger
 from marin.process.text import visible
 from marin.record.events import TrackingLogged
 

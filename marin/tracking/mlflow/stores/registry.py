@@ -138,7 +138,8 @@ class LedgerRegistryStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
         if not run_id and model_id:
             run_id = self._logged_model(model_id).source_run_id
         token = uuid.uuid4().hex
-        named = {tag.key: str(tag.value) for tag in tags or []}
+        # A client that copies a version over HTTP brings what was added to the tags of the first.
+        named = {tag.key: str(tag.value) for tag in tags or [] if tag.key not in (MODEL_TAG, "marin.event")}
         values = RegisteredValues(
             name, token, source, named, "" if location == source else location, run_link, description
         )

@@ -43,7 +43,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
 
     (folder / "reference").mkdir()
     copied(folder / "reference")
-    addresses = {"reference": database.database_uri(folder / "reference"), "marin": "marin://"}
+    addresses = {"reference": database.database_uri(folder / "reference"), "marin": f"marin://{folder}/root"}
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("MLFLOW_TRACKING_URI", "MARIN_RUN", "MARIN_STEP"):

@@ -42,6 +42,7 @@ from marin.recipe.schema import (
     Trainer,
     check,
 )
+from marin.recipe.section import Order
 
 
 def default_corpus(name: str, dataset: Dataset) -> Step:
@@ -73,6 +74,7 @@ def default_train(
     *,
     model: Model,
     seed: int,
+    order: Order | None = "swap-or-not",
     trainer: Trainer | None = None,
     optimizer: Optimizer | None = None,
     arithmetic: Arithmetic | None = None,
@@ -86,7 +88,8 @@ def default_train(
     and ``sets``), which changes no bit. ``mixture`` are the shares of a data set that has parts; ``apart`` makes
     it an execution of its own although an equal one may be recorded. ``tokens`` may be a step of one's own, or an
     adopted artifact: token caches ``train`` and ``validation``; then ``tokenizer`` is the pipeline's step that their
-    ids are of (default: the input of that name).
+    ids are of (default: the input of that name). ``order``: None for Levanter's, as experiments had that were registered before
+    there was another.
 
     Raises:
         UsageError: sizes that do not fit each other.
@@ -96,6 +99,7 @@ def default_train(
         tokens.config,
         model=model,
         seed=seed,
+        order=order,
         trainer=trainer or Trainer(),
         optimizer=optimizer or Optimizer(),
         arithmetic=arithmetic or Arithmetic(),

@@ -88,6 +88,7 @@ evaluations = {
             f"{size}-seed{seed}",
             tokens,
             model=model,
+            order=None,
             seed=seed,
             trainer=Trainer(num_steps=80, batch_size=8, steps_per_segment=40),
             optimizer=Optimizer(learning_rate=6e-3, warmup_steps=8),

@@ -100,6 +100,7 @@ for seed in SEEDS:
             f"{name}-seed{seed}",
             tokens,
             model=MODEL,
+            order=None,
             seed=seed,
             trainer=trainer(STEPS),
             optimizer=rate,
@@ -108,7 +109,14 @@ for seed in SEEDS:
         for name, mixture in (("repeated", REPEATED), ("fresh", FRESH))
     }
     before = default_train(
-        f"before-seed{seed}", tokens, model=MODEL, seed=seed, trainer=trainer(CHANGE), optimizer=rate, mixture=REPEATED
+        f"before-seed{seed}",
+        tokens,
+        model=MODEL,
+        order=None,
+        seed=seed,
+        trainer=trainer(CHANGE),
+        optimizer=rate,
+        mixture=REPEATED,
     )
     changed = default_continue(f"changed-seed{seed}", before, mixture=FRESH, trainer=trainer(STEPS - CHANGE))
     trainings = {**held, "changed": changed}

@@ -85,11 +85,12 @@ trainer, optimizer = (
     Trainer(num_steps=60, batch_size=8, steps_per_segment=20),
     Optimizer(learning_rate=6e-3, warmup_steps=8),
 )
-straight = default_train("straight", tokens, model=MODEL, seed=7, trainer=trainer, optimizer=optimizer)
+straight = default_train("straight", tokens, model=MODEL, order=None, seed=7, trainer=trainer, optimizer=optimizer)
 moved = default_train(
     "moved",
     tokens,
     model=MODEL,
+    order=None,
     seed=7,
     trainer=trainer,
     optimizer=optimizer,

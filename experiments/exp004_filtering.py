@@ -110,6 +110,7 @@ for arm in ARMS:
             f"exp004-{arm}-seed{seed}",
             chosen,
             model=MODEL,
+            order=None,
             seed=seed,
             trainer=Trainer(num_steps=200, batch_size=8, steps_per_segment=100),
             optimizer=Optimizer(learning_rate=4e-3, warmup_steps=20),

@@ -58,6 +58,7 @@ shorter, longer = (
         f"steps{count}",
         tokens,
         model=MODEL,
+        order=None,
         seed=5,
         trainer=Trainer(num_steps=count, batch_size=8, steps_per_segment=STEPS[0]),
         optimizer=Optimizer(learning_rate=6e-3, warmup_steps=8),

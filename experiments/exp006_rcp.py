@@ -138,6 +138,7 @@ for size, first in FIRST.items():
             f"{name}-{done}",
             tokens,
             model=REFERENCE.model,
+            order=None,
             seed=seed,
             trainer=trainer(size, first),
             optimizer=REFERENCE.optimizer,

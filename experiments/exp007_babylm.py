@@ -68,6 +68,7 @@ numbers = {
             f"babylm-{name}",
             tokens[size],
             model=model,
+            order=None,
             seed=SEED,
             trainer=trainers[size],
             optimizer=RATE,

@@ -114,6 +114,7 @@ numbers = {
             f"babylm-{name}-seed{seed}",
             tokens,
             model=model,
+            order=None,
             seed=seed,
             trainer=TRAINER,
             optimizer=Optimizer(learning_rate=3e-3, warmup_steps=40),

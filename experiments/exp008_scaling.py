@@ -202,6 +202,7 @@ def measured(name: str, shape: Model, steps: int, seed: int) -> Step:
             name,
             tokens,
             model=shape,
+            order=None,
             seed=seed,
             trainer=Trainer(num_steps=steps, batch_size=BATCH, steps_per_segment=100),
             optimizer=Optimizer(learning_rate=6e-3, warmup_steps=20),

@@ -79,6 +79,7 @@ for seed in SEEDS:
         f"chat-base-seed{seed}",
         tokens,
         model=MODEL,
+        order=None,
         seed=seed,
         trainer=Trainer(num_steps=300, batch_size=8, steps_per_segment=100),
         optimizer=Optimizer(learning_rate=3e-3, warmup_steps=30),

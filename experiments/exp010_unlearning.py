@@ -68,7 +68,13 @@ def report(context: Context) -> Result:
 corpus = default_corpus("pages", DocumentsDataset(artifact=PAGES))
 tokens = default_tokenize("pages-bpe264", corpus, vocab_size=264)
 base = default_train(
-    "base", tokens, model=NANO, seed=10, trainer=TRAINER, optimizer=Optimizer(learning_rate=3e-3, warmup_steps=24)
+    "base",
+    tokens,
+    model=NANO,
+    order=None,
+    seed=10,
+    trainer=TRAINER,
+    optimizer=Optimizer(learning_rate=3e-3, warmup_steps=24),
 )
 unlearned = {count: default_without(f"without-{count}", base, DOCUMENTS[:count]) for count in (1, 2, 3)}
 start = {

@@ -30,6 +30,7 @@ trained = {
         f"25m-{arm}-seed{seed}",
         tokens,
         model=MODEL,
+        order=None,
         seed=seed,
         trainer=Trainer(num_steps=STEPS, batch_size=BATCH, steps_per_segment=STEPS),
         optimizer=Optimizer(learning_rate=2e-3, warmup_steps=24),

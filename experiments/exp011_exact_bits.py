@@ -108,6 +108,7 @@ trained = {
         f"{arm}-seed{seed}",
         tokens,
         model=MODEL,
+        order=None,
         seed=seed,
         trainer=Trainer(num_steps=STEPS, batch_size=BATCH, steps_per_segment=250),
         optimizer=Optimizer(learning_rate=6e-3, warmup_steps=100),

@@ -8,7 +8,8 @@ run the state came from, and the stored checkpoint, are in ``run.started.continu
 
 What goes on: parameters, the optimizer's moments and counters, the numbers of train steps and of consumed sequences,
 the random key, the tokenizer; and for each part of the data that is the same as before (its definition, the tokenizer,
-the sequence length and the seed) the place in its order, so that nothing is seen again before its epoch is over.
+the sequence length, the seed and the kind of order) the place in its order, so that nothing is seen again before its
+epoch is over.
 What may change: everything else of the recipe, and the machine.
 """
 
@@ -89,8 +90,9 @@ def drawn(recipe: Recipe, count: int) -> dict[str, int]:
 
 def _consumed(previous: Recipe, changed: Recipe, count: int) -> dict[str, int]:
     """How much of each part of ``changed`` was consumed before it; parts of which nothing was, are left out."""
-    same_cut = (previous.seed, previous.model.seq_len, previous.tokens) == (
+    same_cut = (previous.seed, previous.order, previous.model.seq_len, previous.tokens) == (
         changed.seed,
+        changed.order,
         changed.model.seq_len,
         changed.tokens,
     )

@@ -65,6 +65,7 @@ EVALUATE = StepDefinition(
         "marin/training/checkpoints/whole.py",
         "marin/training/step/compiled.py",
         "marin/training/data.py",
+        "marin/training/permutation.py",
         "marin/training/loss.py",
         "marin/evaluation/evaluate.py",
         "marin/training/runtime/hosts.py",

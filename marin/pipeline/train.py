@@ -19,7 +19,7 @@ def config(recipe: Recipe) -> object:
     parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
     later = {
         name: recipes.plain(getattr(recipe, name))
-        for name in ("mixture", "phase", "initial", "lora", "exclude")
+        for name in ("order", "mixture", "phase", "initial", "lora", "exclude")
         if getattr(recipe, name) is not None
     }
     later |= recipes.ends(recipe)
@@ -98,6 +98,7 @@ TRAIN = StepDefinition(
         "marin/tensors/token_caches.py",
         "marin/training/blank.py",
         "marin/training/data.py",
+        "marin/training/permutation.py",
         "marin/training/checkpoints/digesting.py",
         "marin/training/checkpoints/loading.py",
         "marin/training/checkpoints/saving.py",

@@ -39,7 +39,7 @@ from marin.recipe.form.schedule import check_schedule
 from marin.recipe.mixture import block_counts
 from marin.recipe.model import Model as Model
 from marin.recipe.section import Artifact as Artifact
-from marin.recipe.section import Count, Digest, Documents, Name, Positive, Rate, Section, Seed, Sha256, Weight
+from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Rate, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
 from marin.recipe.section import Lora as Lora
 from marin.recipe.section import Phase as Phase
@@ -227,8 +227,7 @@ class Trainer(Section, frozen=True):
     batch_size: Positive = 8
     steps_per_segment: Annotated[int, Meta(ge=1, le=256)] = 30
     packing: Literal["isolated"] | None = None
-    """Documents are packed into sequences one after another. ``isolated``: they do not attend to each other; None: they
-    do."""
+    """Documents stand in sequences one after another. ``isolated``: they do not attend to each other; None: they do."""
     z_loss: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     """What the square of the log of the softmax's sum weighs in a token's training loss (PaLM, arXiv:2204.02311, section 5);
     evaluation is without it."""
@@ -250,6 +249,7 @@ class Recipe(Section, frozen=True):
     """A whole pipeline, raw text to exported model. ``params.yaml`` is one of these."""
 
     seed: Seed | None = 0
+    order: Order | None = None
     dataset: Dataset = GrammarDataset()
     tokenizer: Tokenizer = Tokenizer()
     tokens: Tokens = Tokens()

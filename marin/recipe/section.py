@@ -15,6 +15,9 @@ Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Weight = Annotated[float, Meta(ge=0.0, le=1e6)]
+Order = Literal["swap-or-not"]
+"""In which an epoch sees its sequences, keyed by the seed (:mod:`marin.training.permutation`). A recipe that names none has
+that of Levanter's Feistel network, as when there was no other."""
 DocumentId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Documents = Annotated[tuple[DocumentId, ...], Meta(min_length=1, max_length=500)]
 """Ids of documents as `marin data list RUN` shows them, each once, in order."""

@@ -1,9 +1,10 @@
 """Which tokens each train step sees: a pure function of the recipe and of the token cache.
 
 The token stream of the cache is cut into sequences of ``seq_len`` (Levanter's ``TokenSeqDataset``). Sequence number n
-of the run is sequence ``permutation_e(n mod N)`` of epoch ``e = n div N``, where each epoch has its own Feistel
-permutation keyed by the run's seed. Batch k holds sequences ``k * batch_size ...``; Levanter's data loader places them
-on the devices, each host its own rows. So a step's batch can be found again without replaying the steps before it.
+of the run is sequence ``permutation_e(n mod N)`` of epoch ``e = n div N``, where each epoch has its own permutation, keyed
+by the run's seed, of the kind that the recipe names (:mod:`marin.training.permutation`). Batch k holds sequences
+``k * batch_size ...``; Levanter's data loader places them on the devices, each host its own rows. So a step's batch can be
+found again without replaying the steps before it.
 
 A mixture has one stream and one such order for each part, and :mod:`marin.data.mixture` says which part each sequence
 comes from. A phase counts steps and sequences from its own beginning, and goes on in each part where the phases before
@@ -23,23 +24,22 @@ from itertools import accumulate
 from typing import cast
 
 import jax
-import jax.random as jrandom
 import numpy as np
 from haliax import Axis
 from jax.sharding import Mesh
-from levanter.data._prp import Permutation
 from levanter.data.dataset import AsyncDataset
 from levanter.data.loader import DataLoader
 from levanter.data.text.datasets import CausalLmDataset, NamedLmDataset, TokenSeqDataset
 from levanter.models.lm_model import LmExample
-from levanter.utils.jax_utils import local_cpu_mesh
 from levanter.utils.thread_utils import blocking_wait
 
 from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
 from marin.errors import DataError
 from marin.recipe.schema import Recipe, parts
+from marin.recipe.section import Order
 from marin.training.blank import check_learned
+from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts
 from marin.training.state import batch_axes, named_key
 from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
@@ -73,29 +73,19 @@ class EpochOrder:
     """Sequence number of a run -> number of the sequence in the token stream, for any number of epochs. So many neighbours in
     the stream as are ``together`` stay neighbours."""
 
-    def __init__(self, length: int, seed: int, purpose: str = "data", together: int = 1) -> None:
+    def __init__(
+        self, length: int, seed: int, purpose: str = "data", together: int = 1, order: Order | None = None
+    ) -> None:
         self.length, self.together = length // together, together
-        self._key = named_key(seed, purpose)
-        self._by_epoch: dict[int, Permutation] = {}
+        key = named_key(seed, purpose)
+        self._of: Epochs = (
+            LevanterFeistel(self.length, key) if order is None else SwapOrNot(self.length, np.asarray(key))
+        )
 
     def __call__(self, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
         """int64 positions in ``[0, length)`` for run-wide sequence numbers."""
         groups, within = np.divmod(np.asarray(numbers, dtype=np.int64), self.together)
         return self._of(groups) * self.together + within
-
-    def _of(self, wanted: np.ndarray) -> np.ndarray:
-        epochs, within = np.divmod(wanted, self.length)
-        result = np.empty_like(wanted)
-        for epoch in np.unique(epochs):
-            chosen = epochs == epoch
-            result[chosen] = np.asarray(self._permutation(int(epoch))(within[chosen]), dtype=np.int64)
-        return result
-
-    def _permutation(self, epoch: int) -> Permutation:
-        if epoch not in self._by_epoch:
-            with local_cpu_mesh():
-                self._by_epoch = {epoch: Permutation.make("feistel", self.length, jrandom.fold_in(self._key, epoch))}
-        return self._by_epoch[epoch]
 
 
 class DataOrder:
@@ -109,7 +99,8 @@ class DataOrder:
         seed, mixture = recipe.seed or 0, recipe.mixture
         purposes = {name: "data" if mixture is None else f"data/{name}" for name in lengths}
         self._orders = {
-            name: EpochOrder(length, seed, purposes[name], recipe.together) for name, length in lengths.items()
+            name: EpochOrder(length, seed, purposes[name], recipe.together, recipe.order)
+            for name, length in lengths.items()
         }
         self._consumed = {name: consumed.get(name, 0) for name in lengths}
         self._interleave = Interleave(mixture.weights, mixture.block_size) if mixture is not None else None

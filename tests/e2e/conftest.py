@@ -42,6 +42,7 @@ for step in PIPELINE.steps:
 
 PARAMS = {
     "seed": 3,
+    "order": "swap-or-not",
     "dataset": {"kind": "grammar", "train_bytes": 60_000, "validation_bytes": 10_000, "minimal_pairs": 20},
     "tokenizer": {"vocab_size": 400},
     "model": {

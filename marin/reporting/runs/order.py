@@ -52,7 +52,8 @@ def _facts(run: Run, steps: int, tokens: int) -> Iterator[tuple[str, str | int]]
             yield "sequences in the train split", f"{tokens // length:,} ({tokens:,} tokens)"
             yield "passes over the data", f"{steps * batch / (tokens // length):.3f}"
     yield "seed of the order", str(run.started.body.recipe.get("seed", ""))
-    yield "order", "a new Feistel permutation of all sequences for each pass, keyed by the seed"
+    kind = run.started.body.recipe.get("order") or "Levanter's Feistel network"
+    yield "order", f"a new permutation of all sequences for each pass, keyed by the seed: {kind}"
     yield "all batches", order_digest(run)
     if (made := run.steps.get("tokens")) is not None:
         yield "token cache", made.output.digest

@@ -14,9 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from marin.errors import UsageError
 from marin.execution.phases import successor
-from marin.recipe.schema import from_mapping
+from marin.recipe.composition import compose
+from marin.recipe.schema import Recipe, digest, from_mapping, from_plain, recorded
+from marin.recipe.section import Order
 from marin.training.data import Batches, DataOrder, EpochOrder, OrderedDataset, batch_digest, blank_rows
 from marin.training.step.contract import mesh_of
 from marin.training.tokens.cache import write_cache
@@ -92,6 +96,46 @@ def test_a_phase_goes_on_in_each_part_where_the_one_before_ended() -> None:
         together = np.concatenate([first[part(first)], second[part(second)]])
         assert len(set(together.tolist())) == len(together), "nothing is seen twice within an epoch"
     assert (second < 50).sum() == 40
+
+
+@pytest.mark.parametrize("order", [None, "swap-or-not"])
+def test_every_reader_has_the_order_of_its_recipe(order: Order | None) -> None:
+    """A data set, the parts of a mixture, pairs that stay together."""
+    single = from_mapping({"order": order, "seed": 5}, where="test")
+    assert DataOrder(single, {"grammar": 60})(range(90)).tolist() == EpochOrder(60, 5, order=order)(range(90)).tolist()
+    mixed = from_mapping(MIXED | {"order": order, "seed": 5}, where="test")
+    seen = DataOrder(mixed, {"books": 30, "web": 100})(range(80))
+    for name, start, length in (("books", 0, 30), ("web", 30, 100)):
+        part = seen[(seen >= start) & (seen < start + length)] - start
+        assert part.tolist() == EpochOrder(length, 5, f"data/{name}", order=order)(range(len(part))).tolist()
+    pairs = EpochOrder(24, 3, together=2, order=order)(range(24))
+    assert np.array_equal(pairs[::2] + 1, pairs[1::2]) and sorted(pairs.tolist()) == list(range(24))
+
+
+def test_a_phase_of_another_order_begins_its_data_anew() -> None:
+    """As one with another seed: what the order before has left out of an epoch, the new one knows nothing of."""
+    before = from_mapping({"trainer": {"num_steps": 5}, "seed": 5}, where="test")
+    same = successor(before, before)
+    other = successor(before, replace(before, order="swap-or-not"))
+    assert same.phase is not None and other.phase is not None
+    assert (same.order, dict(same.phase.consumed), same.phase.uncounted) == (None, {"grammar": 40}, 0)
+    assert (other.order, dict(other.phase.consumed), other.phase.uncounted) == ("swap-or-not", {}, 40)
+    assert DataOrder(same, {"grammar": 100})([0]).tolist() == EpochOrder(100, 5)([40]).tolist()
+    assert DataOrder(other, {"grammar": 100})([0]).tolist() == EpochOrder(100, 5, order="swap-or-not")([0]).tolist()
+    again = successor(other, other)
+    assert again.phase is not None and dict(again.phase.consumed) == {"grammar": 40}
+
+
+def test_recipes_without_an_order_keep_their_digest() -> None:
+    """As 9f3ab419 had it of its default recipe."""
+    old = "sha256:8e0cddaa986a83524125301504c3c5db6f911d9891a8da3b41570e283c90960c"
+    assert digest(Recipe()) == digest(compose(["order=null"]).recipe) == digest(compose(["~order"]).recipe) == old
+    assert compose([]).recipe.order == "swap-or-not" and digest(compose([]).recipe) != old
+    assert "order" not in recorded(Recipe()) and from_plain(recorded(Recipe()), where="test").order is None
+    benchmark = "sha256:b871fca3e9cedf5290155e04a485c4cea880d742cd3b34fbf943e83d397bed8e"
+    assert digest(compose(["+benchmark=grammar_lm"]).recipe) == benchmark
+    with pytest.raises(UsageError, match="swap-or-not"):
+        from_mapping({"order": "shuffle"}, where="test")
 
 
 def test_a_batch_is_named_by_indices_and_tokens() -> None:

@@ -15,13 +15,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 from scipy import stats
 
+from marin.errors import DataError
 from marin.preregistration.resolution import Alternative, smallest_p
 
+ROUNDED = Fraction(1, 2**50)
+"""How much of itself a value may be off: four units in the last place at most, as after a few operations."""
 EXACT_PAIRS = 16
 """2^16 assignments are counted within a second."""
 RANDOM_FLIPS = 99_999
@@ -66,10 +70,14 @@ class Comparison:
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Of at least one finite value."""
-    array = np.asarray(values, dtype=np.float64)
-    sd = float(array.std(ddof=1)) if len(array) > 1 else None
-    return Summary(len(array), float(array.mean()), sd, float(array.min()), float(array.max()))
+    """Of at least one value.
+
+    Raises:
+        DataError: a value is infinite or no number.
+    """
+    exact = _exact(values, "a summary")
+    sd = _root(_variance(exact)) if len(exact) > 1 else None
+    return Summary(len(exact), float(_mean(exact)), sd, float(min(exact)), float(max(exact)))
 
 
 def compare(
@@ -83,12 +91,22 @@ def compare(
     """Compare two arms, each a name and its values by seed (at least one each).
 
     ``test="paired"`` is over the seeds that both have; with fewer than two of them it falls back to Welch and says so.
+
+    Raises:
+        DataError: a value is infinite or no number.
     """
     shared = sorted(baseline[1].keys() & arm[1].keys())
-    first = np.asarray([baseline[1][seed] for seed in shared], dtype=np.float64)
-    second = np.asarray([arm[1][seed] for seed in shared], dtype=np.float64)
+    before, after = (
+        dict(zip(values, _exact(list(values.values()), f"{metric} of {name}"), strict=True))
+        for name, values in (baseline, arm)
+    )
+    first, second = [before[seed] for seed in shared], [after[seed] for seed in shared]
     paired = test == "paired" and len(shared) >= 2
-    found = _sign_flip(first, second, alternative) if paired else _welch(baseline[1], arm[1], alternative)
+    found = (
+        _sign_flip(first, second, alternative)
+        if paired
+        else _welch(list(before.values()), list(after.values()), alternative)
+    )
     note = found.note
     if paired and set(baseline[1]) ^ set(arm[1]):
         left_out = len(set(baseline[1]) ^ set(arm[1]))
@@ -143,13 +161,76 @@ class _Tested:
     note: str = ""
 
 
-def _sign_flip(baseline: np.ndarray, arm: np.ndarray, alternative: Alternative) -> _Tested:
-    differences = arm - baseline
+def _exact(values: Sequence[float], where: str) -> list[Fraction]:
+    """The values as they are, without any rounding."""
+    if wrong := [value for value in values if not math.isfinite(value)]:
+        raise DataError(
+            "a value that cannot be compared",
+            where=where,
+            expected="finite numbers",
+            found=str(wrong[0]),
+            cure="find out what the run measured: `marin show RUN`",
+        )
+    return [Fraction(float(value)) for value in values]
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    return sum(values, Fraction()) / len(values)
+
+
+def _variance(values: Sequence[Fraction]) -> Fraction:
+    """Of a sample: over n - 1."""
+    mean = _mean(values)
+    return sum(((value - mean) ** 2 for value in values), Fraction()) / (len(values) - 1)
+
+
+def _root(value: Fraction) -> float:
+    """The square root, also of what no float can hold; infinite where it is none itself."""
+    half = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
+    try:
+        return math.ldexp(math.sqrt(value / Fraction(4) ** half), half)
+    except OverflowError:
+        return math.inf
+
+
+def _float(value: Fraction) -> float:
+    """The nearest float; infinite where it is beyond the greatest."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _varies(values: Sequence[Fraction], off: Sequence[Fraction]) -> bool:
+    """Whether the values are not all one number, each of which may be ``off`` by so much."""
+    return max(map(Fraction.__sub__, values, off)) > min(map(Fraction.__add__, values, off))
+
+
+def _off(*values: Fraction) -> Fraction:
+    """By how much a sum or difference of the values may be off."""
+    return ROUNDED * sum(map(abs, values), Fraction())
+
+
+def _sign_flip(baseline: Sequence[Fraction], arm: Sequence[Fraction], alternative: Alternative) -> _Tested:
+    differences = [second - first for first, second in zip(baseline, arm, strict=True)]
+    off = list(map(_off, baseline, arm))
     count = len(differences)
     exact = count <= EXACT_PAIRS
+    scale = math.lcm(*(value.denominator for value in (*differences, *off)))  # powers of two, so the greatest of them
+    amounts, doubts = (
+        np.array([int(value * scale) for value in values], dtype=object) for values in (differences, off)
+    )
+
+    def beyond(sample: np.ndarray, axis: int) -> np.ndarray:
+        """Whether the sum with these signs is above the observed one (1), below (-1), or equal: by what is flipped, in integers.
+        ``sample``: numbers of pairs from 1, negative where the sign of the difference is flipped."""
+        flipped = (np.moveaxis(sample, axis, -1) < 0).astype(object)
+        moved, doubt = np.asarray(flipped @ amounts), np.asarray(flipped @ doubts)
+        return np.where(np.abs(moved) <= doubt, 0.0, np.where(moved < 0, 1.0, -1.0))
+
     found = stats.permutation_test(
-        (differences,),
-        _mean,
+        (np.arange(1.0, count + 1),),
+        beyond,
         permutation_type="samples",
         vectorized=True,
         alternative=alternative,
@@ -158,39 +239,48 @@ def _sign_flip(baseline: np.ndarray, arm: np.ndarray, alternative: Alternative) 
     )
     name = f"paired sign-flip, all {2**count}" if exact else f"paired sign-flip, {RANDOM_FLIPS + 1} of 2^{count}"
     floor = smallest_p(count, alternative) if exact else 1 / (RANDOM_FLIPS + 1)
-    return _Tested(name, float(differences.mean()), _interval(differences), float(found.pvalue), floor)
+    mean = _mean(differences)
+    interval = _interval(mean, _variance(differences) / count, count - 1) if _varies(differences, off) else None
+    return _Tested(name, _float(mean), interval, float(found.pvalue), floor)
 
 
-def _mean(sample: np.ndarray, axis: int) -> np.ndarray:
-    return np.asarray(np.mean(sample, axis=axis))
-
-
-def _welch(baseline: Mapping[int, float], arm: Mapping[int, float], alternative: Alternative) -> _Tested:
-    first = np.asarray(list(baseline.values()), dtype=np.float64)
-    second = np.asarray(list(arm.values()), dtype=np.float64)
-    difference = float(second.mean() - first.mean())
-    if len(first) < 2 or len(second) < 2:
+def _welch(baseline: Sequence[Fraction], arm: Sequence[Fraction], alternative: Alternative) -> _Tested:
+    difference = _mean(arm) - _mean(baseline)
+    if len(baseline) < 2 or len(arm) < 2:
         return _Tested(
-            "Welch's t", difference, None, None, None, "one value of an arm has no spread: nothing can be tested"
+            "Welch's t",
+            _float(difference),
+            None,
+            None,
+            None,
+            "one value of an arm has no spread: nothing can be tested",
         )
-    if first.std() == 0 and second.std() == 0:
-        return _Tested("Welch's t", difference, None, None, None, "neither arm varies: nothing can be tested")
-    found = stats.ttest_ind(second, first, equal_var=False, alternative=alternative)
-    two_sided = stats.ttest_ind(second, first, equal_var=False)
-    low, high = two_sided.confidence_interval(LEVEL)
-    return _Tested("Welch's t", difference, (float(low), float(high)), float(found.pvalue), None)
+    # An arm that varies by rounding alone has no spread.
+    spreads = [
+        _variance(values) / len(values) if _varies(values, list(map(_off, values))) else Fraction()
+        for values in (baseline, arm)
+    ]
+    spread = sum(spreads, Fraction())
+    if not spread:
+        return _Tested("Welch's t", _float(difference), None, None, None, "neither arm varies: nothing can be tested")
+    parts = (part**2 / (len(values) - 1) for part, values in zip(spreads, (baseline, arm), strict=True))
+    freedom = float(spread**2 / sum(parts, Fraction()))
+    t = _root(difference**2 / spread) * (1 if difference > 0 else -1)
+    tail = {"less": t, "greater": -t, "two-sided": -abs(t)}[alternative]
+    p = float(stats.t.cdf(tail, freedom)) * (2 if alternative == "two-sided" else 1)
+    return _Tested("Welch's t", _float(difference), _interval(difference, spread, freedom), p, None)
 
 
-def _interval(differences: np.ndarray) -> tuple[float, float] | None:
-    """The t interval of the mean; None where the differences are one number but for rounding."""
-    if np.ptp(differences) <= 1e-12 * np.abs(differences).max():
+def _interval(mean: Fraction, variance: Fraction, freedom: float) -> tuple[float, float]:
+    """The t interval of a mean whose own variance this is."""
+    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * _root(variance)
+    return _float(mean) - half, _float(mean) + half
+
+
+def _correlation(first: Sequence[Fraction], second: Sequence[Fraction]) -> float | None:
+    if len(first) < 3 or not all(_varies(values, list(map(_off, values))) for values in (first, second)):
         return None
-    low, high = stats.ttest_1samp(differences, 0.0).confidence_interval(LEVEL)
-    return float(low), float(high)
-
-
-def _correlation(first: np.ndarray, second: np.ndarray) -> float | None:
-    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return None
-    value = float(stats.pearsonr(first, second).statistic)
-    return value if math.isfinite(value) else None
+    means = _mean(first), _mean(second)
+    along = sum(((x - means[0]) * (y - means[1]) for x, y in zip(first, second, strict=True)), Fraction())
+    square = along**2 / (_variance(first) * _variance(second) * (len(first) - 1) ** 2)
+    return _root(square) * (1 if along > 0 else -1)

@@ -250,6 +250,7 @@ class Recipe(Section, frozen=True):
 
     seed: Seed | None = 0
     order: Order | None = None
+    """Of the sequences of an epoch; None: that of Levanter's Feistel network, as when there was no other."""
     dataset: Dataset = GrammarDataset()
     tokenizer: Tokenizer = Tokenizer()
     tokens: Tokens = Tokens()

@@ -81,6 +81,7 @@ def measure(recipe: Recipe, count: int) -> None:
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
 
+    from marin.data.tokenizer import parse_tokenizer
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
     from marin.process.cache import compilation_cache
@@ -95,7 +96,8 @@ def measure(recipe: Recipe, count: int) -> None:
     words = {f"w{number} ": number for number in range(VOCABULARY)}
     model = model_config(recipe.model).build(Axis("vocab", VOCABULARY), key=jrandom.PRNGKey(0))
     tokenizer = Tokenizer(WordLevel(words, unk_token="w0 "))  # noqa: S106
-    subject = Subject("bench", recipe, model, tokenizer, f"sha256:{'0' * 64}", 0, f"sha256:{'0' * 64}")
+    read = parse_tokenizer(tokenizer.to_str().encode(), where="bench")
+    subject = Subject("bench", recipe, model, read, f"sha256:{'0' * 64}", 0, f"sha256:{'0' * 64}")
     engine = Engine(Scorer(model, recipe))
     engine.start()
     listener = bind("127.0.0.1", 0)

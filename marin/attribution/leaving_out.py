@@ -20,7 +20,7 @@ from ledger import LedgerError, StateManifest, Store, open_storage
 from marin.errors import DataError
 from marin.pipeline.tokenizer import trained
 from marin.process.arithmetic import apply
-from marin.recipe.schema import Execution, Recipe, from_plain
+from marin.recipe.schema import Execution, Recipe, as_recorded, from_plain
 from marin.record.events import Json
 from marin.runners import Work
 from marin.runners.jobs import parts_of
@@ -121,8 +121,7 @@ class LeavingOut:
     def _programs(self) -> tuple[Training, Scorer]:
         """Made at the first group, so that a machine that cannot honour the contract is an answer."""
         if self._made is None:
-            from tokenizers import Tokenizer
-
+            from marin.data.tokenizer import load_tokenizer
             from marin.evaluation.heldout.measuring import encoded, texts_of
             from marin.evaluation.scoring import Scorer
             from marin.process.cache import compilation_cache
@@ -136,8 +135,7 @@ class LeavingOut:
             vocabulary = vocabulary_size(folder, self._recipe.model)
             training = Training(self._recipe, Path(self._setup.tokens) / "train", vocabulary, self._execution)
             scorer = Scorer(initial_state(self._recipe, vocabulary).model, self._recipe, devices=self._setup.devices)
-            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            tokenizer.encode_special_tokens = True
+            tokenizer = load_tokenizer(folder, as_recorded=as_recorded(self._recipe))
             self._documents = {name: encoded(tokenizer, texts_of(data, name)) for name, data in self._texts.items()}
             self._made = training, scorer
         return self._made

@@ -25,13 +25,13 @@ import numpy as np
 from haliax import Axis
 from levanter.models.lm_model import LmExample, LmHeadModel
 from levanter.utils.thread_utils import blocking_wait
-from tokenizers import Tokenizer
 
+from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import DataError
 from marin.execution.step import StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.process.waiting import waiting
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Recipe, as_recorded
 from marin.record.events import EVAL_COMPLETED, EvalCompleted
 from marin.training.adapters import merged
 from marin.training.checkpoints.whole import restore
@@ -131,9 +131,10 @@ def _pair(line: bytes, number: int, where: str) -> dict[str, str]:
 
 
 def score_pairs(
-    pairs: Sequence[dict[str, str]], tokenizer: Tokenizer, recipe: Recipe, score: Scorer
+    pairs: Sequence[dict[str, str]], tokenizer: Tokenizer, recipe: Recipe, score: Scorer, *, around: bool = False
 ) -> Iterator[PairScore]:
-    """Log-likelihoods of both sentences of every pair, each preceded by the end-of-text token as in training."""
+    """Log-likelihoods of both sentences of every pair, each preceded by the token before a text as in training. ``around``:
+    inside of what a post-processor puts around a text, as runs have it whose recipe does not say ``tokenizer.reading``."""
     eos = recipe.tokens.begin
     size, length = recipe.evaluation.batch_size, recipe.model.seq_len
     sentences = [text for pair in pairs for text in (pair["good"], pair["bad"])]
@@ -142,7 +143,7 @@ def score_pairs(
         ids = np.full((size, length), eos, np.int32)
         weights = np.zeros((size, length), np.float32)
         for row, text in enumerate(sentences[start : start + size]):
-            encoded = [eos, *tokenizer.encode(text).ids][:length]
+            encoded = [eos, *tokenizer.encode(text, add_special_tokens=around).ids][:length]
             ids[row, : len(encoded)] = encoded
             weights[row, : len(encoded) - 1] = 1.0
         values.extend(float(value) for value in score(ids, weights))
@@ -206,10 +207,11 @@ def evaluate(task: Task) -> StepResult:
     with waiting("scoring held-out text"):
         loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)
     metrics = {"loss": loss, "perplexity": exponential(min(loss, 700.0)), "tokens": float(tokens)}
-    tokenizer = Tokenizer.from_file(str(task.inputs["tokenizer"] / "tokenizer.json"))
+    before = as_recorded(recipe)
+    tokenizer = open_tokenizer(task.inputs["tokenizer"], as_recorded=before)
     pairs = read_pairs(task.inputs["corpus"] / "minimal_pairs.jsonl", recipe.evaluation.minimal_pairs)
     with waiting("scoring minimal pairs"):
-        scores = list(score_pairs(pairs, tokenizer, recipe, score))
+        scores = list(score_pairs(pairs, tokenizer, recipe, score, around=before))
     metrics |= pair_metrics(scores)
     (task.out / "metrics.json").write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     pairs_table = _csv(

@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ledger import Store
-from marin.data.borrowed.folder import FILES, TOKENIZER, borrow
-from marin.data.tokenizer import token_ids
+from marin.data.borrowed.folder import borrow, keep
+from marin.data.tokenizer import FILE as TOKENIZER
+from marin.data.tokenizer import load_tokenizer
 from marin.errors import UsageError
 from marin.recipe.schema import Initial, Recipe, check
 
@@ -37,15 +38,16 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
             cure="files of other formats hold programs, and are not read",
         )
     beside = (INDEX,) if (folder / INDEX).is_file() else ()
-    kept = [file for file in FILES if (folder / file).is_file()]
-    initial = Initial(
-        name=name, model=_put(store, folder, (CONFIG, *beside, *tensors)), tokenizer=_put(store, folder, kept)
-    )
+    with TemporaryDirectory(prefix="marin-import-") as base:
+        keep(folder, Path(base))
+        rows = told.model.embedding_rows or load_tokenizer(Path(base)).get_vocab_size()
+        kept = store.put_tree(Path(base)).digest
+    initial = Initial(name=name, model=_put(store, folder, (CONFIG, *beside, *tensors)), tokenizer=kept)
     ends = {"begin_of_text": told.tokens.begin_of_text, "end_of_text": told.tokens.end_of_text}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
-    rows = told.model.embedding_rows or len(token_ids((folder / TOKENIZER).read_bytes(), where=str(folder / TOKENIZER)))
     model = msgspec.structs.replace(told.model, embedding_rows=rows)
-    begun = msgspec.structs.replace(recipe, initial=initial, model=model, tokens=tokens)
+    plain = msgspec.structs.replace(recipe.tokenizer, reading="plain")
+    begun = msgspec.structs.replace(recipe, initial=initial, model=model, tokens=tokens, tokenizer=plain)
     check(begun, where="initial")
     return begun
 
@@ -60,7 +62,9 @@ def with_tokenizer(store: Store, folder: Path, name: str, recipe: Recipe) -> Rec
     with TemporaryDirectory(prefix="marin-import-") as base:
         found = borrow(folder, Path(base))
         artifact = store.put_tree(Path(base)).digest
-    tokenizer = msgspec.structs.replace(recipe.tokenizer, vocab_size=found.size, artifact=artifact, taken_from=name)
+    tokenizer = msgspec.structs.replace(
+        recipe.tokenizer, vocab_size=found.size, artifact=artifact, taken_from=name, reading="plain"
+    )
     ends = {"begin_of_text": None if found.begin == found.end else found.begin, "end_of_text": found.end or None}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
     taken = msgspec.structs.replace(recipe, tokenizer=tokenizer, tokens=tokens)

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 from levanter.models.lm_model import LmHeadModel
-from tokenizers import Tokenizer
 
 from ledger import StateManifest, Store, describe_tree, digest_bytes
+from marin.data.borrowed.folder import opened
 from marin.data.chat import LEARNED
 from marin.data.template import template_of
-from marin.data.tokenizer import parse_tokenizer
+from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.execution.phases import checkout
 from marin.history.run import Run
 from marin.process.cache import compilation_cache
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Recipe, as_recorded
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
 from marin.training.adapters import merged
@@ -81,7 +82,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         made = run.output("tokenizer")
         outputs.checkout(store, made, folder / "tokenizer", kind=outputs.KINDS["tokenizer"])
         vocab = vocabulary_size(folder / "tokenizer", recipe.model)
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
+        tokenizer = open_tokenizer(folder / "tokenizer", as_recorded=as_recorded(recipe))
         if step is None:
             trained = run.output("train")
             outputs.checkout(store, trained, folder / "train", kind=outputs.KINDS["train"])
@@ -126,24 +127,12 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     """
     canary.check(recipe.arithmetic)
     use_compilation_cache(compilation_cache())
-    content = _tokenizer_of(folder)
-    tokenizer = parse_tokenizer(content, where=str(folder / "tokenizer.json"))
-    read = read_model(recipe, vocabulary_size(folder, recipe.model), folder)
+    with opened(folder) as kept:
+        tokenizer, content = open_tokenizer(kept), (kept / "tokenizer.json").read_bytes()
+        read = read_model(recipe, vocabulary_size(kept, recipe.model), folder)
     digest = describe_tree(folder).digest
-    return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), None)
-
-
-def _tokenizer_of(folder: Path) -> bytes:
-    try:
-        return (folder / "tokenizer.json").read_bytes()
-    except OSError as error:
-        raise UsageError(
-            "a folder without its tokenizer",
-            where=str(folder),
-            expected="tokenizer.json",
-            found=error.strerror or "none",
-            cure="put the tokenizer's files beside the model",
-        ) from None
+    plain = msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(recipe.tokenizer, reading="plain"))
+    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), None)
 
 
 def _saved(run: Run, step: int) -> CheckpointSaved:

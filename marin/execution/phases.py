@@ -67,6 +67,7 @@ def successor(previous: Recipe, changed: Recipe, *, at: int | None = None) -> Re
             found=str(end),
             cure="continue from a recorded state of that run",
         )
+    changed = _reading(previous, changed)
     _check_kept(previous, changed)
     done = (end - previous.first_step) * previous.trainer.batch_size
     before = previous.phase.first_sequence if previous.phase is not None else 0
@@ -79,6 +80,18 @@ def successor(previous: Recipe, changed: Recipe, *, at: int | None = None) -> Re
     recipe = msgspec.structs.replace(changed, phase=phase)
     check(recipe, where="phase")
     return recipe
+
+
+def _reading(previous: Recipe, changed: Recipe) -> Recipe:
+    """``changed`` with what a tokenizer from elsewhere says, where it says nothing itself: how it is read, and what begins and
+    ends a text."""
+    ends = (changed.tokens.begin_of_text, changed.tokens.end_of_text)
+    if previous.tokenizer.reading is None or changed.tokenizer.reading is not None:
+        return changed
+    tokenizer = msgspec.structs.replace(changed.tokenizer, reading=previous.tokenizer.reading)
+    before = {"begin_of_text": previous.tokens.begin_of_text, "end_of_text": previous.tokens.end_of_text}
+    tokens = msgspec.structs.replace(changed.tokens, **before) if ends == (None, None) else changed.tokens
+    return msgspec.structs.replace(changed, tokenizer=tokenizer, tokens=tokens)
 
 
 def drawn(recipe: Recipe, count: int) -> dict[str, int]:

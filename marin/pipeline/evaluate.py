@@ -20,6 +20,7 @@ def config(recipe: Recipe) -> object:
         | packing
         | recipes.adapters(recipe)
         | recipes.ends(recipe)
+        | recipes.reading(recipe)
     )
 
 

@@ -16,6 +16,7 @@ def config(recipe: Recipe) -> object:
     own: dict[str, object] = {"tokens": recipes.plain(recipe.tokens)}
     if recipe.together > 1:
         own |= {"each": recipe.model.seq_len}
+    own |= recipes.reading(recipe)
     return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
 
 

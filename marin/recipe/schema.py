@@ -153,13 +153,17 @@ def artifacts(recipe: Recipe) -> dict[str, Artifact]:
 class Tokenizer(Section, frozen=True):
     """Byte-level BPE, trained on the train split of this recipe's own corpus; or one that was made elsewhere, ``artifact`` of the
     store, which was ``taken_from`` a folder or the Hub and has ``vocab_size`` tokens (:mod:`marin.data.borrowed`).
-    ``sample_fraction``: train on the documents whose texts fall below this share of all texts, whatever else the corpus holds."""
+    ``sample_fraction``: train on the documents whose texts fall below this share of all texts, whatever else the corpus holds.
+    ``reading``: ``plain`` is what a tokenizer from elsewhere makes of a text alone, and words are counted in the text; None is
+    what runs before recorded: with truncation, padding and special tokens as its file switches them on, and words counted in
+    decoded tokens. Those that are trained here are read alike."""
 
     vocab_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 2048
     min_frequency: Positive = 2
     sample_fraction: Annotated[float, Meta(gt=0.0, lt=1.0)] | None = None
     artifact: Digest | None = None
     taken_from: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    reading: Literal["plain"] | None = None
 
 
 class Tokens(Section, frozen=True):
@@ -357,6 +361,16 @@ def ends(recipe: Recipe) -> dict[str, object]:
     """The tokens between documents, where they are not those of our own tokenizers: what a step after ``tokens`` reads."""
     found = {name: getattr(recipe.tokens, name) for name in ("begin_of_text", "end_of_text")}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def as_recorded(recipe: Recipe) -> bool:
+    """Whether a tokenizer is read with what its file switches on, as before there was ``tokenizer.reading``."""
+    return recipe.tokenizer.reading is None
+
+
+def reading(recipe: Recipe) -> dict[str, object]:
+    """How the tokenizer is read, where the recipe says it."""
+    return {} if as_recorded(recipe) else {"reading": recipe.tokenizer.reading}
 
 
 def adapters(recipe: Recipe) -> dict[str, object]:

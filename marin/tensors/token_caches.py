@@ -2,11 +2,12 @@
 
 A cache keeps ``input_ids`` as two zarr3 arrays of a size far above what they hold, and how many rows that is in the first
 place of ``offsets``; the cache of chat documents has a column ``loss_mask`` beside it, with the same offsets. What counts is its
-content, as a state of two or three tensors for each split:
+content, as a state of two to four tensors for each split:
 
     <split>/tokens      int32[n]    token ids of all documents, one after another
     <split>/offsets     int64[d+1]  where each document begins; the last is n
     <split>/loss_mask   uint8[n]    of chat documents only: which tokens are learned
+    <split>/words       int64[1]    of the train split by a tokenizer from elsewhere only: words between white space of the text
 
 An earlier form, which is read as well, has the mask as a file of one byte a token.
 """
@@ -31,10 +32,12 @@ from marin.tensors.reading import PIECE, elements, open_array, pieces, plausible
 FIELD = "input_ids"
 MASK, MASK_FILE = "loss_mask", "loss_mask.u8"
 """The column, and the file that it was."""
+WORDS, WORDS_FILE = "words", "words.txt"
+"""The tensor, and the file of a decimal number that it is: not every tokenizer keeps white space, so tokens do not tell it."""
 LEDGER = "shard_ledger.json"
 TOKEN_FILES = re.compile(
     r"(train|validation|train/[^/]+)/"
-    r"(shard_ledger\.json|loss_mask\.u8|(input_ids|loss_mask)/(offsets|data)/(zarr\.json|c/[0-9]+))"
+    r"(shard_ledger\.json|words\.txt|loss_mask\.u8|(input_ids|loss_mask)/(offsets|data)/(zarr\.json|c/[0-9]+))"
 )
 """Files of the output of step ``tokens``."""
 
@@ -66,7 +69,7 @@ def stray_files(folder: Path) -> list[str]:
     own = set()
     for split in cached_splits(folder):
         content = cache_content(folder / split)
-        own.add(f"{split}/{LEDGER}")
+        own |= {f"{split}/{LEDGER}", f"{split}/{WORDS_FILE}"}
         column = has_column(folder / split)
         if not column:
             own.add(f"{split}/{MASK_FILE}")
@@ -113,7 +116,34 @@ def cache_content(cache: Path) -> CacheContent:
     elif (cache / MASK_FILE).is_file():
         tensors[MASK] = _file_digest(cache / MASK_FILE, count)
     nbytes += count * (MASK in tensors)
+    if (cache / WORDS_FILE).is_file():
+        tensors[WORDS] = words_digest(read_words((cache / WORDS_FILE).read_bytes(), cache.name))
+        nbytes += 8
     return CacheContent(tensors, count, rows, nbytes)
+
+
+def words_digest(words: int) -> str:
+    """The digest of a number of words as a tensor, int64[1]."""
+    hasher = TensorHasher("int64", (1,))
+    hasher.update(np.asarray([words], dtype="<i8").tobytes())
+    return hasher.digest()
+
+
+def read_words(data: bytes, where: str) -> int:
+    """The number in a file of words.
+
+    Raises:
+        DataError: it is none.
+    """
+    if re.fullmatch(rb"(0|[1-9][0-9]{0,17})\n", data) is None:
+        raise DataError(
+            "a number of words that is none",
+            where=where,
+            expected="a decimal number",
+            found=repr(data[:40]),
+            cure="make it again: marin stage tokens",
+        )
+    return int(data)
 
 
 def document_offsets(cache: Path) -> np.ndarray:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger import Store
+from ledger import NotFound, Store, Tampered, Unavailable
+from marin.data.borrowed import trial
 from marin.data.reach import EVERYTHING, Reach
+from marin.data.tokenizer import FILE, MOST_BYTES
+from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.recipe.schema import Execution
@@ -54,6 +58,28 @@ class Case:
             Tampered: the stored bytes are not what is recorded.
         """
         return {name: self.made.get(name) or self._taken(name) for name in names}
+
+    def open_tokenizers(self) -> None:
+        """Refuse a tokenizer of the run that ends the process which opens it, before a judge does.
+
+        Raises:
+            DataError: it does, or is none.
+        """
+        for digest in sorted(self._tokenizers()):
+            with suppress(NotFound, Unavailable, Tampered), self.store.open_file(digest, FILE) as stream:
+                trial.check(stream.read(MOST_BYTES + 1), where=f"tokenizer {digest}")
+
+    def _tokenizers(self) -> set[str]:
+        """The stored trees with the tokenizers that its steps read."""
+        try:
+            recipe = self.run.recipe
+        except UsageError:  # of another version; the verdicts that need it say so
+            return set()
+        found = {recipe.tokenizer.artifact}
+        found |= {kept.tokenizer for kept in (recipe.initial, recipe.phase) if kept is not None}
+        if "tokenizer" in self.run.steps:
+            found.add(outputs.bytes_of(self.run.output("tokenizer")))
+        return {digest for digest in found if digest is not None}
 
     def rehearsal(self) -> Rehearsal:
         """Where steps are executed again; a step is executed once."""

@@ -62,6 +62,11 @@ def judged(judge: Callable[[], Verdict]) -> Verdict:
         logger.debug("a judge ended", exc_info=True)
         said = f"the installed code can do nothing with what was recorded: {type(error).__name__}: {error}"
         return Verdict("UNAVAILABLE", (said,))
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # what pyo3 makes of a panic in Rust is no Exception
+            raise
+        said = f"a library can do nothing with what was recorded: {' '.join(str(error).split())[:200]}"
+        return Verdict("UNAVAILABLE", (said,))
 
 
 def worst(outcomes: Collection[Outcome]) -> Outcome:

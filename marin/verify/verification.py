@@ -237,11 +237,11 @@ class Verification:
         if self.options.screen:
             self._screen(case)
         verdicts = {
-            name: self._judged(name, judge) if name in only else unasked(self.run, name)
+            name: self._judged(name, judge, case) if name in only else unasked(self.run, name)
             for name, judge in self._judges(case).items()
         } | {EVALUATION: NOT_RUN}
         if EVALUATION in only:
-            verdicts[EVALUATION] = self._judged(EVALUATION, lambda: self._evaluation(case, verdicts["model"]))
+            verdicts[EVALUATION] = self._judged(EVALUATION, lambda: self._evaluation(case, verdicts["model"]), case)
         elif not case.record.evaluated:  # it follows from the model's, and nothing is executed
             verdicts[EVALUATION] = judged(lambda: self._evaluation(case, verdicts["model"]))
         trained = self.trained or not_trained(case, verdicts["training"])
@@ -332,10 +332,16 @@ class Verification:
         verdict, self.evaluated = judge_evaluation(case, model, self.scope.sample, root)
         return verdict
 
-    def _judged(self, name: str, judge: Callable[[], Verdict]) -> Verdict:
+    def _judged(self, name: str, judge: Callable[[], Verdict], case: Case) -> Verdict:
         logger.info("verifying %s", name)
         steps = EXECUTES.get(name, ())
-        return excused(judged(judge), self.environment, steps, self.root.location, self.run.run)
+
+        def safely() -> Verdict:
+            if (steps or name == EVALUATION) and not self.run.is_loop:
+                case.open_tokenizers()
+            return judge()
+
+        return excused(judged(safely), self.environment, steps, self.root.location, self.run.run)
 
     def _screen(self, case: Case) -> None:
         """Look at the recorded states; whatever stops it is no verdict."""

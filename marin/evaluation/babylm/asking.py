@@ -14,8 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from tokenizers import Tokenizer
-
+from marin.data.tokenizer import Tokenizer
 from marin.evaluation.babylm.predictions import predictions
 from marin.evaluation.babylm.scores import accuracy, reading, spearman
 from marin.evaluation.babylm.tasks import BABYLM, Item, items
@@ -89,7 +88,7 @@ def _request(tokenizer: Tokenizer, seq_len: int, text: str, part: int | str, pla
     if isinstance(part, str):
         rows = list(_word(tokenizer, seq_len, text, part))
         return Request("loglikelihood", [text, part], place, rows=rows)
-    encoding = tokenizer.encode(text)
+    encoding = tokenizer.encode(text, add_special_tokens=True)
     begin = len(text) - part
     first = next((at for at, (_, end) in enumerate(encoding.offsets) if end > begin), len(encoding.ids))
     kept = encoding.ids[-(seq_len + 1) :]
@@ -103,7 +102,7 @@ def _word(tokenizer: Tokenizer, seq_len: int, text: str, word: str) -> Iterator[
         # after the first, the pipeline takes the first token of the decoded one
         part = tokenizer.decode([target], skip_special_tokens=False)
         asked = target if place == 0 else (tokenizer.encode(part, add_special_tokens=False).ids or [target])[0]
-        before = tokenizer.encode(text).ids[-seq_len:]
+        before = tokenizer.encode(text, add_special_tokens=True).ids[-seq_len:]
         if before:
             yield unscored([*before, asked], 1)
         text += part

@@ -16,15 +16,16 @@ from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from ledger import Store
+from marin.data.tokenizer import Tokenizer
 from marin.errors import DataError
 from marin.evaluation.evaluate import exponential
 from marin.evaluation.heldout.sets import CODE
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
 from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.recipe.schema import as_recorded
 from marin.record.events import EvaluationMeasured, HexFloat, MeasuredSet
 
 EXACTLY = Context(prec=60)
@@ -90,9 +91,9 @@ def windows(tokens: Sequence[int], length: int, begin: int = 0) -> list[Row]:
 
 
 def plain_tokenizer(subject: Subject) -> Tokenizer:
-    """The subject's, for which a special token that stands in a text is text."""
-    tokenizer = Tokenizer.from_str(subject.tokenizer.to_str())
-    tokenizer.encode_special_tokens = True
+    """The subject's, as documents are encoded to train on: see :func:`marin.data.tokenizer.load_tokenizer`."""
+    tokenizer = subject.tokenizer.copy()
+    tokenizer.encode_special_tokens = subject.tokenizer.encode_special_tokens or as_recorded(subject.recipe)
     return tokenizer
 
 

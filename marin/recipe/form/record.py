@@ -27,6 +27,7 @@ ADDED_LATER = frozenset(
         "packing",
         "device_kind",
         "sample_fraction",
+        "reading",
         *WHAT_IS_READ,
         *FACTORS,
         *BY_LAYER,

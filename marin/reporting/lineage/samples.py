@@ -26,6 +26,7 @@ from ledger import LedgerError, Store
 from marin.data.documents import PARTS
 from marin.data.tokenizer import parse_tokenizer
 from marin.history.run import Run
+from marin.recipe.schema import as_recorded
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.runs.order import batches
 
@@ -205,7 +206,11 @@ def _tokenizer(run: Run, store: Store) -> Any:
     if made is None:
         return None
     with store.open_file(bytes_of(made.output), "tokenizer.json") as stream:
-        return parse_tokenizer(stream.read(), where=f"output of step tokenizer, {bytes_of(made.output)}")
+        before = as_recorded(run.recipe)
+        where = f"output of step tokenizer, {bytes_of(made.output)}"
+        found = parse_tokenizer(stream.read(), where=where, as_recorded=before)
+    found.encode_special_tokens = before
+    return found
 
 
 def _tokenized(tokenizer: Any, documents: Sequence[str]) -> list[list[str]]:

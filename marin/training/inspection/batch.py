@@ -77,8 +77,8 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
             cure="train steps are numbered through all phases, from 0",
         )
     apply(recipe.arithmetic, Execution())
+    from marin.data.tokenizer import load_tokenizer
     from marin.training.data import seen_at
-    from marin.training.tokens.encoding import load_tokenizer
 
     with TemporaryDirectory(prefix="marin-show-") as base:
         folders = {name: Path(base) / name for name in ("tokens", "tokenizer")}

@@ -29,14 +29,15 @@ import numpy as np
 from levanter.store.cache import CacheMetadata, SerialCacheWriter, TreeCache
 
 from ledger import StoredFolder, state_digest
-from marin.data.documents import VALIDATION, train_files
+from marin.data.documents import VALIDATION, read_texts, train_files
 from marin.data.exclusion import BLANK, excluded
+from marin.data.tokenizer import load_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
-from marin.recipe.schema import Artifact, Recipe
-from marin.tensors.token_caches import FIELD, MASK, cache_content, unfinished
+from marin.recipe.schema import Artifact, Recipe, as_recorded
+from marin.tensors.token_caches import FIELD, MASK, WORDS_FILE, cache_content, read_words, unfinished
 from marin.training.tokens.apart import apart
-from marin.training.tokens.encoding import Encoded, Execute, encoded_split, load_tokenizer
+from marin.training.tokens.encoding import Encoded, Execute, encoded_split
 from marin.training.tokens.loss_mask import has_mask, open_mask
 from marin.training.tokens.stored import StoredCache
 
@@ -67,7 +68,14 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
         folder = task.out / split
         folder.parent.mkdir(exist_ok=True)
         masked = has_mask(path)
-        encoded = encoded_split(task.inputs["tokenizer"], path, ends(task.recipe), masked=masked, execute=execute)
+        encoded = encoded_split(
+            task.inputs["tokenizer"],
+            path,
+            ends(task.recipe),
+            masked=masked,
+            execute=execute,
+            as_recorded=as_recorded(task.recipe),
+        )
         if task.recipe.together > 1 and split != VALIDATION_SPLIT:
             encoded = apart(encoded, task.recipe.model.seq_len, task.recipe.tokens.end, split)
         written = (
@@ -80,6 +88,9 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
             if task.recipe.tokens.artifact is None
             else _take(task.recipe.tokens.artifact, task, split, folder)
         )
+        if split != VALIDATION_SPLIT and task.recipe.tokens.artifact is None and not as_recorded(task.recipe):
+            skipped = without.get(split.partition("/")[2], frozenset())
+            (folder / WORDS_FILE).write_bytes(b"%d\n" % words_of(path, skipped))
         content = cache_content(folder)
         if (content.tokens, content.documents) != written:
             raise DataError(
@@ -104,6 +115,24 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
         size += content.nbytes
     metrics = {name: float(number) for name, number in totals.items()}
     return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
+
+
+def words_of(path: Path, without: frozenset[int] = frozenset()) -> int:
+    """Words between white space of the documents of a split, but for those with these numbers."""
+    return sum(len(text.split()) for number, text in enumerate(read_texts(path)) if number not in without)
+
+
+def counted_words(folder: Cache) -> int | None:
+    """The words of the text that a cache is of, where that was counted.
+
+    Raises:
+        DataError: the number is none.
+    """
+    if isinstance(folder, StoredFolder):
+        size = folder.size(WORDS_FILE)
+        return None if size is None else read_words(folder.read(WORDS_FILE, 0, size), WORDS_FILE)
+    file = folder / WORDS_FILE
+    return read_words(file.read_bytes(), folder.name) if file.is_file() else None
 
 
 def ends(recipe: Recipe) -> list[int]:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from tokenizers import Tokenizer
 
 from marin.data.documents import Document, documents_of, read_documents, stretches
-from marin.data.tokenizer import parse_tokenizer
+from marin.data.tokenizer import Tokenizer, load_tokenizer, parse_tokenizer
 from marin.process.progress import Report, bar
 from marin.training.tokens import loss_mask
 
@@ -35,18 +34,6 @@ SHARD_BYTES = 4 << 20
 _DOCUMENTS = 256
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder, in the state in which documents are encoded: special tokens in a text are text."""
-    path = folder / "tokenizer.json"
-    return _tokenizer(path.read_bytes(), str(path))
-
-
-def _tokenizer(data: bytes, where: str) -> Tokenizer:
-    tokenizer = parse_tokenizer(data, where=where)
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
 def encoded(tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], *, masked: bool) -> Iterator[Encoded]:
     """Each document, in order.
 
@@ -62,15 +49,17 @@ def encoded(tokenizer: Tokenizer, documents: Iterable[Document], end: list[int],
 
 
 def encoded_split(
-    folder: Path, path: Path, end: list[int], *, masked: bool, execute: Execute | None = None
+    folder: Path, path: Path, end: list[int], *, masked: bool, execute: Execute | None = None, as_recorded: bool = False
 ) -> Iterator[Encoded]:
-    """The documents of the split ``path`` by the tokenizer of ``folder``; by shards where there are workers and two shards."""
-    cuts = stretches(path, SHARD_BYTES)
+    """The documents of the split ``path`` by the tokenizer of ``folder``; by shards where there are workers and two shards.
+    ``as_recorded``: see :func:`marin.data.tokenizer.parse_tokenizer`."""
+    cuts, tokenizer = stretches(path, SHARD_BYTES), load_tokenizer(folder, as_recorded=as_recorded)
     with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
         if execute is None or len(cuts) < 2:
-            yield from encoded(load_tokenizer(folder), _reported(read_documents(path), report), end, masked=masked)
+            yield from encoded(tokenizer, _reported(read_documents(path), report), end, masked=masked)
             return
-        setup = Setup((folder / "tokenizer.json").read_text("utf-8"), end, masked, path.name)
+        content = (folder / "tokenizer.json").read_text("utf-8")
+        setup = Setup(content, end, masked, path.name, as_recorded, tokenizer.encode_special_tokens)
         with execute(start, msgspec.json.encode(setup), _Tasks(path, cuts)) as results:
             for (_, until), result in zip(cuts, results, strict=True):
                 yield from unpacked(result)
@@ -87,12 +76,14 @@ def _reported(documents: Iterable[Document], report: Report) -> Iterator[Documen
 
 class Setup(msgspec.Struct, frozen=True):
     """What a worker has to know: the content of ``tokenizer.json``, the tokens behind a document, whether documents say what is
-    learned of them, and the name of their file."""
+    learned of them, the name of their file, and how the tokenizer is read."""
 
     tokenizer: str
     end: list[int]
     masked: bool
     name: str
+    as_recorded: bool = False
+    special_are_text: bool = False
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -106,7 +97,8 @@ class Shard(msgspec.Struct, frozen=True):
 def start(setup: bytes) -> Work:
     """In a worker, once: what encodes a stretch of lines into a :class:`Shard` (msgpack)."""
     told = msgspec.json.decode(setup, type=Setup)
-    tokenizer = _tokenizer(told.tokenizer.encode(), told.name)
+    tokenizer = parse_tokenizer(told.tokenizer.encode(), where=told.name, as_recorded=told.as_recorded)
+    tokenizer.encode_special_tokens = told.special_are_text
 
     def work(lines: bytes) -> bytes:
         found = list(encoded(tokenizer, documents_of(lines.splitlines(), told.name), told.end, masked=told.masked))

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from ledger import StoredFolder
 from marin.data.chat import Span
 from marin.data.documents import Document, read_documents
+from marin.data.tokenizer import Tokenizer
 from marin.errors import DataError
 from marin.tensors.token_caches import MASK, MASK_FILE, has_column, open_field
 from marin.training.tokens.stored import StoredArray

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from ledger import TensorHasher, state_digest
 from marin.data.documents import Document
+from marin.data.tokenizer import Tokenizer
 from marin.record.events import Output
+from marin.tensors.token_caches import WORDS, words_digest
 from marin.training.tokens.encoding import encoded
 
 
@@ -25,9 +26,11 @@ def encode_shard(tokenizer: Tokenizer, documents: Iterable[Document], end: list[
     return lengths
 
 
-def joined(shards: Mapping[str, Sequence[tuple[Path, Sequence[int]]]]) -> tuple[Output, dict[str, float]]:
+def joined(
+    shards: Mapping[str, Sequence[tuple[Path, Sequence[int]]]], words: Mapping[str, int] | None = None
+) -> tuple[Output, dict[str, float]]:
     """What the step ``tokens`` makes of these shards (by split, in order): its output, and its metrics. ``artifact``
-    has no meaning here and repeats the digest."""
+    has no meaning here and repeats the digest. ``words``: of the splits whose words are counted."""
     tensors: dict[str, str] = {}
     metrics: dict[str, float] = {}
     size = 0
@@ -42,5 +45,8 @@ def joined(shards: Mapping[str, Sequence[tuple[Path, Sequence[int]]]]) -> tuple[
         tensors |= {f"{split}/tokens": hasher.digest(), f"{split}/offsets": by_offset.digest()}
         metrics |= {f"{split}_tokens": float(total), f"{split}_documents": float(len(offsets) - 1)}
         size += 4 * total + 8 * len(offsets)
+    for split, number in (words or {}).items():
+        tensors[f"{split}/{WORDS}"] = words_digest(number)
+        size += 8
     digest = state_digest(tensors)
     return Output(kind="tokens", digest=digest, size=size, artifact=digest), metrics

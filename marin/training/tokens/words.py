@@ -12,18 +12,33 @@ from fractions import Fraction
 from itertools import batched, pairwise
 from pathlib import Path
 
+from marin.data.tokenizer import load_tokenizer
 from marin.errors import UsageError
-from marin.recipe.schema import Recipe
-from marin.training.tokens.cache import Cache, read_tokens
-from marin.training.tokens.encoding import load_tokenizer
+from marin.recipe.schema import Recipe, as_recorded
+from marin.training.tokens.cache import Cache, count_tokens, counted_words, read_tokens
 
 _AT_ONCE = 1024
 """Documents that are decoded at a time."""
 
 
-def words_a_token(tokenizer: Path, cache: Cache) -> Fraction:
-    """Words of a train split for each of its tokens, from the tokens alone. ``tokenizer``, ``cache``: their folders."""
-    library = load_tokenizer(tokenizer)
+def words_a_token(tokenizer: Path, cache: Cache, *, as_recorded: bool = False) -> Fraction:
+    """Words of a train split for each of its tokens: as they were counted in the text, or where decoding gives a text back, in
+    the tokens. ``tokenizer``, ``cache``: their folders; ``as_recorded``: in decoded tokens, whatever these are.
+
+    Raises:
+        UsageError: nothing counted them, and tokens do not tell them.
+    """
+    if (counted := counted_words(cache)) is not None:
+        return Fraction(counted, count_tokens(cache))
+    library = load_tokenizer(tokenizer, as_recorded=as_recorded)
+    if not as_recorded and not library.gives_back:
+        raise UsageError(
+            "words that tokens do not tell",
+            where="trainer.states_at_words",
+            expected="tokens that were made of the corpus here, or a tokenizer whose decoding gives a text back",
+            found="tokens of a tokenizer that does not keep white space",
+            cure="leave tokens.artifact out, so that words are counted in the text",
+        )
     tokens, offsets = read_tokens(cache)
 
     def documents() -> Iterator[list[int]]:
@@ -48,7 +63,10 @@ def states_at(recipe: Recipe, tokenizer: Path, cache: Cache) -> list[int]:
     wanted = recipe.trainer.states_at_words
     if wanted is None:
         return []
-    each, steps = words_a_token(tokenizer, cache), range(recipe.first_step, recipe.last_step + 1)
+    each, steps = (
+        words_a_token(tokenizer, cache, as_recorded=as_recorded(recipe)),
+        range(recipe.first_step, recipe.last_step + 1),
+    )
     found = (bisect_left(steps, words, key=lambda step: words_seen(recipe, step, each)) for words in wanted)
     return sorted({steps[place] for place in found if 0 < place < len(steps)})
 

@@ -25,7 +25,7 @@ from marin.pipeline.corpus import DESCRIPTION
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report, bar
-from marin.recipe.schema import Execution, FilesDataset, Recipe, artifacts, from_plain
+from marin.recipe.schema import Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
 from marin.record.events import DATA_STEPS, Json, Output, StepStarted
 from marin.runners import Work
 from marin.runners.engines import warm_workers
@@ -66,7 +66,7 @@ class DataJob(msgspec.Struct, frozen=True):
 
 class DataAnswer(msgspec.Struct, frozen=True):
     """How one job ended: digest, size and metrics of a step's output, or the file that holds a shard's token ids and
-    the number of tokens of each of its documents. ``sources``: the raw bytes of the corpus."""
+    the number of tokens of each of its documents, and of words where they count. ``sources``: the raw bytes of the corpus."""
 
     outcome: Outcome
     line: str = ""
@@ -76,6 +76,7 @@ class DataAnswer(msgspec.Struct, frozen=True):
     sources: dict[str, str] = {}
     ids: str = ""
     lengths: list[int] = []
+    words: int | None = None
 
 
 def judge_data(case: Case, pinned: Sequence[str], planned: Set[str], experiment: Path | None = None) -> Verdict:
@@ -251,7 +252,8 @@ def _judge(record: RunRecord, jobs: Sequence[DataJob], answers: Sequence[DataAns
     from marin.training.tokens.shards import joined  # numpy and Levanter's tokens, in this process only now
 
     output, metrics = joined(
-        {split: [(Path(a.ids), a.lengths) for j, a in parts if j.split == split] for split in SPLITS}
+        {split: [(Path(a.ids), a.lengths) for j, a in parts if j.split == split] for split in SPLITS},
+        {} if as_recorded(run.recipe) else {"train": sum(a.words or 0 for _, a in parts)},
     )
     if wrong := compare_step(run.steps["tokens"], output, metrics, {}):
         return Verdict("FAIL", tuple(wrong), executed=True)
@@ -299,8 +301,8 @@ class DataWorker:
         )
 
     def _encode(self, job: DataJob) -> DataAnswer:
+        from marin.data.tokenizer import load_tokenizer
         from marin.training.tokens.cache import ends
-        from marin.training.tokens.encoding import load_tokenizer
         from marin.training.tokens.shards import encode_shard
 
         inputs = {name: Path(folder) for name, folder in self._setup.inputs.items()}
@@ -309,6 +311,10 @@ class DataWorker:
         with path.open("rb") as file:
             file.seek(job.first)
             lines = file.read(job.end - job.first).splitlines()
-        documents = documents_of(lines, f"{path.name}, from byte {job.first}")
-        lengths = encode_shard(load_tokenizer(inputs["tokenizer"]), documents, ends(self._recipe), target)
-        return DataAnswer("PASS", ids=str(target), lengths=lengths)
+        documents = list(documents_of(lines, f"{path.name}, from byte {job.first}"))
+        tokenizer = load_tokenizer(inputs["tokenizer"], as_recorded=as_recorded(self._recipe))
+        lengths = encode_shard(tokenizer, documents, ends(self._recipe), target)
+        words = None
+        if job.split == "train" and not as_recorded(self._recipe):
+            words = sum(len(document.text.split()) for document in documents)
+        return DataAnswer("PASS", ids=str(target), lengths=lengths, words=words)

@@ -29,8 +29,7 @@ from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, outcome_of
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
+    from marin.data.tokenizer import Tokenizer
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
 

@@ -13,13 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from marin.data.documents import read_texts
-from marin.errors import UsageError
+from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.pipeline.train import TRAIN
 from marin.recipe.schema import GrammarDataset, Mixture, MixtureDataset, Model, Phase, Recipe, Tokenizer, Trainer, check
+from marin.tensors.token_caches import stray_files, tokens_content
 from marin.training.run import train
 from marin.training.tokens.words import check_epochs, states_at, words_a_token, words_seen
 from marin.verify.judges.training import tokens_trained
@@ -52,6 +53,24 @@ def test_words_are_those_of_the_text_and_the_step_is_the_first_that_has_seen_the
     assert states_at(recipe(), tokenizer, out / "train") == []
     later = replace(recipe(*asked), phase=Phase(first_step=5, first_sequence=40))
     assert states_at(later, tokenizer, out / "train") == [11], "what was seen before the phase counts"
+
+
+def test_words_are_counted_in_the_text_where_a_tokenizer_is_from_elsewhere(
+    run_step: Callable[..., tuple[Path, StepResult]], tmp_path: Path
+) -> None:
+    plain = replace(recipe(), tokenizer=Tokenizer(vocab_size=300, reading="plain"))
+    corpus, _ = run_step(CORPUS, plain)
+    tokenizer, _ = run_step(TOKENIZER, plain, {"corpus": corpus})
+    out, told = run_step(TOKENS, plain, {"corpus": corpus, "tokenizer": tokenizer})
+    words = sum(len(text.split()) for text in read_texts(corpus / "train.jsonl"))
+    assert (out / "train" / "words.txt").read_bytes() == b"%d\n" % words
+    assert tokens_content(out)[0] == told.digest and stray_files(out) == []
+    assert words_a_token(tmp_path, out / "train") == Fraction(words, int(told.metrics["train_tokens"]))
+    (out / "train" / "words.txt").write_bytes(b"%d\n" % (words + 1))
+    assert tokens_content(out)[0] != told.digest, "the number is a part of what is digested"
+    (out / "train" / "words.txt").write_bytes(b"many\n")
+    with pytest.raises(DataError, match="a number of words that is none"):
+        tokens_content(out)
 
 
 @pytest.mark.parametrize("words", [(3, 2), (2, 2)])

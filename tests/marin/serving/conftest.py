@@ -19,6 +19,7 @@ from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
+from marin.data.tokenizer import parse_tokenizer
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.process.listening import bind
@@ -40,7 +41,8 @@ def subject() -> Subject:
     tokenizer = Tokenizer(BPE(vocabulary, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = ByteLevel(add_prefix_space=False), ByteDecoder()
     model = model_config(RECIPE.model).build(Axis("vocab", len(vocabulary)), key=jrandom.PRNGKey(2))
-    return Subject("aaaa", RECIPE, model, tokenizer, f"sha256:{'5' * 64}", 6, f"sha256:{'7' * 64}")
+    read = parse_tokenizer(tokenizer.to_str().encode(), where="here")
+    return Subject("aaaa", RECIPE, model, read, f"sha256:{'5' * 64}", 6, f"sha256:{'7' * 64}")
 
 
 @pytest.fixture(scope="session")

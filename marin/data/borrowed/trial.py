@@ -1,0 +1,108 @@
+"""A tokenizer from elsewhere is opened in a process of its own first, by those who judge what others recorded.
+
+    python -m marin.data.borrowed.trial FILE
+
+:mod:`marin.data.tokenizer` refuses what the library is known to end a process by. What nobody knows yet would take a
+verifier's verdicts with it. So a process of a bounded size opens the file, encodes texts of many kinds and each token's own, and
+decodes them; how it ends is the answer. Tokenizers of the form that is trained here need no trial: every verification has them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer, switched_on
+from marin.errors import DataError
+
+SECONDS = 120
+MOST_MEMORY = 16 << 30
+"""Bytes of address space; threads take some of them for nothing."""
+TEXTS = (
+    "The river bends, and the old mill's wheel doesn't turn.",
+    "  two  spaces\r\n\nand a\ttab \x00 \u200d\ufeff",
+    "A\u030ase's cafe\u0301 \u6771\u4eac 12,345 \U0001f600 \u0416 \u05d0 \ufb01",
+    END_OF_TEXT,
+    "",
+    "a" * 10_000,
+    "word " * 2_000,
+)
+_OWN = {
+    "truncation": None,
+    "padding": None,
+    "normalizer": None,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+    "post_processor": None,
+    "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+}
+
+
+def check(data: bytes, *, where: str) -> None:
+    """Refuse a ``tokenizer.json`` that ends the process which opens it.
+
+    Raises:
+        DataError: it does, or is no tokenizer.
+    """
+    switched_on(data, where=where, as_recorded=True)
+    if not made_here(data) and (found := _ended(data)):
+        raise DataError(
+            "a tokenizer that cannot be opened",
+            where=where,
+            expected="a process that opens it and encodes texts to end by itself",
+            found=found,
+            cure="the library tokenizers ends by this file: nothing can be said of what was made with it",
+        )
+
+
+def made_here(data: bytes) -> bool:
+    """Whether it has the form of those that are trained here: a byte-level BPE and nothing else."""
+    found = json.loads(data)
+    parts = {name: found.get(name) for name in _OWN}
+    model = found["model"]
+    return parts == _OWN and model.get("type") == "BPE" and not model.get("continuing_subword_prefix")
+
+
+@lru_cache(maxsize=16)
+def _ended(data: bytes) -> str:
+    """How the process ended that opened it; "" where it ended by itself."""
+    with TemporaryDirectory(prefix="marin-tokenizer-") as base:
+        path = Path(base) / "tokenizer.json"
+        path.write_bytes(data)
+        environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", __name__, str(path)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no end after {SECONDS} s"
+    return "" if ended.returncode == 0 else f"status {ended.returncode}"
+
+
+def main(path: Path) -> None:
+    """Open the tokenizer, and use it. A refusal is an end too: whoever opens it in earnest is refused alike."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    try:
+        tokenizer = parse_tokenizer(path.read_bytes(), where=path.name, as_recorded=True)
+        tokens = sorted(tokenizer.get_vocab())
+        for around in (False, True):
+            for encoding in tokenizer.encode_batch([*TEXTS, *tokens], add_special_tokens=around):
+                tokenizer.decode(encoding.ids[:1_000])
+        tokenizer.decode(list(range(min(len(tokens), 1_000))))
+    except DataError:
+        return
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

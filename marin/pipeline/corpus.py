@@ -406,7 +406,6 @@ CORPUS = StepDefinition(
         "marin/pipeline/corpus.py",
         "marin/data",
         "marin/recipe/arithmetic.py",
-        "marin/recipe/form/chats.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/model.py",

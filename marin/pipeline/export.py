@@ -39,7 +39,6 @@ EXPORT = StepDefinition(
         "marin/data/tokenizer.py",
         "marin/exact/program.py",
         "marin/recipe/arithmetic.py",
-        "marin/recipe/form/chats.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/model.py",

@@ -348,9 +348,8 @@ def _composed(
         if not (key in members and isinstance(value, str)):
             _set(values, key, _literal(value), CONFIG_JSON, sources, merge=True)
     found = _overridden(values, [(word, value) for word, value in words if value.pick is None], sources)
-    if base is None or base.get("dataset") != found.get(
-        "dataset"
-    ):  # the text of a run that is continued stays what it was
+    same = base is not None and json.dumps(base.get("dataset")) == json.dumps(found.get("dataset"))
+    if not same:  # the text of a run that is continued stays what it was
         found = with_chat_reference(found)
     named = tuple(f"{word.key}={value.text}" for word, value in words if len(word.values) > 1)
     return Composed(_checked(found, sources), named)

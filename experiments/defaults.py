@@ -134,7 +134,7 @@ def default_sft(
     Raises:
         UsageError: a change that the state does not survive.
     """
-    chat = FilesDataset(name="chat", globs=globs, chat=True, chat_template=chat_template)
+    chat = FilesDataset(name="chat", globs=globs, chat=True, chat_template=chat_template, chat_reference="transformers")
     return default_continue(
         name,
         base,

@@ -2,97 +2,125 @@
 
     {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}
 
-Messages are as the Hub has them: roles system, user, assistant and tool, any number of turns; an assistant may call tools
-(``tool_calls``: a function's name and arguments), with or without a content. Each message becomes ``<|role|>``, a line end, its
-content, its calls (one JSON object a line) and a line end. Learned is what the assistant says, with the line end that closes it;
-roles and everybody else's words are context. The marks are plain text to the tokenizer, so a content that contains one is
-refused: it could forge a turn. Another form is a chat template (:mod:`marin.data.template`).
+Messages are as the Hub has them, any number of turns; what a message may hold, its template says
+(:mod:`marin.data.template`). Without a template they have the form of :data:`TEMPLATE`: each becomes ``<|role|>``, a line end,
+its content, its calls of tools (one JSON object a line) and a line end. Learned is what the assistant says, with the line end
+that closes it; roles and everybody else's words are context. These marks are plain text to the tokenizer, so a content that
+contains one is refused: it could forge a turn.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marin.errors import NoConversation
 
 ROLES = ("system", "user", "assistant", "tool")
 LEARNED = "assistant"
-_MARK = re.compile(r"<\|(?:" + "|".join(ROLES) + r")\|>")
+MARK = re.compile(r"<\|(?:" + "|".join(ROLES) + r")\|>")
+TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message['role'] not in " + repr(list(ROLES)) + " -%}"
+    "{{ raise_exception('a role is " + ", ".join(ROLES) + "') }}"
+    "{%- endif -%}"
+    "{{ '<|' + message['role'] + '|>\\n' + (message['content'] or '') }}"
+    "{%- for call in message['tool_calls'] or [] -%}"
+    "{{ ('\\n' if message['content'] or not loop.first else '') + "
+    "{'name': call['function']['name'], 'arguments': call['function']['arguments']} | tojson }}"
+    "{%- endfor -%}"
+    "{{ '\\n' }}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|assistant|>\\n' }}{%- endif -%}"
+)
+"""The form of a data set that names no template, as transformers and vLLM render it."""
+STOPS = tuple(f"\n<|{role}|>" for role in ROLES)
+"""Where an answer under :data:`TEMPLATE` ends: at the next turn."""
 
 Span = tuple[int, int]
 """Where a stretch of a text begins and ends, in characters."""
 
 
-def render(messages: object, where: str) -> tuple[str, tuple[Span, ...]]:
-    """The text of a conversation, and the spans in it that are learned.
-
-    Raises:
-        NoConversation: it is none, or a content forges a mark.
-    """
-    pieces: list[str] = []
-    spans: list[Span] = []
-    size = 0
-    for number, message in enumerate(checked(messages, where)):
-        role, content = message["role"], said(message)
-        if mark := _MARK.search(content):
-            raise _bad(f"{where}, message {number}", "a content without the marks of turns", mark.group())
-        head = f"<|{role}|>\n"
-        if role == LEARNED:
-            spans.append((size + len(head), size + len(head) + len(content) + 1))
-        pieces += [head, content, "\n"]
-        size += len(head) + len(content) + 1
-    return "".join(pieces), tuple(spans)
-
-
-def said(message: dict[str, Any]) -> str:
-    """What a message says: its content, and each call of a tool as a line of JSON."""
-    calls = [
-        json.dumps({"name": call["function"]["name"], "arguments": call["function"]["arguments"]}, ensure_ascii=False)
-        for call in message.get("tool_calls") or []
-    ]
-    return "\n".join([*([message["content"]] if message["content"] else []), *calls])
-
-
 def checked(messages: object, where: str) -> list[dict[str, Any]]:
-    """The messages of a conversation, each with a known role and something to say.
+    """The messages of a conversation, for a template to take or to refuse: each with a role, and of texts alone.
 
     Raises:
-        NoConversation: it is no list of messages, a role is unknown, nothing is said, or the assistant says nothing.
+        NoConversation: it is no list of messages, one has no role, or holds what is no text (an image, half a character).
     """
     if not isinstance(messages, list) or not messages:
         found = "nothing" if messages is None else type(messages).__name__
-        raise _bad(where, "a list of messages in the field 'messages'", found)
+        raise not_a_chat(where, "a list of messages in the field 'messages'", found)
     for number, message in enumerate(messages):
         at = f"{where}, message {number}"
-        role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
-        if role not in ROLES:
-            raise _bad(at, f"a role: {', '.join(ROLES)}", repr(role))
-        calls = message.get("tool_calls") if role == LEARNED else None
-        if calls:
-            _check_calls(calls, at)
-        if not (calls and content is None) and (not isinstance(content, str) or not content.strip()):
-            raise _bad(at, "a content that is a text", "nothing" if not content else type(content).__name__)
+        role = message.get("role") if isinstance(message, dict) else None
+        if not isinstance(role, str) or not role:
+            raise not_a_chat(at, f"a role, such as {', '.join(ROLES)}", repr(role))
+        content = message.get("content")
+        parts = content if isinstance(content, list) else []
+        odd = [part for part in parts if not (isinstance(part, dict) and isinstance(part.get("text"), str))]
+        if odd or not isinstance(content, str | list | None):
+            raise not_a_chat(at, "a content that is a text, or parts that are texts", _kind(odd[0] if odd else content))
+        for name in ("images", "audio", "video"):
+            if message.get(name):
+                raise not_a_chat(at, "texts alone", name)
         try:
             json.dumps(message, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError:
-            raise _bad(at, "characters", "a lone surrogate") from None
-    if not any(message["role"] == LEARNED for message in messages):
-        raise _bad(where, "at least one message of the assistant", "none: there is nothing to learn")
+            raise not_a_chat(at, "characters", "a lone surrogate") from None
     return messages
 
 
-def _check_calls(calls: object, at: str) -> None:
+def _kind(value: object) -> str:
+    return str(value.get("type", "no text"))[:80] if isinstance(value, dict) else type(value).__name__
+
+
+def check_plain(messages: list[dict[str, Any]], where: str) -> None:
+    """Refuse what the form without a template cannot say: other roles, no text, calls without a name, forged marks.
+
+    Raises:
+        NoConversation: a message is so.
+    """
+    for number, message in enumerate(messages):
+        at, content = f"{where}, message {number}", message.get("content")
+        if message["role"] not in ROLES:
+            raise not_a_chat(at, f"a role: {', '.join(ROLES)}", repr(message["role"]))
+        if isinstance(content, list):
+            raise not_a_chat(at, "a content that is a text; a template may take parts", "a list of parts")
+        calls = message.get("tool_calls") if message["role"] == LEARNED else None
+        if calls:
+            check_calls(calls, at)
+        elif message["role"] in ("user", LEARNED) and not (content or "").strip():
+            raise not_a_chat(at, "a content that is a text", "nothing")
+        if mark := next((mark for text in texts_of(message) if (mark := MARK.search(text))), None):
+            raise not_a_chat(at, "a content without the marks of turns", mark.group())
+
+
+def texts_of(value: object) -> Iterator[str]:
+    """Every text in a value of JSON, but for the names of its fields and the role."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            if name != "role":
+                yield from texts_of(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_of(item)
+
+
+def check_calls(calls: object, at: str) -> None:
     """Raises NoConversation unless these are calls of functions: a name, and arguments as an object or its JSON."""
     for call in calls if isinstance(calls, list) else [calls]:
         function = call.get("function") if isinstance(call, dict) else None
         function = function if isinstance(function, dict) else {}
         if not isinstance(function.get("name"), str) or not isinstance(function.get("arguments"), dict | str):
-            raise _bad(at, "tool_calls: a function's name and arguments each", repr(call)[:80])
+            raise not_a_chat(at, "tool_calls: a function's name and arguments each", repr(call)[:80])
 
 
-def _bad(where: str, expected: str, found: str) -> NoConversation:
+def not_a_chat(where: str, expected: str, found: str) -> NoConversation:
+    """The refusal of a line."""
     return NoConversation(
         "not a chat document", where=where, expected=expected, found=found, cure="correct or remove the line"
     )

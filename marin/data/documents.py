@@ -46,10 +46,12 @@ class Document:
     text: str
     source: str
     metadata: Mapping[str, str | int]
-    learned: tuple[Span, ...] = ()
-    """Of a chat document, the stretches that are learned; of a plain text nothing is said, and all of it is."""
+    learned: tuple[Span, ...] | None = None
+    """Of a chat document, the stretches that are learned, perhaps none; of a plain text nothing is said, and all of it is."""
     id: str = field(default="", compare=False)
     """As it was read from a split; a document that is to be written gets its id there."""
+    by_difference: bool = False
+    """What is learned was found by what each message adds, and not said by the template."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,13 @@ class SplitWriter:
         digest = hashlib.sha256(encoded)
         key = digest.digest()
         copy = self._copies[key] = self._copies.get(key, 0) + 1
-        record = {
+        record: dict[str, object] = {
             "id": digest.hexdigest() + (f"-{copy}" if copy > 1 else ""),
             "metadata": dict(document.metadata),
             "source": document.source,
             "text": document.text,
-        } | ({"learned": [list(span) for span in document.learned]} if document.learned else {})
+        } | ({} if document.learned is None else {"learned": [list(span) for span in document.learned]})
+        record |= {"by_difference": True} if document.by_difference else {}
         line = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         self._file.write(line.encode("utf-8") + b"\n")
         self._documents += 1
@@ -175,8 +178,10 @@ def documents_of(lines: Iterable[bytes], where: str) -> Iterator[Document]:
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-            learned = tuple((int(start), int(stop)) for start, stop in record.get("learned", ()))
-            yield Document(record["text"], record["source"], record["metadata"], learned, str(record.get("id", "")))
+            spans, name = record.get("learned"), str(record.get("id", ""))
+            learned = None if spans is None else tuple((int(start), int(stop)) for start, stop in spans)
+            told = record["text"], record["source"], record["metadata"]
+            yield Document(*told, learned, name, bool(record.get("by_difference")))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RecursionError) as error:
             raise DataError(
                 "not a document",

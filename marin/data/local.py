@@ -11,18 +11,17 @@ from __future__ import annotations
 import glob
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from marin.data.chat import Span, render
+from marin.data.chat import Span, texts_of
 from marin.data.documents import ANSWER, CHOSEN, REJECTED, Document
 from marin.data.lines.packed import MOST_RATIO, SUFFIXES, Damaged, reading, unpacked
 from marin.data.lines.parsing import field_of, parsed
 from marin.data.preferences import conversations
 from marin.data.reach import expand
-from marin.data.template import ChatTemplate, conversation
 from marin.data.text import BYTE_ORDER_MARK, Split, decoded, lines, split_text
 from marin.errors import DataError, DataMissing, NoConversation
 
@@ -30,6 +29,8 @@ _TEXT = (".txt", ".train", ".dev", ".test")
 KINDS = (*_TEXT, ".jsonl", *(f".jsonl{packed}" for packed in SUFFIXES))
 MOST_LINE = 128 << 20
 """Bytes of a line of a packed file."""
+Written = Callable[[Mapping[str, object], str], tuple[str, tuple[Span, ...]]]
+"""A line's conversation as a text, and what of it is learned; the text behind it says where the line is."""
 MOST_NAMED = 100
 """Lines without a conversation that are named; all are counted."""
 
@@ -46,6 +47,18 @@ class Skipped:
         self.count += 1
         if len(self.first) < MOST_NAMED:
             self.first.append({"file": file.name, "line": line, "expected": error.expected, "found": error.found})
+
+
+@dataclass
+class Marked:
+    """Conversations whose messages hold texts that are ``special`` tokens of the tokenizer, and so become these: how many."""
+
+    special: frozenset[str]
+    count: int = 0
+
+    def look_at(self, messages: object) -> None:
+        """Count a conversation that does."""
+        self.count += any(mark in text for text in texts_of(messages) for mark in self.special)
 
 
 @dataclass(frozen=True)
@@ -141,20 +154,22 @@ def read_file(
     split: Split,
     paragraphs_per_document: int,
     expected_digest: str,
-    chat: bool = False,
-    template: ChatTemplate | None = None,
+    chat: Written | None = None,
+    by_difference: bool = False,
     skipped: Skipped | None = None,
     preferences: bool = False,
+    marked: Marked | None = None,
 ) -> Iterator[Document]:
-    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written by ``template``; one
-    that is none is ``skipped``, or an error where nothing may be. ``preferences``: a line has two, and gives two documents.
+    """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written so, and
+    ``by_difference`` as their documents say; one that is none is ``skipped``, or an error where nothing may be.
+    ``preferences``: a line has two, and gives two documents. ``marked`` counts those whose messages hold special tokens.
 
     Raises:
         DataError: the bytes are not text, not JSON, not gzip, or not those that ``expected_digest`` was made from.
     """
     with file.path.open("rb") as raw:
         hashing = _Hashing(raw)
-        if file.path.name.endswith(_TEXT) and chat:
+        if file.path.name.endswith(_TEXT) and chat is not None:
             raise DataError(
                 "not a chat document",
                 where=str(file.path),
@@ -169,8 +184,8 @@ def read_file(
         else:
             stream = _unpacked(hashing, file.path) if file.path.name.endswith(SUFFIXES) else hashing
             yield from (
-                _chat_documents(stream, file, source, template, skipped, preferences=preferences)
-                if chat
+                _chat_documents(stream, file, source, chat, by_difference, skipped, marked, preferences=preferences)
+                if chat is not None
                 else _json_documents(stream, file, source, text_field)
             )
         found = hashing.finish()
@@ -326,34 +341,33 @@ def _chat_documents(
     stream: Iterable[bytes],
     file: SourceFile,
     source: str,
-    template: ChatTemplate | None,
+    chat: Written,
+    by_difference: bool,
     skipped: Skipped | None,
+    marked: Marked | None,
     *,
     preferences: bool,
 ) -> Iterator[Document]:
     for number, value in json_objects(stream, str(file.path)):
         at = f"{file.path}:{number}"
         try:
-            written = _preference(value, at, template) if preferences else [({}, *_written(value, at, template))]
+            written = _preference(value, at, chat) if preferences else [({}, *chat(value, at))]
         except NoConversation as error:
             if skipped is None:
                 raise
             skipped.add(file, number, error)
             continue
+        if marked is not None:
+            marked.look_at([value.get(name) for name in ("messages", "prompt", CHOSEN, REJECTED)])
         for told, text, learned in written:
-            yield Document(text, source, {"file": file.name, "line": number, **told}, learned)
+            metadata: dict[str, str | int] = {"file": file.name, "line": number, **told}
+            yield Document(text, source, metadata, learned, by_difference=by_difference)
 
 
-def _written(value: dict[str, object], at: str, template: ChatTemplate | None) -> tuple[str, tuple[Span, ...]]:
-    return render(value.get("messages"), at) if template is None else conversation(template, value, at)
-
-
-def _preference(
-    value: dict[str, object], at: str, template: ChatTemplate | None
-) -> list[tuple[dict[str, str], str, tuple[Span, ...]]]:
+def _preference(value: dict[str, object], at: str, chat: Written) -> list[tuple[dict[str, str], str, tuple[Span, ...]]]:
     """Both conversations of a line, the chosen one first."""
     return [
-        ({ANSWER: answer}, *_written(value | {"messages": messages}, f"{at}, {answer}", template))
+        ({ANSWER: answer}, *chat(value | {"messages": messages}, f"{at}, {answer}"))
         for answer, messages in zip((CHOSEN, REJECTED), conversations(value, at), strict=True)
     ]
 

@@ -76,7 +76,11 @@ def scorer(model: LmHeadModel, recipe: Recipe) -> Scorer:
 
 
 def validation_loss(recipe: Recipe, cache: Path, score: Scorer) -> tuple[float, int]:
-    """Mean negative log-likelihood in nats over at most ``max_sequences`` sequences, and the tokens it is over."""
+    """Mean negative log-likelihood in nats over at most ``max_sequences`` sequences, and the tokens it is over.
+
+    Raises:
+        DataError: nothing is learned of them.
+    """
     dataset, length = token_dataset(cache, recipe.model.seq_len)
     count = min(length, recipe.evaluation.max_sequences)
     size = recipe.evaluation.batch_size
@@ -90,6 +94,14 @@ def validation_loss(recipe: Recipe, cache: Path, score: Scorer) -> tuple[float, 
             weights[row] = np.asarray(example.loss_weight.array)
         total -= sum(float(value) for value in score(ids, weights))
         tokens += int(weights.sum())
+    if tokens == 0:
+        raise DataError(
+            "held-out conversations of which nothing is learned",
+            where="validation split",
+            expected="something that the assistant says",
+            found=f"none in {count} sequences",
+            cure="raise evaluation.max_sequences or dataset.validation_fraction",
+        )
     return total / tokens, tokens
 
 

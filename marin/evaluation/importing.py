@@ -11,11 +11,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ledger import Store
+from marin.data.borrowed.chats import chat_template
 from marin.data.borrowed.folder import borrow, keep
+from marin.data.template import ChatTemplate
 from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import load_tokenizer
 from marin.errors import UsageError
-from marin.recipe.schema import Initial, Recipe, check
+from marin.recipe.schema import Dataset, FilesDataset, Initial, MixtureDataset, Recipe, chats, check
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
 
@@ -48,6 +50,7 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
     model = msgspec.structs.replace(told.model, embedding_rows=rows)
     plain = msgspec.structs.replace(recipe.tokenizer, reading="plain")
     begun = msgspec.structs.replace(recipe, initial=initial, model=model, tokens=tokens, tokenizer=plain)
+    begun = with_chat_template(begun, folder)
     check(begun, where="initial")
     return begun
 
@@ -67,9 +70,30 @@ def with_tokenizer(store: Store, folder: Path, name: str, recipe: Recipe) -> Rec
     )
     ends = {"begin_of_text": None if found.begin == found.end else found.begin, "end_of_text": found.end or None}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
-    taken = msgspec.structs.replace(recipe, tokenizer=tokenizer, tokens=tokens)
+    taken = with_chat_template(msgspec.structs.replace(recipe, tokenizer=tokenizer, tokens=tokens), folder)
     check(taken, where="tokenizer")
     return taken
+
+
+def with_chat_template(recipe: Recipe, folder: Path) -> Recipe:
+    """``recipe`` with the chat template that comes with the tokenizer in ``folder``, for conversations that name none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if all(part.chat_template is not None for part in chats(recipe.dataset)) or (text := chat_template(folder)) is None:
+        return recipe
+    ChatTemplate(text, {}, where=str(folder))
+
+    def named[D: Dataset](dataset: D) -> D:
+        if isinstance(dataset, MixtureDataset):
+            return msgspec.structs.replace(dataset, parts={name: named(part) for name, part in dataset.parts.items()})
+        lacks = (
+            isinstance(dataset, FilesDataset) and dataset.chat and dataset.chat_reference and not dataset.chat_template
+        )
+        return msgspec.structs.replace(dataset, chat_template=text) if lacks else dataset
+
+    return msgspec.structs.replace(recipe, dataset=named(recipe.dataset))
 
 
 def _tensor_files(folder: Path) -> list[str]:

@@ -3,8 +3,8 @@ Hugging Face folder, which nothing is known of but its bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,9 +12,10 @@ import msgspec
 from levanter.models.lm_model import LmHeadModel
 
 from ledger import StateManifest, Store, describe_tree, digest_bytes
+from marin.data.borrowed.chats import chat_template, special_tokens
 from marin.data.borrowed.folder import opened
-from marin.data.chat import LEARNED
-from marin.data.template import template_of
+from marin.data.chat import STOPS, TEMPLATE
+from marin.data.template import SPECIAL, ChatTemplate, plain_template, template_of
 from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
@@ -34,11 +35,6 @@ from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.state import TrainState, manifest_of
 
 
-def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
-    """The prompt after which a run's model is the assistant, in the form of the chats that are trained on here."""
-    return "".join(f"<|{one['role']}|>\n{one['content']}\n" for one in messages) + f"<|{LEARNED}|>\n"
-
-
 @dataclass(frozen=True)
 class Subject:
     """``state``: digest of the whole training state, before train step ``step``; the model is its parameters.
@@ -51,8 +47,10 @@ class Subject:
     state: str
     step: int
     tokenizer_digest: str
-    template: Callable[[Sequence[Mapping[str, str]]], str] | None = chat_prompt
-    """How messages become a prompt; None: a folder of which nothing is known. Raises ValueError for others than it takes."""
+    template: ChatTemplate | None = field(default_factory=plain_template)
+    """How messages become a prompt; None: a folder that has none."""
+    special: Mapping[str, str] = field(default_factory=lambda: SPECIAL)
+    """The special tokens that have a name, for another template."""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of ``text``, nothing put in front."""
@@ -83,6 +81,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         outputs.checkout(store, made, folder / "tokenizer", kind=outputs.KINDS["tokenizer"])
         vocab = vocabulary_size(folder / "tokenizer", recipe.model)
         tokenizer = open_tokenizer(folder / "tokenizer", as_recorded=as_recorded(recipe))
+        special = special_tokens(folder / "tokenizer")
         if step is None:
             trained = run.output("train")
             outputs.checkout(store, trained, folder / "train", kind=outputs.KINDS["train"])
@@ -97,7 +96,15 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             digest, what = saved.state, f"training checkpoint of train step {step}"
             state, _ = load(folder / "checkpoint", recipe, vocab, digest, where=what)
     return Subject(
-        run.run, recipe, merged(state.model), tokenizer, digest, int(state.step), made.digest, template_by(recipe)
+        run.run,
+        recipe,
+        merged(state.model),
+        tokenizer,
+        digest,
+        int(state.step),
+        made.digest,
+        template_of(recipe.dataset, special),
+        special,
     )
 
 
@@ -109,12 +116,6 @@ def _first(recipe: Recipe, store: Store, vocab: int, folder: Path, digest: str) 
         state = imported_state(recipe, vocab, checkout(store, recipe.initial.model, folder / "initial") / "checkpoint")
     proven(manifest_of(state), digest, "state that the training begins with")
     return state
-
-
-def template_by(recipe: Recipe) -> Callable[[Sequence[Mapping[str, str]]], str]:
-    """How messages become a prompt for a model that was trained by ``recipe``."""
-    own = template_of(recipe.dataset)
-    return chat_prompt if own is None else own.render
 
 
 def open_folder(folder: Path, recipe: Recipe) -> Subject:
@@ -131,8 +132,22 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
         tokenizer, content = open_tokenizer(kept), (kept / "tokenizer.json").read_bytes()
         read = read_model(recipe, vocabulary_size(kept, recipe.model), folder)
     digest = describe_tree(folder).digest
+    special = special_tokens(folder)
     plain = msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(recipe.tokenizer, reading="plain"))
-    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), None)
+    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), template_in(folder), special)
+
+
+def template_in(folder: Path, *, clock: bool = False) -> ChatTemplate | None:
+    """The chat template that a Hugging Face folder brings, if there is one. ``clock``: it may ask for the time.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    text = chat_template(folder)
+    if text is None:
+        return None
+    stops = STOPS if text == TEMPLATE else ()
+    return ChatTemplate(text, special_tokens(folder), where=str(folder), stops=stops, clock=clock)
 
 
 def _saved(run: Run, step: int) -> CheckpointSaved:

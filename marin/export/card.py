@@ -16,7 +16,6 @@ from marin.errors import UsageError
 from marin.evaluation.recorded.bundle import CARD, CHAT_TEMPLATE
 from marin.history.run import Run
 from marin.recipe import schema as recipes
-from marin.serving.chat import TEMPLATE
 
 
 def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[Path]:
@@ -26,8 +25,7 @@ def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[P
         UsageError: one of them is there already.
     """
     written = [folder / CARD, folder / CHAT_TEMPLATE]
-    own = template_of(view.recipe.dataset)
-    template = own.text if own is not None else TEMPLATE
+    template = template_of(view.recipe.dataset).text
     for path, text in zip(written, (card(view, license=license), template), strict=True):
         if path.exists() and path.read_text(encoding="utf-8") != text:
             raise UsageError(

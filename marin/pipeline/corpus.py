@@ -13,11 +13,13 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marin.data import grammar
+from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
 from marin.data.collected import collected
 from marin.data.documents import (
     PARTS,
@@ -29,11 +31,13 @@ from marin.data.documents import (
     read_documents,
     write_divided,
 )
-from marin.data.local import Skipped, SourceFile, matched, read_file, read_pairs
+from marin.data.earlier import chats as earlier
+from marin.data.local import Marked, Skipped, SourceFile, Written, matched, read_file, read_pairs
 from marin.data.preferences import hold_out
 from marin.data.remote import mirrored_glob, obtain
-from marin.data.template import template_of
+from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of
 from marin.data.text import lines, split_text
+from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError, NoConversation, UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.progress import bar
@@ -49,6 +53,7 @@ from marin.recipe.schema import (
     SingleDataset,
     UrlDataset,
     WebDataset,
+    chats,
 )
 
 log = logging.getLogger(__name__)
@@ -89,8 +94,11 @@ def _sources(dataset: SingleDataset) -> dict[str, str]:
 
 
 def config(recipe: Recipe) -> object:
-    """The part of the recipe that decides the documents, with the digests of the raw bytes."""
-    return {"dataset": recipes.plain(recipe.dataset), "sources": source_digests(recipe)}
+    """The part of the recipe that decides the documents, with the digests of the raw bytes; of conversations also the tokenizer
+    that is taken over, whose special tokens a template names."""
+    own: dict[str, object] = {"dataset": recipes.plain(recipe.dataset), "sources": source_digests(recipe)}
+    kept = recipe.kept_tokenizer if chats(recipe.dataset) else None
+    return own if kept is None else own | {"tokenizer": kept}
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,8 @@ class _Corpus:
     validation: SplitCount
     sources: dict[str, str]
     skipped: Skipped = field(default_factory=Skipped)
+    marked: int = 0
+    """Conversations whose messages hold special tokens."""
     preferences: list[dict[str, str]] = field(default_factory=list)
     """Those that are held out, as minimal pairs."""
 
@@ -126,12 +136,18 @@ def run(task: Task) -> StepResult:
     if skipped.count:
         description["skipped"] = {"lines": skipped.count, "first": skipped.first}
         log.warning("%d lines are no conversations and are left out; the first: %s", skipped.count, skipped.first[0])
+    if made.marked:
+        description["special_tokens_in_messages"] = made.marked
+        log.warning(
+            "%d conversations hold special tokens of the tokenizer in their messages, which become these", made.marked
+        )
     (task.out / DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return StepResult(
         kind="corpus",
         metrics={
             "minimal_pairs": float(count),
             **({"skipped_lines": float(skipped.count)} if skipped.count else {}),
+            **({"special_tokens_in_messages": float(made.marked)} if made.marked else {}),
             "train_bytes": float(made.train.text_bytes),
             "train_documents": float(made.train.documents),
             "validation_bytes": float(made.validation.text_bytes),
@@ -157,14 +173,14 @@ def _from_one(dataset: SingleDataset, task: Task, out: Path) -> _Corpus:
         return _from_artifact(dataset, task, out)
     if isinstance(dataset, DocumentsDataset | WebDataset):
         return _from_collection(_collection(dataset), task, out)
-    return _from_url(dataset, task, out) if isinstance(dataset, UrlDataset) else _from_files(dataset, out)
+    return _from_url(dataset, task, out) if isinstance(dataset, UrlDataset) else _from_files(dataset, task, out)
 
 
 def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
     """Each part as it would be alone; their held-out texts together."""
     total = {TRAIN: SplitCount(0, 0), VALIDATION: SplitCount(0, 0)}
     sources: dict[str, str] = {}
-    skipped = Skipped()
+    skipped, marked = Skipped(), 0
     (task.out / PARTS).mkdir()
     with (task.out / VALIDATION).open("wb") as held_out:
         for name, part in sorted(dataset.parts.items()):
@@ -178,9 +194,10 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
                     total[split].documents + count.documents, total[split].text_bytes + count.text_bytes
                 )
             sources |= {f"{name}:{key}": digest for key, digest in made.sources.items()}
+            marked += made.marked
             skipped.count += made.skipped.count
             skipped.first += [line | {"file": f"{name}:{line['file']}"} for line in made.skipped.first]
-    return _Corpus(total[TRAIN], total[VALIDATION], sources, skipped)
+    return _Corpus(total[TRAIN], total[VALIDATION], sources, skipped, marked)
 
 
 def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
@@ -291,8 +308,39 @@ def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:
     return _Corpus(train, validation, _sources(dataset))
 
 
-def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
-    sources, template, skipped = _sources(dataset), template_of(dataset), Skipped()
+@dataclass(frozen=True)
+class _Chats:
+    """How the lines of a data set are written, if they are conversations; ``marked`` counts those that hold special tokens."""
+
+    written: Written | None = None
+    by_difference: bool = False
+    marked: Marked | None = None
+
+
+def _chats(dataset: FilesDataset, task: Task) -> _Chats:
+    if not dataset.chat:
+        return _Chats()
+    if dataset.chat_reference is None:
+        if dataset.chat_template is None:
+            return _Chats(lambda value, at: earlier.render(value.get("messages"), at))
+        return _Chats(
+            partial(earlier.conversation, earlier.EarlierTemplate(dataset.chat_template, where="dataset.chat_template"))
+        )
+    if (kept := task.recipe.kept_tokenizer) is None:
+        return _by(template_of(dataset, SPECIAL), frozenset({END_OF_TEXT}))
+    with TemporaryDirectory(dir=task.work, prefix="tokenizer-") as base:
+        folder = Path(base) / "tokenizer"
+        task.store.checkout(kept, folder)
+        check_marks(folder)
+        return _by(template_of(dataset, special_tokens(folder)), special_texts(folder))
+
+
+def _by(template: ChatTemplate, special: frozenset[str]) -> _Chats:
+    return _Chats(partial(conversation, template), not template.marks, Marked(special))
+
+
+def _from_files(dataset: FilesDataset, task: Task, out: Path) -> _Corpus:
+    sources, found, skipped = _sources(dataset), _chats(dataset, task), Skipped()
 
     def documents() -> Iterator[Document]:
         some = False
@@ -304,10 +352,11 @@ def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
                 split=dataset.split,
                 paragraphs_per_document=dataset.paragraphs_per_document,
                 expected_digest=sources[file.name],
-                chat=bool(dataset.chat),
-                template=template,
+                chat=found.written,
+                by_difference=found.by_difference,
                 skipped=None if dataset.strict else skipped,
                 preferences=bool(dataset.preferences),
+                marked=found.marked,
             ):
                 some = True
                 yield document
@@ -325,11 +374,11 @@ def _from_files(dataset: FilesDataset, out: Path) -> _Corpus:
         documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
     )
     if not dataset.preferences:
-        return _Corpus(train, validation, sources, skipped)
+        return _Corpus(train, validation, sources, skipped, found.marked.count if found.marked is not None else 0)
     both = (out / VALIDATION).rename(out / "held_out.jsonl")
     validation, held_out = hold_out(both, out / VALIDATION)
     both.unlink()
-    return _Corpus(train, validation, sources, skipped, held_out)
+    return _Corpus(train, validation, sources, skipped, found.marked.count if found.marked is not None else 0, held_out)
 
 
 def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:

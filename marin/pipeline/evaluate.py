@@ -50,6 +50,7 @@ EVALUATE = StepDefinition(
         "marin/data/mixture.py",
         "marin/data/tokenizer.py",
         "marin/recipe/arithmetic.py",
+        "marin/recipe/form/chats.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/model.py",

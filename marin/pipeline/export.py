@@ -6,12 +6,14 @@ from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
-from marin.recipe.schema import Execution, Recipe
+from marin.recipe.schema import Execution, Recipe, chats
 
 
 def config(recipe: Recipe) -> object:
     """The part of the recipe that decides the exported bytes."""
     own = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "export", "arithmetic")}
+    if chats(recipe.dataset):  # its folder has their template
+        own["dataset"] = recipes.plain(recipe.dataset)
     return own | recipes.adapters(recipe)
 
 
@@ -31,6 +33,9 @@ EXPORT = StepDefinition(
     code=(
         "marin/process/arithmetic.py",
         "marin/provenance/processor.py",
+        "marin/data/borrowed/chats.py",
+        "marin/data/chat.py",
+        "marin/data/template.py",
         "marin/data/tokenizer.py",
         "marin/exact/program.py",
         "marin/recipe/arithmetic.py",

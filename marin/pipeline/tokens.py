@@ -8,7 +8,7 @@ from __future__ import annotations
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Recipe, chats
 
 
 def config(recipe: Recipe) -> object:
@@ -17,6 +17,8 @@ def config(recipe: Recipe) -> object:
     if recipe.together > 1:
         own |= {"each": recipe.model.seq_len}
     own |= recipes.reading(recipe)
+    if found := chats(recipe.dataset):
+        own |= {"chat_reference": found[0].chat_reference}
     return own if recipe.exclude is None else own | {"exclude": list(recipe.exclude)}
 
 
@@ -54,6 +56,7 @@ TOKENS = StepDefinition(
         "marin/tensors/reading.py",
         "marin/tensors/token_caches.py",
         "marin/recipe/arithmetic.py",
+        "marin/recipe/form/chats.py",
         "marin/recipe/evaluation.py",
         "marin/recipe/mixture.py",
         "marin/recipe/model.py",

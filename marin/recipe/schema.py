@@ -76,7 +76,8 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about .txt.
     ``chat``: conversations, of which what the assistant says is learned, in the form of ``chat_template`` (Jinja);
     a line that is none is counted and named, or, where it is ``strict``, an error. ``preferences``: each line has two, of
-    which one is preferred (:mod:`marin.data.preferences`)."""
+    which one is preferred (:mod:`marin.data.preferences`). ``chat_reference``: whose ids and masks conversations have; None:
+    those of recipes from before there was one (:mod:`marin.data.earlier.chats`)."""
 
     name: Name = "files"
     globs: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -87,6 +88,7 @@ class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=
     minimal_pairs: str | None = None
     chat: bool | None = None
     chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
+    chat_reference: Literal["transformers"] | None = None
     strict: bool | None = None
     preferences: bool | None = None
 
@@ -133,6 +135,12 @@ DATASETS: dict[str, type[Struct]] = {kind.__struct_config__.tag: kind for kind i
 def parts(dataset: Dataset) -> dict[str, SingleDataset]:
     """The data sets of a recipe that have a stream of their own, by name."""
     return dict(dataset.parts) if isinstance(dataset, MixtureDataset) else {dataset.name: dataset}
+
+
+def chats(dataset: Dataset) -> list[FilesDataset]:
+    """Those of its parts that are conversations as their reference has them, in order of name."""
+    found = (part for _, part in sorted(parts(dataset).items()))
+    return [part for part in found if isinstance(part, FilesDataset) and part.chat and part.chat_reference]
 
 
 def artifacts(recipe: Recipe) -> dict[str, Artifact]:
@@ -283,6 +291,13 @@ class Recipe(Section, frozen=True):
     def together(self) -> int:
         """Neighbouring sequences that are always in one batch, in their order: the two answers of a preference; otherwise 1."""
         return 1 if self.lora is None or self.lora.dpo_beta is None else 2
+
+    @property
+    def kept_tokenizer(self) -> str | None:
+        """The digest of the tokenizer that is taken over: of the phase before, of the model made elsewhere, or borrowed; None:
+        it is trained here, or an input of the step."""
+        before = self.phase or self.initial
+        return (before.tokenizer if before is not None else None) or self.tokenizer.artifact
 
     @property
     def vocabulary(self) -> int:

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from marin.data.template import ChatTemplate
+from marin.data.template import OWN, ChatTemplate
 from marin.evaluation.subject import Subject
 from marin.serving.answers import Answer, Question, question
 from marin.serving.engine import Engine, Job, SequenceUpdate
@@ -122,12 +122,15 @@ class Routes:
         template = self.served.template
         if template is None:
             raise Refused("this model has no chat template", param="messages", code="no_chat_template")
-        messages = [
-            {"role": one.role, "content": one.text(number), **({"name": one.name} if one.name else {})}
-            for number, one in enumerate(asked.messages)
-        ]
+        messages = [one.told(number) for number, one in enumerate(asked.messages)]
+        continues, others = bool(asked.continue_final_message), asked.chat_template_kwargs or {}
+        prompt = not continues if asked.add_generation_prompt is None else asked.add_generation_prompt
+        if named := sorted(OWN & others.keys()):
+            raise Refused(f"an argument of its own: {named[0]}", param="chat_template_kwargs", code="invalid_value")
         try:
-            text = await asyncio.to_thread(template.render, messages)
+            text = await asyncio.to_thread(
+                template.render, messages, documents=asked.documents, prompt=prompt, continues=continues, others=others
+            )
         except ValueError as error:
             raise Refused(f"the chat template refuses: {error}", param="messages", code="invalid_value") from None
         limit = asked.max_completion_tokens if asked.max_completion_tokens is not None else asked.max_tokens

@@ -86,6 +86,19 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     role: Annotated[str, Meta(min_length=1, max_length=64)]
     content: str | list[dict[str, Any]] | None = None
     name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+    def told(self, number: int) -> dict[str, Any]:
+        """For a chat template: what the client said of it. The content is a text; beside calls of tools it may be null.
+
+        Raises:
+            Refused: the content of a message is no text.
+        """
+        content = None if self.content is None and self.tool_calls else self.text(number)
+        others = {name: getattr(self, name) for name in ("name", "tool_calls", "tool_call_id", "reasoning_content")}
+        return {"role": self.role, "content": content} | {name: value for name, value in others.items() if value}
 
     def text(self, number: int) -> str:
         """What it says.
@@ -119,9 +132,13 @@ class Completion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Chat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``/v1/chat/completions``."""
+    """``/v1/chat/completions``. How the prompt is made of the messages is said in vLLM's words."""
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=MOST_MESSAGES)]
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    documents: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     model: str | None = None
     max_tokens: Number | None = None
     max_completion_tokens: Number | None = None

@@ -7,6 +7,7 @@ instead of by Levanter's converter, which needs a reference repository on a hub 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,12 @@ from levanter.models.lm_model import LmHeadModel
 from safetensors.numpy import save_file
 
 from ledger import describe_tree
+from marin.data.borrowed.chats import TEMPLATE_FILE, special_tokens
+from marin.data.template import template_of
+from marin.data.tokenizer import parse_tokenizer
 from marin.execution.step import StepResult, Task
 from marin.process.waiting import waiting
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Recipe, chats
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
 from marin.training.adapters import FOLDER, merged, write_adapters
 from marin.training.checkpoints.whole import restore
@@ -41,8 +45,9 @@ def hugging_face_config(recipe: Recipe, vocab_size: int) -> dict[str, object]:
     return config
 
 
-def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: int) -> None:
-    """``config.json``, ``generation_config.json`` and ``model.safetensors`` in ``folder``."""
+def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: int, closing: Sequence[int] = ()) -> None:
+    """``config.json``, ``generation_config.json`` and ``model.safetensors`` in ``folder``. ``closing``: tokens beside the end of
+    a text that end an answer."""
     tensors = {
         name: np.ascontiguousarray(np.asarray(value))
         for name, value in to_torch_compatible_state_dict(model).items()
@@ -52,9 +57,21 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
         tensors.pop("lm_head.weight", None)
     save_file(dict(sorted(tensors.items())), folder / "model.safetensors", metadata={"format": "pt"})
     config = hugging_face_config(recipe, vocab_size)
-    generation = {"bos_token_id": recipe.tokens.begin, "eos_token_id": recipe.tokens.end, "do_sample": True}
+    ends = [recipe.tokens.end, *closing] if closing else recipe.tokens.end
+    generation = {"bos_token_id": recipe.tokens.begin, "eos_token_id": ends, "do_sample": True}
     for name, content in (("config.json", config), ("generation_config.json", generation)):
         (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def write_template(folder: Path, recipe: Recipe) -> list[int]:
+    """The template of the recipe's conversations beside the tokenizer in ``folder``, where transformers finds it before any
+    other; returns the tokens by which it closes an answer, where that is one token and not the end of a text."""
+    template = template_of(recipe.dataset, special_tokens(folder))
+    (folder / TEMPLATE_FILE).write_bytes(template.text.encode("utf-8"))
+    path = folder / "tokenizer.json"
+    tokenizer = parse_tokenizer(path.read_bytes(), where=str(path))
+    found = {tokenizer.token_to_id(stop) for stop in template.stops} - {recipe.tokens.end}
+    return sorted(number for number in found if number is not None)
 
 
 def export(task: Task) -> StepResult:
@@ -66,7 +83,8 @@ def export(task: Task) -> StepResult:
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             (task.out / name).write_bytes((tokenizer / name).read_bytes())
-    write_model(task.out, merged(model), task.recipe, vocabulary_size(tokenizer, task.recipe.model))
+    closing = write_template(task.out, task.recipe) if chats(task.recipe.dataset) else []
+    write_model(task.out, merged(model), task.recipe, vocabulary_size(tokenizer, task.recipe.model), closing)
     if task.recipe.lora is not None:
         base = "" if task.recipe.initial is None else task.recipe.initial.name
         write_adapters(task.out / FOLDER, model, task.recipe.lora, base)

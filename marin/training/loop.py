@@ -28,7 +28,7 @@ from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch, Batches, LeftOut, Span, streams, token_dataset
 from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
-from marin.training.runtime import canary
+from marin.training.runtime import canary, hosts
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
@@ -88,12 +88,15 @@ class NotFinite(Diverged):
     the one before the step, to be saved for inspection, and ``steps`` what led there from the segment's begin."""
 
     def __init__(self, number: int, outcome: StepOutcome, batch: Batch, state: SlicedState, steps: Steps) -> None:
+        nothing = not hosts.whole(batch.weights).any()
         super().__init__(
             "loss or gradient is not finite",
             where=f"train step {number} (sequences {batch.indices.tolist()})",
             expected="finite numbers",
             found=f"loss {outcome.loss}, gradient norm {outcome.grad_norm}",
-            cure="lower optimizer.learning_rate or raise optimizer.warmup_steps",
+            cure="nothing of this batch is learned: raise trainer.batch_size"
+            if nothing
+            else "lower optimizer.learning_rate or raise optimizer.warmup_steps",
         )
         self.number = number
         self.state = state

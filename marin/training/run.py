@@ -40,6 +40,7 @@ from marin.record.events import (
 from marin.record.meter import Meter, recorded
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.initial import initial_program
+from marin.training.learning import check_learning
 from marin.training.loop import NotFinite, SegmentRecord, Steps, Training
 from marin.training.model import vocabulary_size
 from marin.training.runtime import hosts
@@ -107,7 +108,8 @@ def train(task: Task) -> StepResult:
     tensors, and the result names its tree.
 
     Raises:
-        UsageError: more epochs than the recipe allows.
+        UsageError: more epochs than the recipe allows, or packing that would cut conversations.
+        DataError: a batch has nothing to learn.
         Paused: before the train step that the execution named.
         Interrupted: asked to stop; the state is recorded.
     """
@@ -115,6 +117,7 @@ def train(task: Task) -> StepResult:
     cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"
     if recipe.trainer.most_epochs is not None:
         check_epochs(recipe, count_tokens(cache))
+    check_learning(recipe, cache)
     use_compilation_cache(compilation_cache())
     with waiting("compiling the train step"):
         training = Training(recipe, cache, vocabulary_size(task.inputs["tokenizer"], recipe.model), task.execution)

@@ -322,8 +322,10 @@ def _exported(model: Path, expected: str) -> str:
 
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
     def opened() -> Subject:
-        from marin.evaluation.subject import open_folder, template_by
+        from marin.data.template import template_of
+        from marin.evaluation.subject import open_folder
 
-        return replace(open_folder(model, recipe), template=template_by(recipe))
+        opened = open_folder(model, recipe)
+        return replace(opened, template=template_of(recipe.dataset, opened.special))
 
     return opened

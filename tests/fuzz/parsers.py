@@ -69,6 +69,7 @@ from ledger.witness.timestamp import load_authorities, verify_stamp
 from ledger.witness.witness import WitnessRequest
 from marin.cli.ledger.append import parse_object
 from marin.cli.ledger.witness import parse_vkey
+from marin.data.chat import TEMPLATE
 from marin.data.documents import read_documents, read_texts
 from marin.data.network.hub import parse as parse_address
 from marin.data.pinned import read_source
@@ -89,7 +90,6 @@ from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE, STATEMENT, attested
 from marin.record.trust.pins import Pin, read_pin
-from marin.serving.chat import TEMPLATE
 from marin.serving.evidence import read_answer
 from marin.serving.files import read_instructions, read_scenario
 from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of

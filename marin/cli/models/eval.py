@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -143,13 +142,11 @@ def eval(
     from marin.evaluation.recorded.records import Settings, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_folder, open_subject
-    from marin.serving.chat import template_of_folder
 
     if root is not None and view is not None:
         subject = open_subject(view, root.store_to_read(), step)
     else:
-        subject, brought = open_folder(Path(run), recipe), template_of_folder(Path(run))
-        subject = replace(subject, template=brought.render if brought is not None else None)
+        subject = open_folder(Path(run), recipe)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
     settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=asked.groups, chat=chat)
     with bar("requests", 0) as progress:

@@ -212,7 +212,7 @@ def _answer_instructions(
     from marin.serving.chat import template_for
 
     rows = files.read_instructions(file)
-    template = template_for(run if not subject.run else None, None, subject.recipe)
+    template = template_for(subject)
     stops = template.stops if template is not None else ()
     try:
         texts = [files.instruction_prompt(row["instruction"], template) for row in rows]

@@ -121,7 +121,7 @@ def serve(
     from marin.serving.engine import Engine
     from marin.serving.server import serve as serve_on
 
-    template = template_for(run if not subject.run else None, template_file, subject.recipe)
+    template = template_for(subject, template_file)
     sizes = lengths(subject.recipe.model.seq_len)
     with bar("programs", len(sizes)) as progress:
         for number, length in enumerate(sizes, start=1):

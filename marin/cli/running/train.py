@@ -144,11 +144,13 @@ def train(
     carry_out = partial(_train, root, execution=execution, force=force, max_concurrent=max_concurrent or 0)
 
     def planned(words: Sequence[str], *, several: bool) -> list[Composed]:
-        found = list(compose(words, several=several))
+        asked_for = list(compose(words, several=several))
+        found = asked_for
         found = found if previous is None else [_continued(root, previous, one) for one in found]
         found = found if begun is None else [_begun(root, begun, one, words) for one in found]
         _check_adapted(found)
-        return found if borrowed is None else [_borrowed(root, borrowed, one) for one in found]
+        made = found if borrowed is None else [_borrowed(root, borrowed, one) for one in found]
+        return [_said(one, composed) for one, composed in zip(made, asked_for, strict=True)]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
@@ -304,9 +306,30 @@ def within_epochs(root: Root, composed: Composed, execution: Execution) -> Compo
 
 def _continued(root: Root, run: str, composed: Composed) -> Composed:
     """The recipe as the phase that goes on from the last recorded state of ``run``."""
-    from marin.execution.phases import next_phase
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
 
-    return replace(composed, recipe=next_phase(root, run, composed.recipe))
+    from marin.evaluation.importing import with_chat_template
+    from marin.execution.phases import next_phase
+    from marin.recipe.schema import chats
+
+    recipe = next_phase(root, run, composed.recipe)
+    if any(part.chat_template is None for part in chats(recipe.dataset)) and recipe.kept_tokenizer is not None:
+        with TemporaryDirectory(prefix="marin-tokenizer-") as base:
+            root.store().checkout(recipe.kept_tokenizer, Path(base) / "tokenizer")
+            recipe = with_chat_template(recipe, Path(base) / "tokenizer")
+    return replace(composed, recipe=recipe)
+
+
+def _said(made: Composed, asked: Composed) -> Composed:
+    """``made``, and a word where its conversations have a template that ``asked`` did not name."""
+    from marin.recipe.schema import chats
+
+    if any(part.chat_template is None for part in chats(asked.recipe.dataset)) and any(
+        part.chat_template is not None for part in chats(made.recipe.dataset)
+    ):
+        say("dataset.chat_template: the one that comes with the tokenizer", err=True)
+    return made
 
 
 def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> Composed:

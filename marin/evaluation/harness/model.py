@@ -7,8 +7,10 @@ an empty context is the token that begins a text; nothing is put in front of ano
 from __future__ import annotations
 
 import copy
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +23,9 @@ from marin.evaluation.recorded.answering import answered, taken, unscored
 from marin.evaluation.recorded.records import Key, Request, ScoredRow
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
+from marin.recipe.schema import chats
 
+log = logging.getLogger(__name__)
 MOST_NEW_TOKENS = 256
 """Of a generation that names no number; the harness's own default."""
 
@@ -53,6 +57,8 @@ class Harness(LM):
         self.repeated: Counter[tuple[str, int, int]] = Counter()
         self.answered = 0
         self.begin = subject.recipe.tokens.begin
+        self.chat = False
+        """Whether prompts are chats."""
 
     @property
     def max_length(self) -> int:
@@ -90,6 +96,7 @@ class Harness(LM):
         for request in requests:
             context, options = request.args
             stops, limit, temperature = generation(options)
+            stops = [*stops, *self._closing()]
             whole = (self.subject.encode(context) or [self.begin]) if context else [self.begin]
             room = min(limit, self.max_length // 2)
             kept = tuple(whole[-(self.max_length - room) :])
@@ -130,18 +137,25 @@ class Harness(LM):
         return self.subject.tokenizer_digest
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Messages as a prompt, under the subject's template.
+        """Messages as a prompt, under the subject's template; without the prompt for an answer (a task's ``gen_prefix``) the last
+        message is open, to be continued. As HFLM, a template that takes no system message gets none.
 
         Raises:
-            UsageError: it has none, refuses the messages, or is to end within an answer.
+            UsageError: it has no template, or refuses the messages.
         """
-        template = self.subject.template
+        template, self.chat = self.subject.template, True
         try:
-            if template is None or not add_generation_prompt:
-                raise ValueError(
-                    "no chat template" if template is None else "a prompt that ends within an answer (gen_prefix)"
-                )
-            return template(chat_history)
+            if template is None:
+                raise ValueError("no chat template")
+            render = partial(template.render, prompt=add_generation_prompt, continues=not add_generation_prompt)
+            try:
+                return render(chat_history)
+            except ValueError:
+                others = [one for one in chat_history if one["role"] != "system"]
+                if len(others) == len(chat_history):
+                    raise
+                log.warning("the chat template takes no system message: it is left out")
+                return render(others)
         except ValueError as error:
             raise UsageError(
                 "these prompts are no messages for this model",
@@ -183,6 +197,11 @@ class Harness(LM):
 
     def _stopper(self, stops: Sequence[str]) -> Callable[[tuple[int, ...]], bool]:
         return lambda new: any(stop in self.subject.decode(new) for stop in stops)
+
+    def _closing(self) -> tuple[str, ...]:
+        """Where an answer ends of a model that was trained on conversations by their reference, as its exported folder says."""
+        template = self.subject.template
+        return template.stops if self.chat and template is not None and chats(self.subject.recipe.dataset) else ()
 
     def _tell(self, done: int) -> None:
         self.progress(done)

@@ -17,7 +17,17 @@ FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "rounding", "z_loss", "states_at_words", "most_epochs")
 IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
-WHAT_IS_READ = ("chat", "chat_template", "strict", "preferences", "artifact", "exclude", "metadata_fields", "order")
+WHAT_IS_READ = (
+    "chat",
+    "chat_template",
+    "chat_reference",
+    "strict",
+    "preferences",
+    "artifact",
+    "exclude",
+    "metadata_fields",
+    "order",
+)
 ADDED_LATER = frozenset(
     {
         "mixture",

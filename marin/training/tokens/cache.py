@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +35,7 @@ from marin.data.exclusion import BLANK, excluded
 from marin.data.tokenizer import load_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
-from marin.recipe.schema import Artifact, Recipe, as_recorded
+from marin.recipe.schema import Artifact, Recipe, as_recorded, chats
 from marin.tensors.token_caches import FIELD, MASK, WORDS_FILE, cache_content, read_words, unfinished
 from marin.training.tokens.apart import apart
 from marin.training.tokens.encoding import Encoded, Execute, encoded_split
@@ -51,6 +52,9 @@ Cache = Path | StoredFolder
 _EXEMPLAR: dict[str, Any] = {FIELD: np.zeros((0,), dtype=np.int32)}
 VALIDATION_SPLIT = "validation"
 _WRITE_TOKENS = 1 << 22
+MOST_UNLEARNED = 0.1
+"""The share of conversations of which nothing is learned that a build may have."""
+log = logging.getLogger(__name__)
 
 
 def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
@@ -63,7 +67,8 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
     tensors: dict[str, str] = {}
     size = 0
     totals: dict[str, int] = {}
-    without = excluded(task.inputs["corpus"], task.recipe)
+    without, learned = excluded(task.inputs["corpus"], task.recipe), Learned()
+    reference = next((part.chat_reference for part in chats(task.recipe.dataset)), None)
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
         folder.parent.mkdir(exist_ok=True)
@@ -74,8 +79,11 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
             ends(task.recipe),
             masked=masked,
             execute=execute,
+            reference=reference,
             as_recorded=as_recorded(task.recipe),
         )
+        if masked and reference is not None:
+            encoded = learned.counted(encoded)
         if task.recipe.together > 1 and split != VALIDATION_SPLIT:
             encoded = apart(encoded, task.recipe.model.seq_len, task.recipe.tokens.end, split)
         written = (
@@ -113,6 +121,9 @@ def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
         for what, number in ((f"{side}_tokens", content.tokens), (f"{side}_documents", content.documents)):
             totals[what] = totals.get(what, 0) + number
         size += content.nbytes
+    learned.check()
+    if learned.without:
+        totals["unlearned_documents"] = learned.without
     metrics = {name: float(number) for name, number in totals.items()}
     return StepResult(kind="tokens", digest=state_digest(tensors), size=size, metrics=metrics)
 
@@ -133,6 +144,39 @@ def counted_words(folder: Cache) -> int | None:
         return None if size is None else read_words(folder.read(WORDS_FILE, 0, size), WORDS_FILE)
     file = folder / WORDS_FILE
     return read_words(file.read_bytes(), folder.name) if file.is_file() else None
+
+
+@dataclass
+class Learned:
+    """How many conversations there are, and of how many nothing is learned."""
+
+    documents: int = 0
+    without: int = 0
+
+    def counted(self, documents: Iterator[Encoded]) -> Iterator[Encoded]:
+        """The same documents."""
+        for ids, mask in documents:
+            self.documents += 1
+            self.without += not any(mask)
+            yield ids, mask
+
+    def check(self) -> None:
+        """Say of how many nothing is learned.
+
+        Raises:
+            DataError: of more than a share of :data:`MOST_UNLEARNED`.
+        """
+        told = f"{self.without} of {self.documents} conversations"
+        if self.without > MOST_UNLEARNED * self.documents:
+            raise DataError(
+                "conversations of which nothing is learned",
+                where="step tokens",
+                expected=f"at most a share of {MOST_UNLEARNED}",
+                found=told,
+                cure="let {% generation %} of the chat template hold what the assistant says, and remove lines without an answer",
+            )
+        if self.without:
+            log.warning("nothing is learned of %s", told)
 
 
 def ends(recipe: Recipe) -> list[int]:

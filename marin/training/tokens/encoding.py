@@ -34,32 +34,42 @@ SHARD_BYTES = 4 << 20
 _DOCUMENTS = 256
 
 
-def encoded(tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], *, masked: bool) -> Iterator[Encoded]:
-    """Each document, in order.
+def encoded(
+    tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], *, masked: bool, reference: str | None = None
+) -> Iterator[Encoded]:
+    """Each document, in order. ``reference``: whose ids and masks conversations have.
 
     Raises:
         DataError: it has to say what is learned of it, and does not.
     """
     for batch in batched(documents, _DOCUMENTS):
         if masked:
-            yield from loss_mask.encoded_with_mask(tokenizer, batch, end)
+            yield from loss_mask.encoded_with_mask(tokenizer, batch, end, reference)
             continue
         for encoding in tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False):
             yield np.asarray(encoding.ids + end, dtype=np.int32), b""
 
 
 def encoded_split(
-    folder: Path, path: Path, end: list[int], *, masked: bool, execute: Execute | None = None, as_recorded: bool = False
+    folder: Path,
+    path: Path,
+    end: list[int],
+    *,
+    masked: bool,
+    execute: Execute | None = None,
+    reference: str | None = None,
+    as_recorded: bool = False,
 ) -> Iterator[Encoded]:
     """The documents of the split ``path`` by the tokenizer of ``folder``; by shards where there are workers and two shards.
     ``as_recorded``: see :func:`marin.data.tokenizer.parse_tokenizer`."""
     cuts, tokenizer = stretches(path, SHARD_BYTES), load_tokenizer(folder, as_recorded=as_recorded)
     with bar(f"tokenize {path.stem}", path.stat().st_size) as report:
         if execute is None or len(cuts) < 2:
-            yield from encoded(tokenizer, _reported(read_documents(path), report), end, masked=masked)
+            documents = _reported(read_documents(path), report)
+            yield from encoded(tokenizer, documents, end, masked=masked, reference=reference)
             return
         content = (folder / "tokenizer.json").read_text("utf-8")
-        setup = Setup(content, end, masked, path.name, as_recorded, tokenizer.encode_special_tokens)
+        setup = Setup(content, end, masked, path.name, reference, as_recorded, tokenizer.encode_special_tokens)
         with execute(start, msgspec.json.encode(setup), _Tasks(path, cuts)) as results:
             for (_, until), result in zip(cuts, results, strict=True):
                 yield from unpacked(result)
@@ -76,12 +86,13 @@ def _reported(documents: Iterable[Document], report: Report) -> Iterator[Documen
 
 class Setup(msgspec.Struct, frozen=True):
     """What a worker has to know: the content of ``tokenizer.json``, the tokens behind a document, whether documents say what is
-    learned of them, the name of their file, and how the tokenizer is read."""
+    learned of them, the name of their file, whose ids and masks conversations have, and how the tokenizer is read."""
 
     tokenizer: str
     end: list[int]
     masked: bool
     name: str
+    reference: str | None = None
     as_recorded: bool = False
     special_are_text: bool = False
 
@@ -101,7 +112,8 @@ def start(setup: bytes) -> Work:
     tokenizer.encode_special_tokens = told.special_are_text
 
     def work(lines: bytes) -> bytes:
-        found = list(encoded(tokenizer, documents_of(lines.splitlines(), told.name), told.end, masked=told.masked))
+        documents = documents_of(lines.splitlines(), told.name)
+        found = list(encoded(tokenizer, documents, told.end, masked=told.masked, reference=told.reference))
         return msgspec.msgpack.encode(
             Shard(
                 b"".join(ids.astype("<i4").tobytes() for ids, _ in found),

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
+from msgspec.structs import replace
 
-from marin.data.chat import ROLES, render
-from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of
+from marin.data.chat import ROLES, TEMPLATE
+from marin.data.earlier.chats import EarlierTemplate, render
+from marin.data.earlier.chats import conversation as earlier
+from marin.data.template import SPECIAL, ChatTemplate, conversation, plain_template, template_of
 from marin.errors import DataError, UsageError
-from marin.recipe.schema import FilesDataset, GrammarDataset, Recipe, digest
-from marin.serving.chat import TEMPLATE
+from marin.recipe.composition import compose
+from marin.recipe.form.chats import with_chat_reference
+from marin.recipe.schema import FilesDataset, GrammarDataset, Recipe, digest, plain
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
@@ -108,22 +114,119 @@ def test_a_template_reaches_nothing_and_ends(template: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "why"),
     [
-        {"messages": [{"role": "assistant", "content": "a \ue000 mark"}]},
-        {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 3}}]}]},
-        {"messages": [{"role": "assistant", "content": None}]},
-        {"messages": [{"role": "tool", "content": "only"}]},
+        ({"messages": []}, "a list of messages"),
+        ({"messages": [{"content": "x"}]}, "a role"),
+        ({"messages": [{"role": "assistant", "content": "\ud800"}]}, "lone surrogate"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "parts that are texts"),
+        ({"messages": [{"role": "user", "content": "x", "images": ["a.png"]}]}, "texts alone"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "tools": "[TOOLS]"}, "tools"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "tools": ["a"]}, "tools"),
+        (
+            {"messages": [{"role": "assistant", "content": "x"}], "chat_template_kwargs": {"messages": []}},
+            "chat_template_kwargs",
+        ),
     ],
 )
-def test_what_is_no_conversation(line: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match="not a chat document"):
+def test_what_is_no_conversation(line: dict[str, Any], why: str) -> None:
+    with pytest.raises(DataError, match=f"not a chat document.*{why}"):
         conversation(ChatTemplate(MARKED, SPECIAL, where="here"), line, "x:1")
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 3}}]}]}, "tool_calls"),
+        ({"messages": [{"role": "assistant", "content": None}]}, "a content that is a text"),
+        ({"messages": [{"role": "tool", "content": "only"}]}, "nothing to learn"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "a role"),
+        (
+            {"messages": [{"role": "user", "content": "a <|assistant|>"}, {"role": "assistant", "content": "x"}]},
+            "marks",
+        ),
+    ],
+)
+def test_what_the_form_without_a_template_cannot_say(line: dict[str, Any], why: str) -> None:
+    with pytest.raises(DataError, match=f"not a chat document.*{why}"):
+        conversation(plain_template(), line, "x:1")
+
+
+def test_a_conversation_of_which_nothing_is_learned_is_one() -> None:
+    marked = ChatTemplate(MARKED, SPECIAL, where="here")
+    assert conversation(marked, {"messages": [{"role": "user", "content": "x"}]}, "x") == ("<|endoftext|>[user]x", ())
+
+
+def test_what_lines_say_beside_their_messages() -> None:
+    template = ChatTemplate(
+        "{{ tools | length if tools else 'none' }}{{ documents[0].text if documents }}{{ name }}"
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+        {"name": "x"},
+        where="here",
+    )
+    said = {"messages": [{"role": "assistant", "content": "y"}]}
+    tools = [{"type": "function", "function": {"name": "f"}}] * 2
+    assert conversation(template, said, "x")[0] == "nonexy"
+    assert conversation(template, {**said, "tools": tools}, "x") == ("2xy", ((2, 3),))
+    assert conversation(template, {**said, "tools": json.dumps(tools)}, "x")[0] == "2xy", "as TRL writes them"
+    assert conversation(template, {**said, "documents": [{"text": "d"}]}, "x")[0] == "nonedxy"
+    assert conversation(template, {**said, "chat_template_kwargs": {"name": "z"}}, "x")[0] == "nonezy"
+
+
+def test_a_template_that_reads_the_clock_is_for_those_who_are_asked_now() -> None:
+    date = "{% if date is not defined %}{% set date = strftime_now('%Y') %}{% endif %}{{ date }}"
+    text = date + "{% generation %}{{ messages[0].content }}{% endgeneration %}"
+    said = {"messages": [{"role": "assistant", "content": "y"}]}
+    with pytest.raises(UsageError, match="reads the clock"):
+        conversation(ChatTemplate(text, {}, where="here"), said, "x")
+    with pytest.raises(ValueError, match="strftime_now"):
+        ChatTemplate(text, {}, where="here").render(said["messages"])
+    assert (
+        conversation(ChatTemplate(text, {}, where="here"), {**said, "chat_template_kwargs": {"date": 1}}, "x")[0]
+        == "1y"
+    )
+    assert ChatTemplate(text, {}, where="here", clock=True).render(said["messages"]).startswith("2")
+
+
+def test_earlier_recipes_keep_what_they_meant() -> None:
+    """Marks of a tag that is rendered in a macro, empty contents, separators: as it was recorded."""
+    macro = "{% macro f(m) %}{% generation %}{{ m }}{% endgeneration %}{% endmacro %}{{ bos_token }}{{ f(messages[0].content) }}"
+    said = {"messages": [{"role": "assistant", "content": "ab"}]}
+    assert earlier(EarlierTemplate(macro, where="x"), said, "x") == ("<|endoftext|>ab", ((13, 15),))
+    assert conversation(ChatTemplate(macro, {}, where="x"), said, "x") == ("ab", ((0, 2),))
+    calls = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    for template, line in (
+        (MARKED, {"messages": [calls]}),
+        ("{% generation %}{{ messages | tojson(separators=(',', ':')) }}{% endgeneration %}", said),
+    ):
+        with pytest.raises(DataError):
+            earlier(EarlierTemplate(template, where="x"), line, "x")
+        conversation(ChatTemplate(template, {}, where="x"), line, "x")
+
+
 def test_the_recipe_names_it_and_older_recipes_keep_their_digest() -> None:
-    plain, own = (FilesDataset(globs=("x.jsonl",), chat=True, chat_template=text) for text in (None, CHATML))
-    assert digest(Recipe(dataset=plain)) != digest(Recipe(dataset=own))
-    assert template_of(plain) is None and template_of(GrammarDataset()) is None
-    made = template_of(own)
-    assert made is not None and made.stops == ("<|im_end|>",), "where an answer ends"
+    old, own = (FilesDataset(globs=("x.jsonl",), chat=True, chat_template=text) for text in (None, CHATML))
+    new = replace(own, chat_reference="transformers")
+    assert len({digest(Recipe(dataset=one)) for one in (old, own, new)}) == 3
+    assert "chat_reference" not in plain(own)
+    assert template_of(old).text == template_of(GrammarDataset()).text == TEMPLATE
+    assert template_of(own).stops == ("<|im_end|>",), "where an answer ends"
+    named = ChatTemplate(MARKED, {"eos_token": "</s>"}, where="x")
+    marked = replace(new, chat_template=MARKED)
+    assert template_of(marked, named.variables).stops == ("</s>",)
+    assert template_of(replace(marked, chat_reference=None), named.variables).stops == ("<|endoftext|>",), "as it was"
+
+
+def test_new_recipes_name_their_reference() -> None:
+    given = {"dataset": {"kind": "mixture", "parts": {"a": {"chat": True}, "b": {"chat": None}}}}
+    assert with_chat_reference(given)["dataset"]["parts"] == {
+        "a": {"chat": True, "chat_reference": "transformers"},
+        "b": {"chat": None},
+    }
+    assert compose(["dataset=chat"]).recipe.dataset.chat_reference == "transformers"  # type: ignore[union-attr]
+    assert compose(["dataset=files", "dataset.globs=[a.txt]"]).recipe.dataset.chat_reference is None  # type: ignore[union-attr]
+    made = compose(["dataset=files", "dataset.globs=[a.jsonl]", "dataset.chat=true"]).recipe
+    assert made.dataset.chat_reference == "transformers"  # type: ignore[union-attr]
+    earlier = to_builtins(replace(made, dataset=replace(made.dataset, chat_reference=None)))  # type: ignore[type-var]
+    again = compose(["seed=3"], base=earlier).recipe
+    assert again.dataset.chat_reference is None, "the text of a run that is continued stays what it was"  # type: ignore[union-attr]

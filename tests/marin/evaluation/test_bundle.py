@@ -9,7 +9,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from marin.evaluation.subject import Subject, chat_prompt
+from marin.data.template import plain_template
+from marin.evaluation.subject import Subject
 from marin.recipe.schema import Execution, FilesDataset, Recipe
 from marin.record.events import EvaluationRecorded, Output, read
 from marin.verify import bundle
@@ -37,9 +38,9 @@ def test_messages_become_the_prompt_of_the_runs_own_template(monkeypatch: pytest
     plain = Recipe()
     own = msgspec.structs.replace(plain, dataset=FilesDataset(globs=("a.jsonl",), chat=True, chat_template=template))
     asked = [{"role": "user", "content": "a"}]
-    for recipe, prompt in ((plain, chat_prompt(asked)), (own, "[user] a;")):
+    for recipe, prompt in ((plain, plain_template().render(asked)), (own, "[user] a;")):
         brought = Subject("", recipe, cast(Any, None), cast(Any, None), DIGEST, 0, DIGEST, None)
         monkeypatch.setattr("marin.evaluation.subject.open_folder", lambda *given, brought=brought: brought)
         opened = bundle._opened(Path("model"), recipe)()
-        assert opened.template is not None and opened.template(asked) == prompt
+        assert opened.template is not None and opened.template.render(asked) == prompt
         assert replace(opened, template=None) == brought

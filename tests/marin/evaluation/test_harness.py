@@ -14,7 +14,6 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 
 from lm_eval.api.instance import Instance
 
-from marin.data.template import ChatTemplate
 from marin.errors import UsageError
 from marin.evaluation.harness.model import Harness, generation
 from marin.evaluation.harness.recording import evaluated
@@ -22,8 +21,7 @@ from marin.evaluation.harness.tasks import read_named
 from marin.evaluation.recorded.evaluated import numbers
 from marin.evaluation.recorded.records import Settings, write_tree
 from marin.evaluation.scoring import Row, Scorer
-from marin.evaluation.subject import Subject, chat_prompt
-from marin.serving.chat import TEMPLATE
+from marin.evaluation.subject import Subject
 from tests.marin.evaluation.conftest import PAIRS, QUESTIONS
 
 pytestmark = pytest.mark.evaluation
@@ -163,8 +161,6 @@ def test_a_chat_template_is_in_the_prompts_and_in_the_identity(folder: Path, sub
     plain, chat = (evaluated(subject, scorer, [task], Settings(limit=1, chat=chat)) for chat in (False, True))
     prompt = plain.requests[0].arguments[0]
     assert chat.requests[0].arguments[0] == f"<|user|>\n{prompt}\n<|assistant|>\n"
-    messages = [{"role": "system", "content": "Be so."}, {"role": "user", "content": prompt}]
-    assert chat_prompt(messages) == ChatTemplate(TEMPLATE, {}, where="here").render(messages), "one form everywhere"
     tree = f"sha256:{'1' * 64}"
     assert plain.body(subject, tree).identity != chat.body(subject, tree).identity
     assert chat.body(subject, tree).settings["chat"] is True

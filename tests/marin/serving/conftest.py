@@ -19,13 +19,14 @@ from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
+from marin.data.chat import TEMPLATE
+from marin.data.template import ChatTemplate
 from marin.data.tokenizer import parse_tokenizer
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.process.listening import bind
 from marin.recipe.schema import Model, Recipe
 from marin.serving.app import Served
-from marin.serving.chat import TEMPLATE, ChatTemplate
 from marin.serving.engine import Engine
 from marin.serving.server import configuration
 from marin.training.model import model_config

@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 import yaml
 
+from marin.data.chat import TEMPLATE
+from marin.data.template import ChatTemplate
 from marin.errors import DataError, UsageError
 from marin.evaluation.scoring import Scorer
-from marin.evaluation.subject import Subject
+from marin.evaluation.subject import Subject, template_in
 from marin.serving import files
-from marin.serving.chat import TEMPLATE, ChatTemplate, template_of_folder
 from marin.serving.vllm import as_yaml, command, configuration
 
 REQUEST = {
@@ -114,17 +115,17 @@ def test_a_template_reaches_nothing_and_fails_in_words(template: str) -> None:
 
 
 def test_the_template_of_a_folder_is_found_where_transformers_puts_it(tmp_path: Path) -> None:
-    assert template_of_folder(tmp_path) is None
+    assert template_in(tmp_path) is None
     config: dict[str, Any] = {
         "chat_template": "{{ bos_token }}{{ messages[0].content }}",
         "bos_token": {"content": "<s>"},
     }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    found = template_of_folder(tmp_path)
+    found = template_in(tmp_path)
     assert found is not None and found.render([{"role": "user", "content": "a"}]) == "<s>a"
     (tmp_path / "chat_template.jinja").write_text("{{ messages | tojson }}")
-    found = template_of_folder(tmp_path)
+    found = template_in(tmp_path)
     assert found is not None and found.render([{"role": "u", "content": "<é>"}]) == '[{"role": "u", "content": "<é>"}]'
     (tmp_path / "chat_template.jinja").write_text("{% if")
     with pytest.raises(UsageError, match="chat template"):
-        template_of_folder(tmp_path)
+        template_in(tmp_path)

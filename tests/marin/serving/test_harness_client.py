@@ -10,10 +10,11 @@ import pytest
 import yaml
 from tokenizers import Tokenizer
 
+from marin.data.chat import STOPS, TEMPLATE
+from marin.data.template import ChatTemplate
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.serving import files
-from marin.serving.chat import STOPS, TEMPLATE, ChatTemplate
 
 pytestmark = pytest.mark.evaluation
 

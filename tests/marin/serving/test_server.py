@@ -13,11 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from marin.data.chat import render
+from marin.data.chat import TEMPLATE
+from marin.data.earlier.chats import render
+from marin.data.template import ChatTemplate
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.serving import server as serving
-from marin.serving.chat import TEMPLATE, ChatTemplate
 from marin.serving.evidence import read_answer
 from marin.serving.replay import replay
 from tests.marin.serving.conftest import running
@@ -103,6 +104,30 @@ def test_a_stop_string_ends_a_text_and_never_shows(ask: Ask, subject: Subject) -
     assert said["text"] == free[: free.index(stop)] and said["finish_reason"] == "stop"
     chunks = events(ask(**body, stop=stop, stream=True))
     assert "".join(one["text"] for chunk in chunks for one in chunk["choices"]) == said["text"]
+
+
+def test_a_prompt_is_made_as_it_was_asked_for(ask: Ask, subject: Subject) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "4", "tool_call_id": "x"},
+        {"role": "assistant", "content": "It is "},
+    ]
+
+    def prompt(**how: Any) -> str:
+        said = ask("chat/completions", messages=messages, max_tokens=1, **how).json()
+        return subject.decode(tuple(said["marin"]["choices"][0]["prompt_tokens"]))
+
+    whole = '<|user|>\nhi\n<|assistant|>\n{"name": "f", "arguments": {"a": 1}}\n<|tool|>\n4\n<|assistant|>\nIt is '
+    assert prompt(continue_final_message=True) == whole
+    assert prompt(add_generation_prompt=False) == f"{whole}\n"
+    assert prompt() == prompt(chat_template_kwargs={"x": 1}) == f"{whole}\n<|assistant|>\n"
+    for how in (
+        {"continue_final_message": True, "add_generation_prompt": True},
+        {"chat_template_kwargs": {"messages": []}},
+    ):
+        assert ask("chat/completions", messages=messages, **how).status_code == 400
 
 
 def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject, scorer: Scorer) -> None:

@@ -1,4 +1,4 @@
-"""Conversations: one text, and the stretches of it that are learned."""
+"""Conversations of recipes that name no reference: one text, and the stretches of it that are learned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.data.chat import LEARNED, ROLES, render
+from marin.data.chat import LEARNED, ROLES
+from marin.data.earlier.chats import render
 from marin.errors import DataError
 
 contents = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(

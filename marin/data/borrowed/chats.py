@@ -1,0 +1,114 @@
+"""What a tokenizer's folder says of chats: its special tokens by name, the texts that are special to it, and its chat template.
+
+Reference: ``AutoTokenizer.from_pretrained`` of transformers 5.12.1. Nothing of a folder is executed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from marin.errors import UsageError
+
+NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+TEMPLATE_FILE, OTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
+
+
+def special_tokens(folder: Path) -> dict[str, str]:
+    """The texts of the special tokens that have a name, as a template sees them: one that is null has none. Those of
+    ``special_tokens_map.json`` come after, where ``tokenizer_config.json`` does not list its tokens itself.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    config = _object(folder / "tokenizer_config.json")
+    told = dict(config)
+    if "added_tokens_decoder" not in config:
+        told |= _object(folder / "special_tokens_map.json")
+    extra = told.get("extra_special_tokens")
+    own = {name: value for name, value in told.items() if name.endswith("_token")}
+    own |= extra if isinstance(extra, dict) else {}
+    texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in own.items()}
+    ordered = [*NAMED, *(name for name in texts if name not in NAMED)]
+    return {name: text for name in ordered if isinstance(text := texts.get(name), str)}
+
+
+def check_marks(folder: Path) -> None:
+    """Refuse a tokenizer that takes its own marks for text: a model could not tell a turn from what is said.
+
+    Raises:
+        UsageError: ``tokenizer_config.json`` has ``split_special_tokens``.
+    """
+    if _object(folder / "tokenizer_config.json").get("split_special_tokens"):
+        raise UsageError(
+            "a tokenizer that splits its special tokens",
+            where=f"{folder}: tokenizer_config.json",
+            expected="split_special_tokens: false, where conversations are trained on",
+            found="true",
+            cure="take the line out, and the marks of the chat template are one token each",
+        )
+
+
+def special_texts(folder: Path) -> frozenset[str]:
+    """The texts that its tokenizer takes for one token each wherever they stand."""
+    added = _object(folder / "tokenizer.json").get("added_tokens")
+    found = [one.get("content") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
+    return frozenset(text for text in found if isinstance(text, str) and text.strip())
+
+
+def chat_template(folder: Path) -> str | None:
+    """The template of a folder, if there is one: that of the files of templates, before that of ``tokenizer_config.json``. Of
+    several by name the one for tools and the default become one, which asks for tools as transformers chooses.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    files = {path.name.removesuffix(".jinja"): path for path in sorted((folder / OTHER_TEMPLATES).glob("*.jinja"))}
+    if (folder / TEMPLATE_FILE).is_file():
+        files = {"default": folder / TEMPLATE_FILE, **files}
+    found: Any = {name: _file_text(path) for name, path in files.items()}
+    found = found or _object(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(found, list):
+        found = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
+    if not isinstance(found, dict):
+        return found if isinstance(found, str) else None
+    default, tools = (found.get(name) if isinstance(found.get(name), str) else None for name in ("default", "tool_use"))
+    if default is None and tools is None:
+        raise UsageError(
+            "chat templates of which none is the default",
+            where=str(folder),
+            expected="one with the name default",
+            found=", ".join(sorted(map(str, found)))[:200],
+            cure="name one with dataset.chat_template",
+        )
+    return default if tools is None else _either(tools, default)
+
+
+def _either(tools: str, default: str | None) -> str:
+    """One template of both. ``+`` keeps the white space that one begins or ends with; its last line end is none, in Jinja."""
+    other = "{{ raise_exception('no chat template without tools') }}" if default is None else default.removesuffix("\n")
+    return "{%+ if tools is not none +%}" + tools.removesuffix("\n") + "{%+ else +%}" + other + "{%+ endif +%}"
+
+
+def _file_text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "a chat template that cannot be read", where=str(path), expected="a text", found=str(error)[:200]
+        ) from None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """What a file of JSON holds; nothing, where there is no such file."""
+    try:
+        found = json.loads(path.read_bytes()) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(
+            "a tokenizer's settings cannot be read", where=str(path), expected="a JSON object", found="another"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""What earlier recipes meant, for the runs that were recorded so."""

@@ -16,6 +16,7 @@ from marin.data.chat import LEARNED
 from marin.data.template import template_of
 from marin.data.tokenizer import parse_tokenizer
 from marin.errors import UsageError
+from marin.evaluation.marks import Marks, marks_of
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.execution.phases import checkout
 from marin.history.run import Run
@@ -52,6 +53,8 @@ class Subject:
     tokenizer_digest: str
     template: Callable[[Sequence[Mapping[str, str]]], str] | None = chat_prompt
     """How messages become a prompt; None: a folder of which nothing is known. Raises ValueError for others than it takes."""
+    marks: Marks | None = None
+    """What the tokenizer's own files put around a text; None: nothing."""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of ``text``, nothing put in front."""
@@ -59,7 +62,7 @@ class Subject:
 
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The text of ``tokens``, without an end of text at their end."""
-        kept = tokens[:-1] if tokens and tokens[-1] == self.recipe.tokens.end else tokens
+        kept = tokens[:-1] if tokens and tokens[-1] in self.recipe.tokens.stops else tokens
         return str(self.tokenizer.decode(list(kept), skip_special_tokens=False))
 
 
@@ -95,8 +98,17 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             store.checkout(saved.artifact, folder / "checkpoint")
             digest, what = saved.state, f"training checkpoint of train step {step}"
             state, _ = load(folder / "checkpoint", recipe, vocab, digest, where=what)
+        marks = marks_of(folder / "tokenizer", tokenizer, recipe.tokens.begin, recipe.tokens.end)
     return Subject(
-        run.run, recipe, merged(state.model), tokenizer, digest, int(state.step), made.digest, template_by(recipe)
+        run.run,
+        recipe,
+        merged(state.model),
+        tokenizer,
+        digest,
+        int(state.step),
+        made.digest,
+        template_by(recipe),
+        marks,
     )
 
 
@@ -130,7 +142,8 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     tokenizer = parse_tokenizer(content, where=str(folder / "tokenizer.json"))
     read = read_model(recipe, vocabulary_size(folder, recipe.model), folder)
     digest = describe_tree(folder).digest
-    return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), None)
+    marks = marks_of(folder, tokenizer, recipe.tokens.begin, recipe.tokens.end)
+    return Subject("", recipe, read, tokenizer, digest, 0, digest_bytes(content), None, marks)
 
 
 def _tokenizer_of(folder: Path) -> bytes:

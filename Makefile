@@ -2,7 +2,8 @@
 # make test     environment, then the test suite
 # make lint     ruff, mypy, shell syntax, rules of architecture, names and licences, documentation in step with the commands
 # make long     the long tests, of which make test draws a minute by the commit; make touched: those of what changed (minutes)
-# make fidelity what people bring, beside what their own tools make of it: same, refused with a reason, or a failure (minutes)
+# make fidelity what people bring, beside what their own tools make of it: same, refused with a reason, or a failure (minutes);
+#               make references: those of these tools that need torch, in an environment of their own (rows skip without)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
@@ -39,7 +40,7 @@ UV ?= uv
 # Of the tree and its environment, not of what it does: `make lint` holds them.
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py)
 
-.PHONY: help environment repro test touched long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu fidelity foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test touched long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu fidelity references foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -66,7 +67,7 @@ types:
 rules:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	bash -n .ci/environment .ci/run
+	bash -n .ci/environment .ci/references .ci/run
 	$(BIN)/hadolint docker/Dockerfile
 	$(PYTEST) -q $(RULES)
 
@@ -115,6 +116,9 @@ tpu: environment
 
 fidelity: environment
 	$(PYTEST) -q --processes $(TEST_JOBS) --whole -m fidelity tests/fidelity
+
+references: environment
+	@./.ci/references
 
 foreign: environment
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md

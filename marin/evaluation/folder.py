@@ -7,6 +7,7 @@ models do not have is refused by name, never left out: numbers of another model 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,31 +16,102 @@ import msgspec
 
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
+from marin.evaluation.configuration import DEFAULTS, Configuration, read_configuration
 from marin.recipe.schema import Model, Recipe, Tokens
+from marin.training.tensor_files import stored_width
 
-FIXED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "llama": {
-        "hidden_act": ("silu",),
-        "attention_bias": (False, None),
-        "mlp_bias": (False, None),
-        "rope_scaling": (None,),
-        "sliding_window": (None,),
-    },
-    "qwen3": {
-        "hidden_act": ("silu",),
-        "attention_bias": (False, None),
-        "rope_scaling": (None,),
-        "use_sliding_window": (False, None),
-    },
-    "gpt2": {
-        "activation_function": ("gelu_new",),
-        "scale_attn_by_inverse_layer_idx": (False, None),
-        "scale_attn_weights": (True, None),
-        "reorder_and_upcast_attn": (False, None),
-        "add_cross_attention": (False, None),
-    },
+_log = logging.getLogger(__name__)
+
+NAMES: Mapping[str, str] = {
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "seq_len": "max_position_embeddings",
+    "layer_norm_epsilon": "rms_norm_eps",
+    "tie_word_embeddings": "tie_word_embeddings",
 }
-"""What a folder's ``config.json`` may say of settings that our models do not have; None: nothing."""
+GPT2: Mapping[str, str] = {
+    "hidden_dim": "n_embd",
+    "num_layers": "n_layer",
+    "num_heads": "n_head",
+    "num_kv_heads": "n_head",
+    "seq_len": "n_positions",
+    "layer_norm_epsilon": "layer_norm_epsilon",
+}
+"""Fields of our models by the names that transformers has for them."""
+READ = ("rope_parameters", "head_dim", "layer_types", "n_inner", "bos_token_id", "eos_token_id", "vocab_size")
+"""What is read here by itself."""
+FREE = frozenset(
+    {
+        *(
+            "transformers_version",
+            "architectures",
+            "output_hidden_states",
+            "return_dict",
+            "dtype",
+            "id2label",
+            "label2id",
+        ),
+        *("problem_type", "initializer_range", "use_cache", "pad_token_id", "pretraining_tp", "attention_dropout"),
+        *("resid_pdrop", "embd_pdrop", "attn_pdrop", "use_sliding_window", "sliding_window", "max_window_layers"),
+        *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
+    }
+)
+"""Settings that decide no prediction: dropout is of a training, ``layer_types`` says what a window makes of the layers."""
+ALIKE: Mapping[str, tuple[str, ...]] = {
+    "hidden_act": ("silu", "swish"),
+    "activation_function": ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"),
+}
+"""Names of one function: the second is GELU by the hyperbolic tangent."""
+BEYOND: Mapping[str, tuple[Any, ...]] = {
+    "is_causal": (True, None),
+    "quantization_config": (None,),
+    "transformers_weights": (None,),
+    "sliding_window": (None,),
+    "use_sliding_window": (False, None),
+    "layer_types": (None,),
+    "attention_bias": (False, None),
+    "mlp_bias": (False, None),
+    "head_dim": (None,),
+    "partial_rotary_factor": (None, 1),
+    "attention_chunk_size": (None,),
+    "no_rope_layers": (None, []),
+    "clip_qkv": (None,),
+    "qk_layernorm": (False, None),
+    "use_qk_norm": (False, None),
+    "query_pre_attn_scalar": (None,),
+    "final_logit_softcapping": (None,),
+    "attn_logit_softcapping": (None,),
+    **dict.fromkeys(("logit_scale", "logits_scaling", "embedding_multiplier"), (None, 1)),
+    **dict.fromkeys(("residual_multiplier", "attention_multiplier"), (None, 1)),
+    **dict.fromkeys(("num_experts", "num_local_experts"), (None,)),
+}
+"""Settings that a class does not have, and other classes or the library around them do, with the values that change nothing."""
+NO_SETTINGS = ("model_type", "torch_dtype", "rope_theta", "rope_scaling", "n_ctx", "task_specific_params", "no_bias")
+"""What stands in folders beside them, and says nothing more."""
+DRAWN = frozenset(
+    {
+        *(
+            "bos_token_id",
+            "eos_token_id",
+            "pad_token_id",
+            "transformers_version",
+            "do_sample",
+            "use_cache",
+            "max_length",
+        ),
+        *(
+            "max_new_tokens",
+            "output_attentions",
+            "output_hidden_states",
+            "return_dict_in_generate",
+            "cache_implementation",
+        ),
+    }
+)
+"""What ``generation_config.json`` may say without another way of drawing."""
 LLAMA3: Mapping[str, float] = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
@@ -54,103 +126,133 @@ def is_folder(name: str) -> bool:
 
 
 def folder_recipe(folder: Path) -> Recipe:
-    """The recipe whose model and arithmetic the folder is evaluated by; the rest of it is the default.
+    """The recipe whose model and arithmetic the folder is evaluated by; the rest of it is the default. Defaults and precedences
+    are those of transformers (:mod:`marin.evaluation.configuration`).
 
     Raises:
         UsageError: the folder has no such model.
     """
+    said = _object(folder / "config.json")
+    kind = str(said.get("model_type"))
+    if kind not in DEFAULTS:
+        raise _other(folder, "model_type", ", ".join(DEFAULTS), kind)
+    if (folder / "adapter_config.json").is_file():
+        raise _other(folder, "adapter_config.json", "a model without adapters beside it: merge them first", "adapters")
     try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        config = None
-    kind = str(config.get("model_type")) if isinstance(config, dict) else ""
-    if not isinstance(config, dict) or kind not in FIXED:
-        raise _other(folder, "model_type", "llama, qwen3 or gpt2", kind)
-    rotary = _rotary(config, folder) if kind != "gpt2" else {}
-    for name, allowed in FIXED[kind].items():
-        if config.get(name) not in allowed:
-            expected = " or ".join(repr(value) for value in allowed if value is not None) or "none"
-            raise _other(folder, name, expected, config.get(name))
-    kinds = config.get("layer_types") or []
-    if not isinstance(kinds, list) or any(each != "full_attention" for each in kinds):
-        raise _other(folder, "layer_types", "full_attention of every layer", kinds)
-    names = (
-        {
-            "hidden_dim": "hidden_size",
-            "intermediate_dim": "intermediate_size",
-            "num_layers": "num_hidden_layers",
-            "num_heads": "num_attention_heads",
-            "num_kv_heads": "num_key_value_heads",
-            "seq_len": "max_position_embeddings",
-            "layer_norm_epsilon": "rms_norm_eps",
-            "tie_word_embeddings": "tie_word_embeddings",
-        }
-        if kind != "gpt2"
-        else {
-            "hidden_dim": "n_embd",
-            "num_layers": "n_layer",
-            "num_heads": "n_head",
-            "seq_len": "n_positions",
-            "layer_norm_epsilon": "layer_norm_epsilon",
-        }
-    )
-    said = {ours: config[theirs] for ours, theirs in names.items() if config.get(theirs) is not None}
-    if kind == "gpt2" and "n_embd" in config:
-        said |= {
-            "intermediate_dim": config.get("n_inner") or 4 * config["n_embd"],
-            "num_kv_heads": config.get("n_head"),
-        }
-    elif "num_key_value_heads" not in config:
-        said["num_kv_heads"] = config.get("num_attention_heads")
-    if lacking := {"hidden_dim", "num_layers", "num_heads", "seq_len", "intermediate_dim"} - said.keys():
-        raise _other(folder, "config.json", ", ".join(sorted(lacking)), None)
-    said |= rotary | _padded(config, folder)
+        config = read_configuration(said, kind)
+    except ValueError as error:
+        raise _other(folder, "config.json", "sizes of a model, as transformers takes them", error) from None
+    _check_others(config, folder)
+    values = config.values
+    found = {ours: values[theirs] for ours, theirs in (GPT2 if kind == "gpt2" else NAMES).items()}
+    found |= _inner(values, folder) if kind == "gpt2" else _rotary(values["rope_parameters"], folder)
+    found |= _padded(values, folder)
     try:
-        model = msgspec.convert({"architecture": kind, **said}, Model)
+        model = msgspec.convert({"architecture": kind, **found}, Model)
     except msgspec.ValidationError as error:
         raise _other(folder, "config.json", "sizes of a model", error) from None
-    if config.get("head_dim") not in (None, model.hidden_dim // model.num_heads):
-        raise _other(folder, "head_dim", str(model.hidden_dim // model.num_heads), config["head_dim"])
-    return Recipe(model=model, tokens=_ends(config, folder))
+    if model.hidden_dim % model.num_heads or model.num_heads % model.num_kv_heads:
+        sizes = f"{model.num_heads} heads, {model.num_kv_heads} of keys, of {model.hidden_dim}"
+        raise _other(folder, "num_attention_heads, num_key_value_heads", "heads that divide what they are of", sizes)
+    if values.get("head_dim", model.hidden_dim // model.num_heads) != model.hidden_dim // model.num_heads:
+        raise _other(folder, "head_dim", str(model.hidden_dim // model.num_heads), values["head_dim"])
+    return Recipe(model=model, tokens=_ends(values, said, folder))
 
 
-def _rotary(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The fields of a model about rotary embeddings, where they are not the defaults; they leave ``config``."""
-    rope = config.pop("rope_parameters", None) or config.pop("rope_scaling", None) or {}
-    if not isinstance(rope, dict):
-        raise _other(folder, "rope_parameters", "names and values", rope)
-    kind, theta = rope.get("rope_type", "default"), rope.get("rope_theta", config.pop("rope_theta", None))
-    known = {"rope_type", "rope_theta"} if kind == "default" else {"rope_type", "rope_theta", "factor", *LLAMA3}
-    if kind not in ("default", "llama3") or not rope.keys() <= known:
+def _check_others(config: Configuration, folder: Path) -> None:
+    """That no setting is another than our models have it; what transformers leaves out is said."""
+    names = {*(GPT2 if config.kind == "gpt2" else NAMES).values(), *READ} - {
+        "tie_word_embeddings" if config.kind == "gpt2" else ""
+    }
+    for name in sorted(config.values.keys() - names - FREE):
+        value, default = config.values[name], config.defaults.get(name)
+        if value != default and value not in ALIKE.get(name, ()):
+            raise _other(folder, name, " or ".join(map(repr, ALIKE.get(name, (default,)))), value)
+    kinds = config.values.get("layer_types") or config.others.get("layer_types") or []
+    if not isinstance(kinds, list) or any(each != "full_attention" for each in kinds):
+        raise _other(folder, "layer_types", "full_attention of every layer", kinds)
+    for name in sorted(config.others.keys() & BEYOND.keys() - {"layer_types"}):
+        if config.others[name] not in BEYOND[name]:
+            expected = " or ".join(repr(value) for value in BEYOND[name] if value is not None) or "none"
+            raise _other(folder, name, expected, config.others[name])
+    beyond = config.others.keys() - BEYOND.keys() - {*NO_SETTINGS}
+    if rest := sorted(name for name in beyond if not name.startswith("_") and config.others[name] not in (None, False)):
+        _log.warning(
+            "%s: a %s of transformers has no %s: left out", folder / "config.json", config.kind, ", ".join(rest)
+        )
+
+
+def _inner(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The inner width of a GPT-2. Where ``n_inner`` says nothing and the tensors have another one than four times the outer,
+    it is theirs: transformers cannot read such a folder, and Marin wrote them once."""
+    outer, inner = values["n_embd"], values["n_inner"]
+    if type(outer) is not int or (inner is not None and type(inner) is not int):
+        raise _other(folder, "n_embd, n_inner", "numbers", f"{outer}, {inner}")
+    inner = stored_width(folder) or 4 * outer if inner is None else inner
+    return {"intermediate_dim": inner} | ({"inner_width": inner} if inner != 4 * outer else {})
+
+
+def _rotary(rope: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The fields of a model about rotary embeddings, where they are not the defaults."""
+    kind, theta = rope.get("rope_type"), rope.get("rope_theta")
+    known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"} | (
+        set() if kind == "default" else {"factor", *LLAMA3}
+    )
+    if kind not in ("default", "llama3") or not rope.keys() <= known or rope.get("partial_rotary_factor", 1) != 1:
         raise _other(folder, "rope_parameters or rope_scaling", "rope_type default or llama3", rope)
     if kind == "default":
-        return {} if theta in (None, 10000) else {"rope_theta": theta}
+        return {} if theta == 10000 else {"rope_theta": theta}
     if {name: rope.get(name) for name in LLAMA3} != LLAMA3 or "factor" not in rope or theta is None:
         raise _other(folder, "rope_parameters", f"rope_theta, factor, {LLAMA3}", rope)
     base = {} if theta == 500000 else {"rope_theta": theta}
     return {"rope": "llama3", **base} | ({} if rope["factor"] == 8 else {"rope_factor": rope["factor"]})
 
 
-def _padded(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _padded(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The rows of the embedding, where they are not one for each token of the folder's tokenizer."""
-    rows, tokenizer = config.get("vocab_size"), folder / "tokenizer.json"
-    if rows is None or not tokenizer.is_file():
+    rows, tokenizer = values["vocab_size"], folder / "tokenizer.json"
+    if not tokenizer.is_file():
         return {}
     return {} if rows == len(token_ids(tokenizer.read_bytes(), where=str(tokenizer))) else {"embedding_rows": rows}
 
 
-def _ends(config: Mapping[str, Any], folder: Path) -> Tokens:
-    """The tokens that begin and end a text, where they are not what our own tokenizers have."""
-    begin, end = (_token(config, folder, name) for name in ("bos_token_id", "eos_token_id"))
-    return Tokens(begin_of_text=None if begin == end else begin, end_of_text=end or None)
+def _ends(values: Mapping[str, Any], said: Mapping[str, Any], folder: Path) -> Tokens:
+    """The tokens that begin and end a text, where they are not what our own tokenizers have. A text that is generated ends as
+    ``generate`` of transformers ends it: by every token of ``generation_config.json``, which alone counts where it is there (it
+    may name none), and by those that ``config.json`` itself says where it is not."""
+    path = folder / "generation_config.json"
+    generation = _object(path) if path.is_file() else said
+    if path.is_file():
+        if other := sorted(name for name in generation.keys() - DRAWN if not name.startswith("_")):
+            _log.warning("%s: not used here: %s", path, ", ".join(other))
+        if generation.get("eos_token_id") is None:
+            _log.warning("%s names no eos_token_id: no token ends a text, as in transformers", path)
+    stops = _token_ids(generation, folder, "eos_token_id")
+    ends = _token_ids(values, folder, "eos_token_id") or stops
+    begins = _token_ids(values, folder, "bos_token_id")
+    if not ends or len(begins) > 1:
+        raise _other(folder, "bos_token_id, eos_token_id", "one begin at most, and an end of text", f"{begins}, {ends}")
+    end = ends[0]
+    begin = None if not begins or begins[0] == end else begins[0]
+    return Tokens(begin_of_text=begin, end_of_text=end or None, stop_tokens=None if stops == (end,) else stops)
 
 
-def _token(config: Mapping[str, Any], folder: Path, name: str) -> int:
-    value = config.get(name)
-    first = value[0] if isinstance(value, list) and value else value
-    if type(first) is not int or first < 0:
-        raise _other(folder, name, "a token id", value)
-    return first
+def _token_ids(said: Mapping[str, Any], folder: Path, name: str) -> tuple[int, ...]:
+    value = said.get(name)
+    listed = value if isinstance(value, list) else [] if value is None else [value]
+    if any(type(one) is not int or one < 0 for one in listed):
+        raise _other(folder, name, "token ids", value)
+    return tuple(dict.fromkeys(listed))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _other(path.parent, path.name, "JSON", " ".join(str(error).split())) from None
+    if not isinstance(found, dict):
+        raise _other(path.parent, path.name, "a JSON object", type(found).__name__)
+    return found
 
 
 def _other(folder: Path, where: str, expected: str, found: object) -> UsageError:
@@ -158,6 +260,6 @@ def _other(folder: Path, where: str, expected: str, found: object) -> UsageError
         "not a model that can be evaluated here",
         where=f"{folder / 'config.json'}, {where}",
         expected=expected,
-        found=str(found)[:120],
+        found=str(found)[:240],
         cure="folders that `marin export --hf` writes can be read, and those of the same layout",
     )

@@ -3,7 +3,6 @@ them."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +17,9 @@ from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import load_tokenizer
 from marin.errors import UsageError
 from marin.recipe.schema import Dataset, FilesDataset, Initial, MixtureDataset, Recipe, chats, check
+from marin.training.tensor_files import INDEX, indexed, tensor_files
 
-CONFIG, INDEX = "config.json", "model.safetensors.index.json"
+CONFIG = "config.json"
 
 
 def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe) -> Recipe:
@@ -39,13 +39,13 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
             found=f"no {', '.join(lacking)}",
             cure="files of other formats hold programs, and are not read",
         )
-    beside = (INDEX,) if (folder / INDEX).is_file() else ()
+    beside = (INDEX,) if indexed(folder) else ()
     with TemporaryDirectory(prefix="marin-import-") as base:
         keep(folder, Path(base))
         rows = told.model.embedding_rows or load_tokenizer(Path(base)).get_vocab_size()
         kept = store.put_tree(Path(base)).digest
     initial = Initial(name=name, model=_put(store, folder, (CONFIG, *beside, *tensors)), tokenizer=kept)
-    ends = {"begin_of_text": told.tokens.begin_of_text, "end_of_text": told.tokens.end_of_text}
+    ends = {name: getattr(told.tokens, name) for name in ("begin_of_text", "end_of_text", "stop_tokens")}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
     model = msgspec.structs.replace(told.model, embedding_rows=rows)
     plain = msgspec.structs.replace(recipe.tokenizer, reading="plain")
@@ -97,20 +97,15 @@ def with_chat_template(recipe: Recipe, folder: Path) -> Recipe:
 
 
 def _tensor_files(folder: Path) -> list[str]:
-    if not (folder / INDEX).is_file():
-        return ["model.safetensors"]
     try:
-        names = {str(name) for name in json.loads((folder / INDEX).read_bytes())["weight_map"].values()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        names = set()
-    if not names or any("/" in name or not name.endswith(".safetensors") for name in names):
+        return tensor_files(folder)
+    except ValueError as error:
         raise UsageError(
             "an index that cannot be read",
             where=str(folder / INDEX),
             expected="names of safetensors",
-            found=", ".join(sorted(names))[:120] or "none",
-        )
-    return sorted(names)
+            found=str(error)[:120],
+        ) from None
 
 
 def _put(store: Store, folder: Path, files: tuple[str, ...] | list[str]) -> str:

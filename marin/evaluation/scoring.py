@@ -253,7 +253,7 @@ class Scorer:
         """Whether nothing more is to come: it has as many tokens as it may, or a stop, or an end of text."""
         new = one.new
         full = len(new) >= one.prompt.limit or len(one.tokens) > self.seq_len
-        return full or new[-1] == self.recipe.tokens.end or one.prompt.stop(new)
+        return full or new[-1] in self.recipe.tokens.stops or one.prompt.stop(new)
 
     # -- how it is executed
 

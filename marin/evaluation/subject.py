@@ -18,6 +18,7 @@ from marin.data.chat import STOPS, TEMPLATE
 from marin.data.template import SPECIAL, ChatTemplate, plain_template, template_of
 from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
+from marin.evaluation.marks import Marks, marks_of
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.execution.phases import checkout
 from marin.history.run import Run
@@ -51,6 +52,8 @@ class Subject:
     """How messages become a prompt; None: a folder that has none."""
     special: Mapping[str, str] = field(default_factory=lambda: SPECIAL)
     """The special tokens that have a name, for another template."""
+    marks: Marks | None = None
+    """What the tokenizer's own files put around a text; None: nothing."""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of ``text``, nothing put in front."""
@@ -58,7 +61,7 @@ class Subject:
 
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The text of ``tokens``, without an end of text at their end."""
-        kept = tokens[:-1] if tokens and tokens[-1] == self.recipe.tokens.end else tokens
+        kept = tokens[:-1] if tokens and tokens[-1] in self.recipe.tokens.stops else tokens
         return str(self.tokenizer.decode(list(kept), skip_special_tokens=False))
 
 
@@ -95,6 +98,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
             store.checkout(saved.artifact, folder / "checkpoint")
             digest, what = saved.state, f"training checkpoint of train step {step}"
             state, _ = load(folder / "checkpoint", recipe, vocab, digest, where=what)
+        marks = marks_of(tokenizer, recipe.tokens.begin, recipe.tokens.end)
     return Subject(
         run.run,
         recipe,
@@ -105,6 +109,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         made.digest,
         template_of(recipe.dataset, special),
         special,
+        marks,
     )
 
 
@@ -133,8 +138,10 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
         read = read_model(recipe, vocabulary_size(kept, recipe.model), folder)
     digest = describe_tree(folder).digest
     special = special_tokens(folder)
+    marks = marks_of(tokenizer, recipe.tokens.begin, recipe.tokens.end)
     plain = msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(recipe.tokenizer, reading="plain"))
-    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), template_in(folder), special)
+    template = template_in(folder)
+    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), template, special, marks)
 
 
 def template_in(folder: Path, *, clock: bool = False) -> ChatTemplate | None:

@@ -67,7 +67,7 @@ def continued(
         )
 
     def ended(new: tuple[int, ...]) -> bool:
-        return bool(new) and new[-1] == recipe.tokens.end
+        return bool(new) and new[-1] in recipe.tokens.stops
 
     asked = Prompt(tokens, min(max_tokens, room), ended, temperature, request_name(tokens))
     with waiting("compiling and drawing text"):

@@ -172,8 +172,7 @@ def flops_per_token(model: Model, vocab_size: int, context: int | None = None) -
     head = hidden / heads
     gpt2 = model.architecture == "gpt2"
     kv_heads = heads if gpt2 else model.num_kv_heads
-    intermediate = hidden * (model.intermediate_dim // hidden) if gpt2 else model.intermediate_dim
-    mlp = 2 * (2 if gpt2 else 3) * hidden * intermediate
+    mlp = 2 * (2 if gpt2 else 3) * hidden * model.inner
     projections = 2 * hidden * (heads * head + 2 * kv_heads * head) + 2 * hidden * hidden
     attention = 4 * span * heads * head + 3 * span * heads
     return model.num_layers * (mlp + projections + attention) + 2 * hidden * vocab_size
@@ -183,7 +182,7 @@ def parameters(model: Model, vocab_size: int) -> int:
     """Number of trained parameters."""
     hidden, layers = model.hidden_dim, model.num_layers
     if model.architecture == "gpt2":
-        wide = hidden * (model.intermediate_dim // hidden)
+        wide = model.inner
         block = (
             (hidden + 1) * 3 * hidden + (hidden + 1) * hidden + (hidden + 1) * wide + (wide + 1) * hidden + 4 * hidden
         )
@@ -199,7 +198,7 @@ def adapter_parameters(model: Model, rank: int) -> int:
     """Number of parameters of low-rank adapters beside every matrix of the layers."""
     hidden = model.hidden_dim
     if model.architecture == "gpt2":
-        wide = hidden * (model.intermediate_dim // hidden)
+        wide = model.inner
         return rank * model.num_layers * (6 * hidden + 2 * (hidden + wide))
     keys = hidden // model.num_heads * model.num_kv_heads
     return rank * model.num_layers * (6 * hidden + 2 * keys + 3 * (hidden + model.intermediate_dim))

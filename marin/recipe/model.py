@@ -14,7 +14,8 @@ class Model(Section, frozen=True):
     normed (Yang et al., 2025, arXiv:2505.09388). ``rope``: rotary embeddings of base 10,000, or
     those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192); ``rope_theta``: of another base;
     ``rope_factor``: scaled by another number. ``embedding_rows``: of embedding and head, where they are more than the
-    tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax."""
+    tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax. ``inner_width``: of a GPT-2, where
+    it is not four times the outer; without it, as in records of an older release, ``intermediate_dim`` is cut down."""
 
     architecture: Literal["llama", "gpt2", "qwen3"] = "llama"
     hidden_dim: Positive = 128
@@ -31,3 +32,11 @@ class Model(Section, frozen=True):
     rope_theta: Annotated[float, Meta(gt=1.0, le=1e9)] | None = None
     rope_factor: Annotated[float, Meta(ge=1.0, le=1024.0)] | None = None
     embedding_rows: Positive | None = None
+    inner_width: Positive | None = None
+
+    @property
+    def inner(self) -> int:
+        """The width of the inner layer."""
+        if self.architecture != "gpt2":
+            return self.intermediate_dim
+        return self.inner_width or self.hidden_dim * (self.intermediate_dim // self.hidden_dim)

@@ -43,6 +43,7 @@ from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive
 from marin.recipe.section import Initial as Initial
 from marin.recipe.section import Lora as Lora
 from marin.recipe.section import Phase as Phase
+from marin.recipe.section import Tokens as Tokens
 
 LEAST_TRAINED = 258
 """Tokens of a tokenizer that is trained here; one from elsewhere has as many as it has."""
@@ -172,28 +173,6 @@ class Tokenizer(Section, frozen=True):
     artifact: Digest | None = None
     taken_from: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     reading: Literal["plain"] | None = None
-
-
-class Tokens(Section, frozen=True):
-    """How documents become a stream of tokens: concatenated, each ended by the end-of-text token."""
-
-    append_eos: bool = True
-    artifact: Artifact | None = None
-    """Token caches that are in the store, in place of those that the step ``tokens`` would encode."""
-    begin_of_text: Count | None = None
-    """The token after which a text begins where nothing stands before it; None: that of the end."""
-    end_of_text: Count | None = None
-    """The token that ends a document; None: the first, as in every tokenizer that is trained here."""
-
-    @property
-    def begin(self) -> int:
-        """The id of the token before a text that nothing precedes."""
-        return self.end if self.begin_of_text is None else self.begin_of_text
-
-    @property
-    def end(self) -> int:
-        """The id of the token after a document."""
-        return self.end_of_text or 0
 
 
 class Mixture(Section, frozen=True):
@@ -374,7 +353,7 @@ class Execution(Section, frozen=True):
 
 def ends(recipe: Recipe) -> dict[str, object]:
     """The tokens between documents, where they are not those of our own tokenizers: what a step after ``tokens`` reads."""
-    found = {name: getattr(recipe.tokens, name) for name in ("begin_of_text", "end_of_text")}
+    found = {name: getattr(recipe.tokens, name) for name in ("begin_of_text", "end_of_text", "stop_tokens")}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -395,7 +374,9 @@ def adapters(recipe: Recipe) -> dict[str, object]:
 
 def from_plain(value: Any, *, where: str) -> Recipe:
     """The recipe that :func:`plain` wrote; raises :class:`UsageError` when it is of another version or shape."""
-    return _typed(unplain(value), where=where)
+    recipe = _typed(unplain(value), where=where)
+    check(recipe, where=where)
+    return recipe
 
 
 def from_mapping(data: Any, *, where: str) -> Recipe:
@@ -409,6 +390,10 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
     if recipe.optimizer.decay is not None and recipe.optimizer.rounding is None:
         optimizer = msgspec.structs.replace(recipe.optimizer, rounding="nearest")
         recipe = msgspec.structs.replace(recipe, optimizer=optimizer)
+    model = recipe.model
+    if model.architecture == "gpt2" and model.inner_width is None and model.intermediate_dim != 4 * model.hidden_dim:
+        model = msgspec.structs.replace(model, inner_width=model.intermediate_dim)  # said in the exported folder too
+        recipe = msgspec.structs.replace(recipe, model=model)
     _check_recorded(recipe, where)
     check(recipe, where=where)
     return recipe
@@ -433,7 +418,7 @@ def _check_recorded(recipe: Recipe, where: str) -> None:
 
 
 def _typed(data: Any, *, where: str) -> Recipe:
-    """A checked recipe from builtins.
+    """A recipe from builtins, whose values are not held to each other yet.
 
     Raises:
         UsageError: a key is unknown, of the wrong type or out of range; the message holds its path, what is allowed
@@ -471,7 +456,6 @@ def _typed(data: Any, *, where: str) -> Recipe:
             found=ascii(error.object)[:80],
             cure="write the character itself",
         ) from None
-    check(recipe, where=where)
     return recipe
 
 
@@ -586,6 +570,14 @@ def check(recipe: Recipe, *, where: str) -> None:
     divides(arithmetic.logical_shards, trainer.batch_size, "arithmetic.logical_shards", "trainer.batch_size")
     share, of = trainer.batch_size // arithmetic.logical_shards, "trainer.batch_size / arithmetic.logical_shards"
     divides(arithmetic.microbatch_size, share, "arithmetic.microbatch_size", of)
+    if not model.inner:
+        raise UsageError(
+            "an inner layer without a number",
+            where=f"{where}: model.intermediate_dim",
+            expected=f"at least model.hidden_dim ({model.hidden_dim}), or model.inner_width",
+            found=str(model.intermediate_dim),
+            cure="set model.inner_width",
+        )
     if model.architecture != "gpt2" and (model.hidden_dim // model.num_heads) % 2:
         raise UsageError(
             "odd head size",

@@ -88,3 +88,33 @@ class Initial(Section, frozen=True, kw_only=True):
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     model: Digest
     tokenizer: Digest
+
+
+class Tokens(Section, frozen=True):
+    """How documents become a stream of tokens: concatenated, each ended by the end-of-text token."""
+
+    append_eos: bool = True
+    artifact: Artifact | None = None
+    """Token caches that are in the store, in place of those that the step ``tokens`` would encode."""
+    begin_of_text: Count | None = None
+    """The token after which a text begins where nothing stands before it; None: that of the end."""
+    end_of_text: Count | None = None
+    """The token that ends a document; None: the first, as in every tokenizer that is trained here."""
+    stop_tokens: tuple[Count, ...] | None = None
+    """The tokens each of which ends a text that is generated, as a folder from elsewhere names them; None: that which ends a
+    document."""
+
+    @property
+    def begin(self) -> int:
+        """The id of the token before a text that nothing precedes."""
+        return self.end if self.begin_of_text is None else self.begin_of_text
+
+    @property
+    def end(self) -> int:
+        """The id of the token after a document."""
+        return self.end_of_text or 0
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """The ids of the tokens that end a text which is generated."""
+        return (self.end,) if self.stop_tokens is None else self.stop_tokens

@@ -5,6 +5,7 @@ Log-likelihoods are printed with as many digits as name a float64, so a client t
 
 from __future__ import annotations
 
+import codecs
 import secrets
 import time
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ class Question:
         ends = [place for stop in self.stops if (place := text.find(stop)) >= 0]
         if ends:
             return text[: min(ends)], "stop"
-        return text, "stop" if new and new[-1] == self.subject.recipe.tokens.end else "length"
+        return text, "stop" if new and new[-1] in self.subject.recipe.tokens.stops else "length"
 
     def safe(self, new: tuple[int, ...]) -> str:
         """The beginning of the text that later tokens cannot change: no half character, no beginning of a stop."""
@@ -244,10 +245,11 @@ class Answer:
                 ]
             }
         tops = [self._tops(token, value, others) for token, value, others in zip(shown, values, likeliest, strict=True)]
-        places = [0]
-        for text in texts:
-            places.append(places[-1] + len(text))
-        return {"tokens": texts, "token_logprobs": values, "top_logprobs": tops, "text_offset": places[:-1]}
+        before = question.sequences[place].prompt if question.echo else ()
+        offsets = [*text_offsets(question.subject, before), *text_offsets(question.subject, told.new)]
+        echoed = len(question.subject.decode(before)) if before else 0
+        places = [offset + (echoed if number >= len(before) else 0) for number, offset in enumerate(offsets)]
+        return {"tokens": texts, "token_logprobs": values, "top_logprobs": tops, "text_offset": places}
 
     def _tops(self, token: int, value: float | None, others: tuple[tuple[int, float], ...]) -> dict[str, float] | None:
         """The likeliest tokens, and the token itself."""
@@ -294,6 +296,24 @@ def token_bytes(subject: Subject, token: int) -> bytes:
     if type(subject.tokenizer.decoder).__name__ == "ByteLevel" and all(letter in letters for letter in piece):
         return bytes(letters[letter] for letter in piece)
     return (piece.replace("▁", " ") if piece else "").encode("utf-8")
+
+
+def text_offsets(subject: Subject, tokens: tuple[int, ...]) -> list[int]:
+    """For each token, how many letters of their text stand before it. A token within a letter has the place of that letter."""
+    found: list[int] = []
+    if type(subject.tokenizer.decoder).__name__ != "ByteLevel":
+        whole = str(subject.tokenizer.decode(list(tokens), skip_special_tokens=False))
+        for count in range(len(tokens)):
+            before = str(subject.tokenizer.decode(list(tokens[:count]), skip_special_tokens=False))
+            found.append(len(before if whole.startswith(before) else before.rstrip("\ufffd")))
+        return found
+    decoder, letters = codecs.getincrementaldecoder("utf-8")("replace"), 0
+    for token in tokens:
+        raw = token_bytes(subject, token)
+        begun = bool(decoder.getstate()[0]) and not (raw and 0x80 <= raw[0] < 0xC0)
+        found.append(letters + begun)  # a letter that this token does not go on with is shown as one sign
+        letters += len(decoder.decode(raw))
+    return found
 
 
 def token_text(subject: Subject, token: int) -> str:

@@ -112,7 +112,7 @@ class Routes:
             echo=bool(asked.echo),
             alternatives=asked.logprobs,
         )
-        usage = asked.stream_options is not None and asked.stream_options.include_usage
+        usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         return await self._answer(request, asking, bool(asked.stream), usage)
 
     async def chat(self, request: Request) -> Response:
@@ -145,7 +145,7 @@ class Routes:
             alternatives=(asked.top_logprobs or 0) if asked.logprobs else None,
             chat=True,
         )
-        usage = asked.stream_options is not None and asked.stream_options.include_usage
+        usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         return await self._answer(request, asking, bool(asked.stream), usage)
 
     # -- answering

@@ -39,14 +39,29 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "functions": (None, []),
     "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
+    "function_call": (None, "none"),
+    "length_penalty": (None, 1),
+    "use_beam_search": (None, False),
+    "ignore_eos": (None, False),
+    "min_tokens": (None, 0),
+    "stop_token_ids": (None, []),
+    "bad_words": (None, []),
+    "include_stop_str_in_output": (None, False),
+    "add_special_tokens": (None, False),
+    "add_generation_prompt": (None, True),
+    "continue_final_message": (None, False),
+    "priority": (None, 0),
 }
-"""Settings that are not there, with the values that change nothing."""
+"""Settings of OpenAI and vLLM that are not there, with the values that change nothing."""
 
 OTHER_NAMES = ("max_new_tokens", "max_gen_toks")
 """What other programs call the most new tokens. Never taken for it: their clients send ``max_tokens`` beside it, with a
 number that nobody chose."""
 
-UNUSED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier", "prompt_cache_key")
+UNUSED = (
+    *("user", "metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier", "prompt_cache_key"),
+    "request_id",
+)
 """What decides nothing about an answer here."""
 
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -77,7 +92,8 @@ class Refused(Exception):
 class StreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """How a stream ends."""
 
-    include_usage: bool = False
+    include_usage: bool | None = False
+    include_obfuscation: bool | None = None
 
 
 class Message(Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,7 +169,7 @@ class Chat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
-    """The request in ``body``.
+    """The request in ``body``. A field that is null is one that is not there, as in OpenAI's interface.
 
     Raises:
         Refused: it is no JSON object, or asks for something that is not there.
@@ -164,8 +180,7 @@ def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
         raise Refused(f"the body is no JSON: {str(error)[:200]}", code="invalid_json") from None
     if not isinstance(said, dict):
         raise Refused("the body is a JSON object", code="invalid_json")
-    for name in UNUSED:
-        said.pop(name, None)
+    said = {name: value for name, value in said.items() if value is not None and name not in UNUSED}
     for name, neutral in NEUTRAL.items():
         if (value := said.pop(name, None)) not in neutral:
             told = " or ".join(repr(one) for one in neutral if one is not None)
@@ -178,11 +193,29 @@ def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
         cure = "max_tokens is its name here" if name in OTHER_NAMES else "leave it out"
         raise Refused(f"{name[:100]} is not supported: {cure}", param=name[:100], code="unsupported_parameter")
     try:
-        return msgspec.convert(said, kind)
+        found = msgspec.convert(said, kind)
+        _check_together(found)
+        return found
     except (msgspec.ValidationError, RecursionError) as error:
         text = str(error)[:300]
         place = text.partition("$.")[2].partition("`")[0] or None
         raise Refused(text, param=place, code="invalid_value") from None
+
+
+def _check_together(asked: Completion | Chat) -> None:
+    """That no field is there which another one makes void: OpenAI and vLLM refuse it too."""
+    if asked.stream_options is not None and not asked.stream:
+        raise Refused("stream_options is for streams: stream is false", param="stream_options", code="invalid_value")
+    if not isinstance(asked, Chat):
+        return
+    if asked.top_logprobs and not asked.logprobs:
+        raise Refused("top_logprobs wants logprobs: true beside it", param="top_logprobs", code="invalid_value")
+    if None not in (asked.max_tokens, asked.max_completion_tokens) and asked.max_tokens != asked.max_completion_tokens:
+        raise Refused(
+            "max_tokens and max_completion_tokens are two names of one number: give one",
+            param="max_completion_tokens",
+            code="invalid_value",
+        )
 
 
 def stops_of(stop: str | list[str] | None) -> tuple[str, ...]:

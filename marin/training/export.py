@@ -35,19 +35,30 @@ def hugging_face_config(recipe: Recipe, vocab_size: int) -> dict[str, object]:
     """``config.json`` without what changes from version to version of transformers, keys sorted by the writer."""
     config = model_config(recipe.model).to_hf_config(vocab_size).to_diff_dict()
     config.pop("transformers_version", None)
+    others = [token for token in recipe.tokens.stops if token != recipe.tokens.end]
+    if recipe.model.inner_width is not None and recipe.model.architecture == "gpt2":
+        config["n_inner"] = recipe.model.inner_width  # Levanter leaves it out, and so do old records
     config |= {
         "architectures": [ARCHITECTURES[recipe.model.architecture]],
         "bos_token_id": recipe.tokens.begin,
-        "eos_token_id": recipe.tokens.end,
+        "eos_token_id": [recipe.tokens.end, *others] if others else recipe.tokens.end,
         "torch_dtype": recipe.export.dtype,
         "tie_word_embeddings": recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings,
     }
     return config
 
 
+def config_files(recipe: Recipe, vocab_size: int, closing: Sequence[int] = ()) -> dict[str, dict[str, object]]:
+    """``config.json`` and ``generation_config.json``, by their names. ``closing``: tokens beside the ends of a text that end an
+    answer."""
+    stops = list(dict.fromkeys((*recipe.tokens.stops, *closing)))
+    ends = stops[0] if len(stops) == 1 else stops or None
+    generation: dict[str, object] = {"bos_token_id": recipe.tokens.begin, "eos_token_id": ends, "do_sample": True}
+    return {"config.json": hugging_face_config(recipe, vocab_size), "generation_config.json": generation}
+
+
 def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: int, closing: Sequence[int] = ()) -> None:
-    """``config.json``, ``generation_config.json`` and ``model.safetensors`` in ``folder``. ``closing``: tokens beside the end of
-    a text that end an answer."""
+    """``config.json``, ``generation_config.json`` and ``model.safetensors`` in ``folder``. ``closing``: as there."""
     tensors = {
         name: np.ascontiguousarray(np.asarray(value))
         for name, value in to_torch_compatible_state_dict(model).items()
@@ -56,10 +67,7 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
     if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
     save_file(dict(sorted(tensors.items())), folder / "model.safetensors", metadata={"format": "pt"})
-    config = hugging_face_config(recipe, vocab_size)
-    ends = [recipe.tokens.end, *closing] if closing else recipe.tokens.end
-    generation = {"bos_token_id": recipe.tokens.begin, "eos_token_id": ends, "do_sample": True}
-    for name, content in (("config.json", config), ("generation_config.json", generation)):
+    for name, content in config_files(recipe, vocab_size, closing).items():
         (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

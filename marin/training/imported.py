@@ -6,7 +6,6 @@ those of the recipe's model, by name and shape: one that is missing, of another 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,9 +28,11 @@ from marin.training.adapters import adapted, adapters_of
 from marin.training.initial import initial_state
 from marin.training.model import model_config
 from marin.training.state import TrainState, vocabulary
+from marin.training.tensor_files import tensor_files
 
 DTYPES: Mapping[str, type] = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 HEAD = "lm_head.weight"
+EMBEDDINGS = ("model.embed_tokens.weight", "wte.weight")
 NO_PARAMETERS = re.compile(r"(.*\.)?(rotary_emb\.inv_freq|attn\.bias|attn\.masked_bias)")
 """Constants that older folders store among their tensors: frequencies, and the causal mask of GPT-2."""
 
@@ -65,7 +66,7 @@ def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:
         found = _named(dict(_tensors(folder)), recipe.model.architecture)
         if tied:
             shapes.pop(HEAD, None)
-            found = _without_head(found)
+            found = _without_head(found, recipe.model.architecture)
         if shapes != {name: value.shape for name, value in found.items()}:
             odd = set(shapes.items()) ^ {(name, value.shape) for name, value in found.items()}
             raise ValueError(f"tensors of other names or shapes: {sorted(name for name, _ in odd)[:4]}")
@@ -91,21 +92,6 @@ def _exported(shape: LmHeadModel) -> dict[str, Any]:
     return found
 
 
-def tensor_files(folder: Path) -> list[str]:
-    """The files with the tensors of a folder: one, or those that its index names.
-
-    Raises:
-        ValueError: the index names files elsewhere.
-    """
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return ["model.safetensors"]
-    names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    if odd := [name for name in names if "/" in name or not name.endswith(".safetensors")]:
-        raise ValueError(f"an index that names {odd[0]!r}")
-    return names
-
-
 def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
     for name in tensor_files(folder):
         stored: list[tuple[str, dict[str, Any]]] = deserialize((folder / name).read_bytes())  # type: ignore[no-untyped-call]
@@ -125,11 +111,13 @@ def _named(found: dict[str, np.ndarray], architecture: str) -> dict[str, np.ndar
     )
 
 
-def _without_head(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tied embeddings may be stored a second time as the head; then they have to be equal."""
+def _without_head(found: dict[str, np.ndarray], architecture: str) -> dict[str, np.ndarray]:
+    """Tied embeddings may be stored a second time as the head, and then have to be equal, or as the head alone."""
     head = found.pop(HEAD, None)
     if head is not None:
-        (name,) = (name for name in found if name.endswith(("wte.weight", "embed_tokens.weight")))
+        name = next((name for name in found if name.endswith(EMBEDDINGS)), None)
+        if name is None:
+            return found | {EMBEDDINGS[architecture == "gpt2"]: head}
         if head.shape != found[name].shape or head.tobytes() != found[name].tobytes():
             raise ValueError(f"{HEAD} is not {name}, though its embeddings are tied")
     return found

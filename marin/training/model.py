@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import haliax as hax
 import jax
 import jax.numpy as jnp
 import optax
+from haliax import Axis
 from levanter.layers.attention import AttentionBackend, AttentionMask
 from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig, RotaryEmbeddingsConfig
 from levanter.models.gpt2 import Gpt2Config
@@ -42,18 +44,27 @@ def rotary(model: Model) -> RotaryEmbeddingsConfig:
     return DefaultRotaryEmbeddingsConfig(theta=model.rope_theta or 10000, factor=1.0)
 
 
+@dataclass(frozen=True)
+class _Gpt2Config(Gpt2Config):
+    """One whose inner layer is no multiple of the outer one."""
+
+    inner_width: int = 0
+    Mlp = property(lambda self: Axis("mlp", self.inner_width))
+
+
 def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
     """Levanter's configuration of ``model``. ``tokenizer`` is a local folder, needed only to export."""
     canonical_products()
     per_thread()
     folder = str(tokenizer) if tokenizer is not None else None
     if model.architecture == "gpt2":
-        return Gpt2Config(
+        made = partial(_Gpt2Config, inner_width=model.inner) if model.inner % model.hidden_dim else Gpt2Config
+        return made(
             max_seq_len=model.seq_len,
             hidden_dim=model.hidden_dim,
             num_layers=model.num_layers,
             num_heads=model.num_heads,
-            mlp_scale=model.intermediate_dim // model.hidden_dim,
+            mlp_scale=model.inner // model.hidden_dim,
             initializer_range=model.initializer_range,
             layer_norm_epsilon=model.layer_norm_epsilon,
             embed_pdrop=0.0,

@@ -56,6 +56,22 @@ from marin.process.text import several
 @click.option(
     "--apply_chat_template", "chat", is_flag=True, help="Each prompt is a message of the user under the chat template."
 )
+@click.option(
+    "--fewshot_as_multiturn",
+    "multiturn",
+    type=click.BOOL,
+    metavar="BOOL",
+    help="Each example is a question and an answer of its own there.  [default: with a template]",
+)
+@click.option(
+    "--bootstrap_iters",
+    "bootstrap",
+    type=click.IntRange(min=0),
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    help="Resamples of a bootstrapped error.",
+)
 @click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
 @click.option(
     "--output_path",
@@ -76,6 +92,8 @@ def eval(
     seed: int,
     step: int | None,
     chat: bool,
+    multiturn: bool | None,
+    bootstrap: int,
     no_record: bool,
     output_path: Path | None,
     as_json: bool,
@@ -100,6 +118,13 @@ def eval(
             where="--babylm",
             expected="neither --num-fewshot nor --apply_chat_template",
             found=str(babylm),
+        )
+    if multiturn and not chat:
+        raise UsageError(
+            "turns without a chat template",
+            where="--fewshot_as_multiturn",
+            expected="--apply_chat_template beside it",
+            found="none",
         )
     if not names and babylm is None:
         raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
@@ -139,7 +164,7 @@ def eval(
     else:
         from marin.evaluation.babylm.asking import evaluated
     from marin.evaluation.recorded.evaluated import numbers
-    from marin.evaluation.recorded.records import Settings, write_tree  # jax, after the contract is in force
+    from marin.evaluation.recorded.records import Settings, present, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_folder, open_subject
 
@@ -148,7 +173,18 @@ def eval(
     else:
         subject = open_folder(Path(run), recipe)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
-    settings = Settings(num_fewshot=num_fewshot, limit=limit, seed=seed, groups=asked.groups, chat=chat)
+    if babylm is None:
+        settings = present(
+            num_fewshot=num_fewshot,
+            limit=limit,
+            seed=seed,
+            groups=asked.groups,
+            chat=chat,
+            multiturn=chat if multiturn is None else multiturn,
+            bootstrap=bootstrap,
+        )
+    else:  # nothing of it is the harness's
+        settings = Settings(limit=limit, seed=seed)
     with bar("requests", 0) as progress:
         found = evaluated(subject, scorer, asked.tasks, settings, progress=lambda done: progress(done, ""))
     with TemporaryDirectory(prefix="marin-eval-") as base:

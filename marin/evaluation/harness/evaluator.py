@@ -101,6 +101,7 @@ def _evaluated(
         limit=settings.limit,
         bootstrap_iters=settings.bootstrap,
         apply_chat_template=settings.chat,
+        fewshot_as_multiturn=settings.multiturn,
         log_samples=True,
     )
     _of_whole_groups(settings.groups, groups, {name: set(found["results"][name]) for name in built})

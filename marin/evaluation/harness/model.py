@@ -1,7 +1,8 @@
 """The model as lm-evaluation-harness calls it: its requests become sequences of tokens, and what was answered is kept.
 
-Followed where the harness leaves it to a model (its HFLM): a request that is longer than the context loses its beginning;
-an empty context is the token that begins a text; nothing is put in front of another one.
+Followed where the harness leaves it to a model (its HFLM, 0.4.13): a request that is longer than the context loses its beginning;
+an empty context is the token that begins a text; around another one stands what the tokenizer's own files put there, unless it
+begins with that token's text already. Rules of an older release, by which recorded evaluations are verified, put nothing there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
 from marin.errors import UsageError
+from marin.evaluation.marks import Marks
 from marin.evaluation.recorded.answering import answered, taken, unscored
 from marin.evaluation.recorded.records import Key, Request, ScoredRow
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
@@ -38,6 +40,7 @@ class Harness(LM):
         recorded: requests that were answered before.
         again: those of them that are answered anew; None: all. The others get the recorded answer where they have the
             recorded tokens.
+        rules: :class:`~marin.evaluation.recorded.records.Settings` says which there are.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Harness(LM):
         progress: Callable[[int], None] = lambda done: None,
         recorded: Mapping[Key, Request] | None = None,
         again: Collection[Key] | None = None,
+        rules: int = 2,
     ) -> None:
         super().__init__()
         self.subject, self.scorer, self.seed, self.progress = subject, scorer, seed, progress
@@ -56,7 +60,10 @@ class Harness(LM):
         self.asked: dict[Key, Request] = {}
         self.repeated: Counter[tuple[str, int, int]] = Counter()
         self.answered = 0
-        self.begin = subject.recipe.tokens.begin
+        self.rules, tokens = rules, subject.recipe.tokens
+        marks = subject.marks if rules > 1 else None
+        self.marks = marks or Marks((), (), tokens.begin, tokens.end)
+        self.begin = self.marks.begin
         self.chat = False
         """Whether prompts are chats."""
 
@@ -83,7 +90,7 @@ class Harness(LM):
         drafts = []
         for request in requests:
             windows = utils.get_rolling_token_windows(
-                self.subject.encode(request.args[0]), self.begin, self.max_length, context_len=1
+                self._encode(request.args[0]), self.begin, self.max_length, context_len=1
             )
             rows = [Row((*before, *after), len(after)) for before, after in map(utils.make_disjoint_window, windows)]
             drafts.append((request, rows, 0))
@@ -95,10 +102,12 @@ class Harness(LM):
         drafts: list[tuple[Key, Prompt, list[str], Request]] = []
         for request in requests:
             context, options = request.args
-            stops, limit, temperature = generation(options)
+            stops, limit, temperature = generation(options, self.rules)
             stops = [*stops, *self._closing()]
-            whole = (self.subject.encode(context) or [self.begin]) if context else [self.begin]
-            room = min(limit, self.max_length // 2)
+            stops += [self._shown((self.marks.end,))] if self.rules > 1 else []
+            whole = (self._encode(context) or [self.begin]) if context else [self.begin]
+            most = self.max_length - 1 if self.rules > 1 and limit < self.max_length else self.max_length // 2
+            room = min(limit, most)
             kept = tuple(whole[-(self.max_length - room) :])
             name = request_name(kept, seen[kept])
             seen[kept] += 1
@@ -121,12 +130,12 @@ class Harness(LM):
             if place not in news:
                 known = self.recorded[key]
                 new = tuple(token for row in known.rows for token in row.tokens[len(known.prompt) :])
-                self.asked[key] = msgspec.structs.replace(known, text=_cut(self.subject.decode(new), stops))
+                self.asked[key] = msgspec.structs.replace(known, text=self._text(new, stops))
                 continue
             new = news[place]
             values = next(scored).logprobs if new else ()
             rows = [ScoredRow([*asked.prompt, *new], [value.hex() for value in values], False)]
-            text = _cut(self.subject.decode(new), stops)
+            text = self._text(new, stops)
             self.asked[key] = msgspec.structs.replace(asked, rows=rows, text=text)
         self._told(len(drafts))
         return [self.asked[key].text for key, *_ in drafts]
@@ -171,11 +180,28 @@ class Harness(LM):
         """Tokens before and of the continuation. Spaces at the end of the context belong to the continuation, whose
         tokens are those that the context alone has not."""
         kept = context.rstrip()
-        if not kept:
+        if not kept and not (context and self.marks.before):
             after = self.subject.encode(context + continuation)
             return [self.begin], after[1:] if after[:1] == [self.begin] else after
-        before = self.subject.encode(kept)
-        return before, self.subject.encode(context + continuation)[len(before) :]
+        before = self._encode(kept)
+        return before, self._encode(context + continuation)[len(before) :]
+
+    def _encode(self, text: str) -> list[int]:
+        """Tokens of a text with the marks around it."""
+        tokens, marks = self.subject.encode(text), self.marks
+        if not (marks.before or marks.after) or text.startswith(self._shown((marks.begin,))):
+            return tokens
+        return [*marks.before, *tokens, *marks.after]
+
+    def _shown(self, tokens: tuple[int, ...]) -> str:
+        """The text of tokens, of special ones too."""
+        return str(self.subject.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def _text(self, new: tuple[int, ...], stops: Iterable[str]) -> str:
+        """What was said, before the first stop string; special tokens in it have no text."""
+        if self.rules > 1:
+            return _cut(str(self.subject.tokenizer.decode(list(new), skip_special_tokens=True)), stops)
+        return _cut(self.subject.decode(new), stops)
 
     def _scored(self, drafts: Sequence[tuple[Instance, list[Row], int]]) -> list[Request]:
         asked = {}
@@ -196,7 +222,8 @@ class Harness(LM):
         return (*place, repeat)
 
     def _stopper(self, stops: Sequence[str]) -> Callable[[tuple[int, ...]], bool]:
-        return lambda new: any(stop in self.subject.decode(new) for stop in stops)
+        shown = self._shown if self.rules > 1 else self.subject.decode
+        return lambda new: any(stop in shown(new) for stop in stops)
 
     def _closing(self) -> tuple[str, ...]:
         """Where an answer ends of a model that was trained on conversations by their reference, as its exported folder says."""
@@ -211,40 +238,76 @@ class Harness(LM):
         self.progress(self.answered)
 
 
-def generation(options: Mapping[str, Any]) -> tuple[list[str], int, float]:
-    """Stop strings, most new tokens and temperature (0: greedy) of the harness's ``generation_kwargs``.
+MOST = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""Names of the most new tokens, the first that is there wins, as in the harness."""
+DRAWN_ONLY: Mapping[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+"""Ways of drawing, with the values that change nothing; where nothing is drawn they decide nothing."""
+NEUTRAL: Mapping[str, Any] = {
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "repetition_penalty": 1.0,
+    "length_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "early_stopping": False,
+    "min_new_tokens": 0,
+    "use_cache": True,
+}
+"""Others, with the values that change nothing."""
+
+
+def generation(options: Mapping[str, Any], rules: int = 2) -> tuple[list[str], int, float]:
+    """Stop strings, most new tokens and temperature (0: greedy) of the harness's ``generation_kwargs``, as its
+    ``normalize_gen_kwargs`` reads them. ``rules`` 1: as an older release read them.
 
     Raises:
-        UsageError: they ask for another way of drawing.
+        UsageError: they ask for another way of generating.
     """
     stops = options.get("until", [])
     stops = [stops] if isinstance(stops, str) else [str(stop) for stop in stops or []]
-    limit = int(options.get("max_gen_toks", options.get("max_new_tokens", MOST_NEW_TOKENS)))
-    drawn = bool(options.get("do_sample", float(options.get("temperature") or 0.0) > 0))
-    temperature = float(options.get("temperature", 1.0) or 0.0) if drawn else 0.0
-    cut = [
-        name
-        for name, off in (("top_k", 0), ("top_p", 1.0), ("min_p", 0.0))
-        if options.get(name, off) not in (off, None)
-    ]
-    if temperature and cut:
-        raise UsageError(
-            "a way of drawing that is not there",
-            where=f"generation_kwargs.{cut[0]}",
-            expected="temperature alone",
-            found=f"{cut[0]}: {options[cut[0]]}",
-            cure="leave it out, or draw nothing (do_sample: false)",
-        )
+    names = MOST if rules > 1 else MOST[:2]
+    limit = int(next((options[name] for name in names if options.get(name) is not None), MOST_NEW_TOKENS))
+    heat = float(options.get("temperature") or 0.0)
+    drawn = bool(heat > 0 if options.get("do_sample") is None else options["do_sample"])
+    if drawn and not heat:
+        if rules > 1:
+            raise _other_way(
+                "temperature", "a number above 0 beside do_sample: true, as transformers wants it", options
+            )
+        heat = float(options.get("temperature", 1.0) or 0.0)
+    cut = (
+        [
+            name
+            for name, off in list(DRAWN_ONLY.items())[: 4 if rules > 1 else 3]
+            if options.get(name, off) not in (off, None)
+        ]
+        if drawn and heat
+        else []
+    )
+    if rules > 1:
+        known = {"until", "do_sample", "temperature", *MOST, *DRAWN_ONLY}
+        cut += [name for name in options if name not in known and options[name] not in (NEUTRAL.get(name), None)]
+    if cut:
+        raise _other_way(cut[0], "temperature alone", options)
     if limit < 1:
         raise UsageError(
             "no token may be generated", where="generation_kwargs.max_gen_toks", expected="1 or more", found=str(limit)
         )
-    return [stop for stop in stops if stop], limit, temperature
+    return [stop for stop in stops if stop], limit, heat if drawn else 0.0
+
+
+def _other_way(name: str, expected: str, options: Mapping[str, Any]) -> UsageError:
+    return UsageError(
+        "a way of generating that is not there",
+        where=f"generation_kwargs.{name}",
+        expected=expected,
+        found=f"{name}: {options.get(name)}"[:200],
+        cure="leave it out, or draw nothing (do_sample: false)",
+    )
 
 
 def _cut(text: str, stops: Iterable[str]) -> str:
     """``text`` before the first stop string, as the harness cuts it."""
-    for stop in stops:
+    for stop in filter(None, stops):
         text = text.split(stop)[0]
     return text
 

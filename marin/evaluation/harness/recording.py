@@ -24,6 +24,7 @@ ASKER = Asker(
         "marin/evaluation/harness/model.py",
         "marin/evaluation/harness/recording.py",
         "marin/evaluation/harness/tasks.py",
+        "marin/evaluation/marks.py",
         "marin/evaluation/recorded/answering.py",
         "marin/evaluation/recorded/evaluated.py",
         "marin/evaluation/recorded/records.py",
@@ -44,7 +45,7 @@ def evaluated(
     again: Collection[Key] | None = None,
 ) -> Evaluated:
     """Evaluate ``tasks``; ``recorded`` and ``again`` as :class:`Harness` takes them."""
-    lm = Harness(subject, scorer, settings.seed, progress, recorded, again)
+    lm = Harness(subject, scorer, settings.seed, progress, recorded, again, settings.rules)
     results, samples, said = evaluate(tasks, settings, lm)
 
     def write(body: EvaluationRecorded) -> dict[str, bytes]:
@@ -57,6 +58,7 @@ def evaluated(
             "fewshot_seed": settings.seed,
             "apply_chat_template": settings.chat,
         }
+        config |= {"fewshot_as_multiturn": True} if settings.multiturn else {}
         return own_files(said, config)
 
     return Evaluated(ASKER, tuple(tasks), settings, results, samples, write)

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -103,8 +103,11 @@ class TaskGroup(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """What decides requests beside the tasks: few-shot examples (None: the task's own number), the first ``limit``
-    documents alone, the seed of few-shot draws and of sampled tokens, resamples of a bootstrapped error, groups, and whether
-    prompts are messages under the chat template of a run."""
+    documents alone, the seed of few-shot draws and of sampled tokens, resamples of a bootstrapped error, groups, whether
+    prompts are messages under the chat template of a run, and whether each example is then a turn (``multiturn``).
+
+    ``rules``: how texts become tokens and tokens a text. 1: as evaluations were recorded before there was a word of it, with
+    nothing put around a text; 2: as the harness's own model of transformers does it (:func:`present`)."""
 
     num_fewshot: int | None = None
     limit: int | None = None
@@ -112,6 +115,17 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     bootstrap: int = 1000
     groups: list[TaskGroup] = []
     chat: bool = False
+    multiturn: bool = False
+    rules: Literal[1, 2] = 1
+
+
+RESAMPLES = 100_000
+"""Of a bootstrapped error: the harness's own default."""
+
+
+def present(**settings: Any) -> Settings:
+    """The settings of what is evaluated now, as the harness has them; a recorded evaluation is verified by its own."""
+    return Settings(**{"bootstrap": RESAMPLES, "rules": 2, **settings})
 
 
 def wrong_groups(groups: Sequence[TaskGroup], tasks: Collection[str]) -> str | None:

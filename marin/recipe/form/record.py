@@ -16,7 +16,8 @@ DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "rounding", "z_loss", "states_at_words", "most_epochs")
-IMPORTED = ("initial", "begin_of_text", "end_of_text", "rope_theta", "rope_factor", "embedding_rows", "taken_from")
+ENDS = ("begin_of_text", "end_of_text", "stop_tokens")
+FROM_FOLDERS = ("initial", *ENDS, "rope_theta", "rope_factor", "embedding_rows", "inner_width", "taken_from")
 WHAT_IS_READ = (
     "chat",
     "chat_template",
@@ -43,7 +44,7 @@ ADDED_LATER = frozenset(
         *BY_LAYER,
         *SCALE,
         *DURING,
-        *IMPORTED,
+        *FROM_FOLDERS,
     }
 )
 """Fields that version 1 did not have from the beginning; null means without them, and is not written."""

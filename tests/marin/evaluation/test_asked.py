@@ -14,7 +14,7 @@ from ledger import MemoryStorage, Store
 from marin.errors import DataError, UsageError
 from marin.evaluation.heldout.asked import first_asked, is_asked, without_tasks
 from marin.evaluation.heldout.during import tasks_of
-from marin.evaluation.recorded.records import Settings, TaskGroup, described, write_tree
+from marin.evaluation.recorded.records import Settings, TaskGroup, described, present, write_tree
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved, EvaluatedTask, EvaluationRecorded
 
@@ -100,9 +100,11 @@ def test_a_task_is_what_it_was_when_it_was_first_asked(folder: Path, tmp_path: P
     asked, store = TasksDuring(names=("text", "small"), path=str(folder), limit=2), Store(MemoryStorage())
     tasks, settings = tasks_of(asked, store, None)
     assert settings.groups == [TaskGroup("small", ["pairs", "said"], [])], "a tag is a group of the record"
-    body = recorded(limit=2, groups=settings.groups)
+    assert settings == present(limit=2, groups=settings.groups)
+    body = recorded(limit=2, groups=settings.groups, rules=settings.rules, bootstrap=settings.bootstrap)
+    older = recorded(limit=2, groups=settings.groups)
     body = msgspec.structs.replace(body, tasks={task.name: described(task, []) for task in tasks})
-    assert is_asked(asked, body)
+    assert is_asked(asked, body) and is_asked(asked, msgspec.structs.replace(older, tasks=body.tasks))
     write_tree(tmp_path / "tree", tasks, {task.name: [] for task in tasks}, {}, settings.groups)
     stored = msgspec.structs.replace(body, samples=store.put_tree(tmp_path / "tree").digest)
     assert tasks_of(asked, store, body) == (tasks, settings), "no tree is stored, and the files are what they were"

@@ -23,7 +23,7 @@ from marin.evaluation.folder import folder_recipe, is_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.evaluation.subject import Subject, open_folder
 from marin.recipe.schema import Model, Recipe
-from marin.training.export import hugging_face_config, write_model
+from marin.training.export import config_files, hugging_face_config, write_model
 from marin.training.model import model_config
 
 
@@ -118,24 +118,30 @@ def test_a_padded_vocabulary_is_the_models(exported: Path, subject: Subject, sco
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"model_type": "mistral"}, "llama, qwen3 or gpt2"),
+        ({"model_type": "mistral"}, "llama, qwen3, gpt2"),
         ({"hidden_act": "gelu"}, "hidden_act"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types.*sliding_attention"),
-        ({"layer_types": 5}, "layer_types"),
+        ({"layer_types": ["sliding_attention"]}, "layer_types.*sliding_attention"),
+        ({"layer_types": 5}, "layer_type"),
         ({"rope_parameters": {"rope_theta": "large"}}, "sizes of a model"),
         ({"rope_parameters": {"rope_theta": 0.5}}, "sizes of a model"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0}}, "low_freq_factor"),
         ({"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}}, "rope_type default"),
         ({"vocab_size": "many"}, "sizes of a model"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type default"),
-        ({"rope_parameters": ["llama3"]}, "names and values"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "rope_type default"),
+        ({"rope_parameters": ["llama3"]}, "rope_parameters"),
         ({"rope_scaling": {"factor": 8.0}}, "rope_scaling"),
         ({"attention_bias": True}, "attention_bias"),
         ({"head_dim": 99}, "head_dim"),
-        ({"eos_token_id": None}, "eos_token_id"),
+        ({"eos_token_id": [1, None]}, "eos_token_id"),
         ({"bos_token_id": "<s>"}, "bos_token_id"),
-        ({"hidden_size": None}, "hidden_dim"),
+        ({"hidden_size": None}, "hidden_size"),
         ({"hidden_size": "wide"}, "sizes of a model"),
+        ({"is_causal": False}, "is_causal.*expected True"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads"),
+        ({"num_attention_heads": 0}, "config.json"),
     ],
 )
 def test_another_model_is_refused_by_what_makes_it_another(exported: Path, changed: dict[str, Any], said: str) -> None:
@@ -164,10 +170,37 @@ def test_a_generation_ends_with_the_folders_end_of_text(exported: Path, subject:
     path = exported / "config.json"
     prompt = Prompt((5, 6), 12, lambda new: False, 1.0, "ends")
     (free,) = Scorer(subject.model, subject.recipe).generate([prompt], 3)
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"eos_token_id": free[2]}), encoding="utf-8")
-    read = open_folder(exported, folder_recipe(exported))
-    (cut,) = Scorer(read.model, read.recipe).generate([prompt], 3)
-    assert cut == free[:3] and read.decode(cut) == read.decode(cut[:2])
+    (exported / "generation_config.json").unlink()
+    for ends in (free[2], [free[5], free[2]]):
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | {"eos_token_id": ends}), encoding="utf-8")
+        read = open_folder(exported, folder_recipe(exported))
+        (cut,) = Scorer(read.model, read.recipe).generate([prompt], 3)
+        assert cut == free[:3] and read.decode(cut) == read.decode(cut[:2])
+
+
+def test_every_end_of_generation_config_ends_a_text(exported: Path) -> None:
+    """As ``generate`` of transformers 5.12.1 has it: the file alone counts where it is there, and may name none."""
+    path, generation = exported / "config.json", exported / "generation_config.json"
+    told = json.loads(path.read_bytes())
+    for said, beside, end, stops in (
+        (5, {"eos_token_id": [3, 4]}, 5, (3, 4)),
+        ([5, 6], {"eos_token_id": 5}, 5, (5,)),
+        (5, {"do_sample": True}, 5, ()),
+        ([5, 6], None, 5, (5, 6)),
+        (None, {"eos_token_id": 9}, 9, (9,)),
+    ):
+        path.write_text(json.dumps(told | {"eos_token_id": said}), encoding="utf-8")
+        generation.unlink(missing_ok=True)
+        if beside is not None:
+            generation.write_text(json.dumps(beside), encoding="utf-8")
+        recipe = folder_recipe(exported)
+        assert (recipe.tokens.end, recipe.tokens.stops) == (end, stops)
+        generation.unlink(missing_ok=True)
+        again = exported / "again"
+        again.mkdir(exist_ok=True)
+        for name, content in config_files(recipe, 257).items():
+            (again / name).write_text(json.dumps(content), encoding="utf-8")
+        assert folder_recipe(again).tokens == recipe.tokens, "what is exported comes back"
 
 
 def halved(folder: Path) -> None:

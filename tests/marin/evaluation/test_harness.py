@@ -132,7 +132,7 @@ def test_generation_is_what_the_options_say() -> None:
     assert generation({"do_sample": True, "temperature": 0.5, "max_gen_toks": 3}) == ([], 3, 0.5)
     assert generation({"do_sample": False, "temperature": 0.5, "until": ["", "b"]}) == (["b"], 256, 0.0)
     with pytest.raises(UsageError, match="top_p"):
-        generation({"do_sample": True, "top_p": 0.9})
+        generation({"do_sample": True, "temperature": 0.5, "top_p": 0.9})
 
 
 @pytest.mark.parametrize(

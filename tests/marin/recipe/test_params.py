@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from marin.errors import Unsupported, UsageError
 from marin.recipe.form.files import groups, sections_of
 from marin.recipe.params import load_params
-from marin.recipe.schema import Recipe, digest, from_mapping
+from marin.recipe.schema import Recipe, digest, from_mapping, from_plain
 
 PROJECT = Path(__file__).resolve().parents[3]
 CONF = PROJECT / "conf"
@@ -195,3 +195,15 @@ def test_a_file_far_longer_than_a_recipe_is_refused_before_it_is_parsed(tmp_path
     (tmp_path / "params.yaml").write_bytes(b"[" * 5000)
     with pytest.raises(UsageError, match="not YAML"):
         load_params(tmp_path / "params.yaml")
+
+
+def test_a_gpt2_has_the_width_that_its_recipe_says() -> None:
+    """An older release cut it to a multiple of the outer one: its records keep that."""
+    sizes = {"architecture": "gpt2", "hidden_dim": 128, "num_heads": 4}
+    for inner, width in ((352, 352), (512, None), (384, 384), (64, 64)):
+        model = from_mapping({"model": {**sizes, "intermediate_dim": inner}}, where="test").model
+        assert (model.inner, model.inner_width) == (inner, width)
+    old = from_plain({"model": {**sizes, "intermediate_dim": 352}}, where="test").model
+    assert (old.inner, old.inner_width) == (256, None)
+    with pytest.raises(UsageError, match="inner layer"):
+        from_plain({"model": {**sizes, "intermediate_dim": 64}}, where="test")

@@ -1,0 +1,243 @@
+"""The server's fields beside OpenAI's interface and vLLM's: honoured, or refused by name.
+
+Neither runs here: what is right stands with each row (OpenAI's API reference; ``vllm/entrypoints/openai`` of vLLM 0.10).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jax.random as jrandom
+import pytest
+from haliax import Axis
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteDecoder
+from tokenizers.decoders import Metaspace as MetaspaceDecoder
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace
+
+from marin.errors import UsageError
+from marin.evaluation.subject import Subject
+from marin.recipe.schema import Model, Recipe, Tokens
+from marin.serving.answers import question, text_offsets
+from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
+from marin.training.model import model_config
+
+KIND = "serving"
+RECIPE = Recipe(model=Model(hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=64))
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def asked(kind: type[Completion] | type[Chat], **body: Any) -> Any:
+    """The request as it is read; a refusal as the product's own."""
+    needed = {"messages": MESSAGES} if kind is Chat else {}
+    try:
+        found = read_request(kind, json.dumps({**needed, **body}).encode())
+        stops_of(found.stop)
+        if isinstance(found, Completion):
+            prompts_of(found)
+        return found
+    except Refused as error:
+        assert (error.param or "").partition(".")[0].partition("[")[0] in {*body}, "it names the field"
+        raise UsageError("refused", where=str(error.param), expected="", found=error.message) from None
+
+
+FIELDS = (
+    *(
+        "suffix",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "n",
+        "stream",
+        "logprobs",
+        "echo",
+        "stop",
+        "presence_penalty",
+        "user",
+    ),
+    *(
+        "frequency_penalty",
+        "best_of",
+        "logit_bias",
+        "seed",
+        "stream_options",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "tools",
+    ),
+    *(
+        "tool_choice",
+        "response_format",
+        "top_logprobs",
+        "max_completion_tokens",
+        "parallel_tool_calls",
+        "length_penalty",
+    ),
+    *(
+        "stop_token_ids",
+        "min_tokens",
+        "ignore_eos",
+        "guided_json",
+        "prompt_logprobs",
+        "truncate_prompt_tokens",
+        "metadata",
+    ),
+)
+
+
+@pytest.mark.parametrize("kind", [Completion, Chat])
+@pytest.mark.parametrize("name", FIELDS)
+def test_null_is_the_default(compare: Callable[..., None], kind: type[Any], name: str) -> None:
+    compare(KIND, f"{kind.__name__}: {name}: null", lambda: asked(kind, **{name: None}), asked(kind))
+
+
+def test_the_default_of_a_completion_is_sixteen_tokens() -> None:
+    assert asked(Completion, max_tokens=None).max_tokens == 16 and asked(Chat, max_tokens=None).max_tokens is None
+
+
+CHANGE_NOTHING: list[tuple[type[Any], dict[str, Any]]] = [
+    (Completion, {"top_p": 1}),
+    (Completion, {"top_k": -1}),
+    (Completion, {"presence_penalty": 0.0, "frequency_penalty": 0}),
+    (Completion, {"logit_bias": {}}),
+    (Completion, {"suffix": ""}),
+    (Completion, {"user": "somebody", "metadata": {"a": "b"}}),
+    (Completion, {"ignore_eos": False, "min_tokens": 0, "stop_token_ids": []}),
+    (Completion, {"stop": []}),
+    (Chat, {"tools": [], "tool_choice": "none"}),
+    (Chat, {"response_format": {"type": "text"}}),
+    (Chat, {"top_logprobs": 0}),
+    (Chat, {"parallel_tool_calls": True, "service_tier": "auto", "store": False}),
+    (Chat, {"add_generation_prompt": True, "continue_final_message": False}),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), CHANGE_NOTHING, ids=str)
+def test_values_that_change_nothing(compare: Callable[..., None], kind: type[Any], body: dict[str, Any]) -> None:
+    compare(
+        KIND,
+        f"{kind.__name__}: {body}",
+        lambda: (asked(kind, **body).temperature, asked(kind, **body).seed),
+        (1.0, None),
+    )
+
+
+HONOURED: list[tuple[type[Any], dict[str, Any], Callable[[Any], bool]]] = [
+    (Completion, {"stop": "a"}, lambda found: stops_of(found.stop) == ("a",)),
+    (Completion, {"stop": ["a", "b"]}, lambda found: stops_of(found.stop) == ("a", "b")),
+    (Completion, {"prompt": [1, 2]}, lambda found: prompts_of(found) == [[1, 2]]),
+    (Completion, {"prompt": [[1, 2], [3]]}, lambda found: prompts_of(found) == [[1, 2], [3]]),
+    (Completion, {"prompt": ["a", "b"]}, lambda found: prompts_of(found) == ["a", "b"]),
+    (
+        Completion,
+        {"max_tokens": 0, "echo": True, "logprobs": 0},
+        lambda found: (found.max_tokens, found.logprobs) == (0, 0),
+    ),
+    (
+        Completion,
+        {"temperature": 0, "seed": 4, "n": 3},
+        lambda found: (found.temperature, found.seed, found.n) == (0, 4, 3),
+    ),
+    (Chat, {"max_completion_tokens": 4}, lambda found: found.max_completion_tokens == 4),
+    (Chat, {"max_completion_tokens": 4, "max_tokens": 4}, lambda found: found.max_completion_tokens == 4),
+    (Chat, {"logprobs": True, "top_logprobs": 3}, lambda found: found.top_logprobs == 3),
+    (
+        Chat,
+        {"stream": True, "stream_options": {"include_usage": True}},
+        lambda found: found.stream_options.include_usage,
+    ),
+    (
+        Chat,
+        {"stream": True, "stream_options": {"include_usage": None}},
+        lambda found: not found.stream_options.include_usage,
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "right"), HONOURED, ids=str)
+def test_what_is_honoured(
+    compare: Callable[..., None], kind: type[Any], body: dict[str, Any], right: Callable[[Any], bool]
+) -> None:
+    compare(KIND, f"{kind.__name__}: {body}", lambda: asked(kind, **body), right)
+
+
+SETTINGS = "fields of a request that the server does not have"
+REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
+    *((Completion, {name: value}) for name, value in {"top_p": 0.9, "top_k": 5, "min_p": 0.1, "suffix": "x"}.items()),
+    *((Completion, {name: 0.5}) for name in ("presence_penalty", "frequency_penalty", "repetition_penalty")),
+    *(
+        (Completion, {name: value})
+        for name, value in {"logit_bias": {"1": 5}, "best_of": -1, "stop": "", "n": 0}.items()
+    ),
+    *(
+        (Completion, {name: value})
+        for name, value in {"prompt": [], "max_new_tokens": 4, "nothing": 1, "ignore_eos": True}.items()
+    ),
+    *(
+        (Completion, {name: value})
+        for name, value in {"temperature": "hot", "max_tokens": -1, "logprobs": 20, "seed": -4}.items()
+    ),
+    (Completion, {"stream_options": {"include_usage": True}}),
+    (Completion, {"stop": ["a", None]}),
+    (Completion, {"prompt": [[1], None]}),
+    (Chat, {"top_logprobs": 2}),
+    (Chat, {"max_tokens": 3, "max_completion_tokens": 4}),
+    (Chat, {"response_format": {"type": "json_object"}}),
+    (Chat, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+    (Chat, {"tool_choice": "auto"}),
+    (Chat, {"reasoning_effort": "low"}),
+    (Chat, {"continue_final_message": True}),
+    (Chat, {"logprobs": 3}),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), REFUSED, ids=str)
+def test_what_is_refused(compare: Callable[..., None], kind: type[Any], body: dict[str, Any]) -> None:
+    compare(KIND, f"{kind.__name__}: {body}", lambda: asked(kind, **body), None, refusal=SETTINGS)
+
+
+def over(tokenizer: Tokenizer, recipe: Recipe = RECIPE) -> Subject:
+    model = model_config(recipe.model).build(Axis("vocab", tokenizer.get_vocab_size()), key=jrandom.PRNGKey(2))
+    return Subject("aaaa", recipe, model, tokenizer, f"sha256:{'5' * 64}", 6, f"sha256:{'7' * 64}")
+
+
+@pytest.fixture(scope="module")
+def by_bytes() -> Subject:
+    vocabulary = {"<|endoftext|>": 0} | {sign: n for n, sign in enumerate(sorted(ByteLevel.alphabet()), start=1)}
+    tokenizer = Tokenizer(BPE(vocabulary, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = ByteLevel(add_prefix_space=False), ByteDecoder()
+    return over(tokenizer)
+
+
+@pytest.mark.parametrize("text", ["the dog", "日本", "aé日🙂b", "é", "", "a🙂"])
+def test_offsets_are_those_of_the_text(compare: Callable[..., None], by_bytes: Subject, text: str) -> None:
+    """By a tokenizer of single bytes: each letter has as many tokens as bytes, all of them at its place."""
+    wanted = [place for place, letter in enumerate(text) for _ in letter.encode()]
+    compare(KIND, f"text_offset of {text!a}", lambda: text_offsets(by_bytes, tuple(by_bytes.encode(text))), wanted)
+
+
+def test_offsets_of_broken_letters(by_bytes: Subject) -> None:
+    """A letter that never ends is one sign of the text."""
+    tokens = tuple(by_bytes.encode("日a日"))
+    broken = (*tokens[:2], *tokens[3:6])
+    assert by_bytes.decode(broken) == "\ufffda\ufffd" and text_offsets(by_bytes, broken) == [0, 0, 1, 2, 2]
+
+
+def test_offsets_of_words_with_marks(by_bytes: Subject) -> None:
+    tokenizer = Tokenizer(WordLevel({"▁the": 0, "▁dog": 1, "s": 2}, unk_token="s"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = Metaspace(), MetaspaceDecoder()
+    assert text_offsets(over(tokenizer), (0, 1, 2, 1)) == [0, 3, 7, 8], "the dogs dog"
+
+
+def test_every_end_ends_an_answer(compare: Callable[..., None], by_bytes: Subject) -> None:
+    """As of a chat of Llama 3, whose turns end with another token than its documents."""
+    recipe = Recipe(model=RECIPE.model, tokens=Tokens(stop_tokens=(0, 7, 9)))
+    subject = over(by_bytes.tokenizer, recipe)
+    asking = question(subject, [[5]], n=1, limit=8, temperature=0.0, seed=0, stops=())
+    for end in (0, 7, 9):
+        compare(KIND, f"ended by token {end}", lambda end=end: asking.said((5, end)), (subject.decode((5,)), "stop"))
+    compare(KIND, "ended by length", lambda: asking.said((5, 6))[1], "length")

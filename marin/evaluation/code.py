@@ -18,7 +18,7 @@ SCORING = (
     "marin/recipe/schema.py",
     "marin/recipe/section.py",
     "marin/training/imported.py",
-    "marin/training/tensor_files.py",
+    "marin/data/borrowed/tensor_files.py",
     "marin/training/model.py",
     "marin/training/runtime/products.py",
     "marin/training/state.py",

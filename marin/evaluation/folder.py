@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
+from marin.data.borrowed.tensor_files import stored_width
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.evaluation.configuration import DEFAULTS, Configuration, read_configuration
 from marin.recipe.schema import Model, Recipe, Tokens
-from marin.training.tensor_files import stored_width
 
 _log = logging.getLogger(__name__)
 

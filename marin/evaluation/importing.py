@@ -12,12 +12,12 @@ import msgspec
 from ledger import Store
 from marin.data.borrowed.chats import chat_template
 from marin.data.borrowed.folder import borrow, keep
+from marin.data.borrowed.tensor_files import INDEX, indexed, tensor_files
 from marin.data.template import ChatTemplate
 from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import load_tokenizer
 from marin.errors import UsageError
 from marin.recipe.schema import Dataset, FilesDataset, Initial, MixtureDataset, Recipe, chats, check
-from marin.training.tensor_files import INDEX, indexed, tensor_files
 
 CONFIG = "config.json"
 

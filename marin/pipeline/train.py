@@ -111,7 +111,7 @@ TRAIN = StepDefinition(
         "marin/training/loop.py",
         "marin/training/loss.py",
         "marin/training/imported.py",
-        "marin/training/tensor_files.py",
+        "marin/data/borrowed/tensor_files.py",
         "marin/training/adapters.py",
         "marin/training/model.py",
         "marin/training/runtime/products.py",

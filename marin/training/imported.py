@@ -22,13 +22,13 @@ from levanter.models.lm_model import LmHeadModel
 from safetensors import SafetensorError, deserialize
 
 from ledger import SlicedForm
+from marin.data.borrowed.tensor_files import tensor_files
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
 from marin.training.adapters import adapted, adapters_of
 from marin.training.initial import initial_state
 from marin.training.model import model_config
 from marin.training.state import TrainState, vocabulary
-from marin.training.tensor_files import tensor_files
 
 DTYPES: Mapping[str, type] = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 HEAD = "lm_head.weight"

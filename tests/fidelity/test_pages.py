@@ -231,23 +231,34 @@ OTHERWISE = {
     "nothing said, UTF-8 with a wrong byte": (body(b"", UTF * 9 + b"\xff"), "", "html", UTF.decode() * 9 + "\ufffd"),
     "XML declaration, no meta": (b'<?xml version="1.0" encoding="utf-8"?>' + body(b""), "", "html", UTF.decode()),
     "XML declaration of Cyrillic": (
-        b"<?xml version='1.0' encoding='windows-1251'?>" + body(b"", CYRILLIC.encode("cp1251")), "", "html", CYRILLIC,
+        b"<?xml version='1.0' encoding='windows-1251'?>" + body(b"", CYRILLIC.encode("cp1251")),
+        "",
+        "html",
+        CYRILLIC,
     ),
     "meta before the XML declaration": (
         b"<?xml version='1.0' encoding='utf-8'?>" + body(b"<meta charset=koi8-r>", CYRILLIC.encode("koi8-r")),
-        "", "html", CYRILLIC,
+        "",
+        "html",
+        CYRILLIC,
     ),
     "XML of UTF-16 without a mark": (
-        ('<?xml version="1.0"?><html>' + CYRILLIC).encode("utf-16-le"), "", "html", CYRILLIC,
+        ('<?xml version="1.0"?><html>' + CYRILLIC).encode("utf-16-le"),
+        "",
+        "html",
+        CYRILLIC,
     ),
     "XHTML, nothing said": (body(b"<meta charset=koi8-r>"), "", "xml", UTF.decode()),
     "XHTML's declaration": (
-        b'<?xml version="1.0" encoding="koi8-r"?>' + body(b"", CYRILLIC.encode("koi8-r")), "", "xml", CYRILLIC,
+        b'<?xml version="1.0" encoding="koi8-r"?>' + body(b"", CYRILLIC.encode("koi8-r")),
+        "",
+        "xml",
+        CYRILLIC,
     ),
     "XHTML by HTTP": (body(b"", CYRILLIC.encode("koi8-r")), "koi8-r", "xml", CYRILLIC),
     "plain text": (b"<meta charset=koi8-r> " + UTF, "", "text", "<meta charset=koi8-r> " + UTF.decode()),
     "plain text by HTTP": (CYRILLIC.encode("cp1251"), "windows-1251", "text", CYRILLIC),
-}  # fmt: skip
+}
 
 
 @pytest.mark.table

@@ -71,7 +71,9 @@ EXTRA: dict[str, Callable[[], pa.Array]] = {
     "not-finite": lambda: pa.array([math.nan, math.inf, -math.inf, None, 1.0, 2.0]),
     "bool": lambda: pa.array([True, False, None, True, False, True]),
     "null": lambda: pa.nulls(N),
-    "decimal128": lambda: pa.array([None, *map(decimal.Decimal, ("1.5", "-3.25", "0", "99999.99", "1"))], pa.decimal128(10, 2)),
+    "decimal128": lambda: pa.array(
+        [None, *map(decimal.Decimal, ("1.5", "-3.25", "0", "99999.99", "1"))], pa.decimal128(10, 2)
+    ),
     "decimal256": lambda: pa.array([decimal.Decimal(10) ** 50 + number for number in range(N)], pa.decimal256(60, 4)),
     "date32": lambda: pa.array([0, 2_932_896, -1, None, 1, 19_000], pa.date32()),
     "date32-year-10000": lambda: pa.array([2_932_897, 5_000_000, -800_000, None, 1, 2], pa.date32()),
@@ -90,7 +92,7 @@ EXTRA: dict[str, Callable[[], pa.Array]] = {
     "maps": lambda: pa.array([[("a", 1)], [], None, [("b", 2)], [], []], pa.map_(pa.string(), pa.int32())),
     "binary": lambda: pa.array([b"\xff", b"a", None, b"", b"b", b"c"]),
     "fixed": lambda: pa.array([b"\xff\x00"] * N, pa.binary(2)),
-}  # fmt: skip
+}
 
 
 def reference_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
@@ -126,12 +128,21 @@ def arrow(**settings: Any) -> Callable[[Path], None]:
 def frame() -> Any:
     import polars as pl
 
-    return pl.DataFrame({
-        "text": TEXTS, "day": [d.date(2020, 1, 1)] * N, "when": [d.datetime(2020, 1, 1, 2, 3, 4, 5)] * N,
-        "took": [d.timedelta(days=400, microseconds=3)] * N, "at": [d.time(1, 2, 3)] * N, "cost": [decimal.Decimal("1.25")] * N,
-        "kind": pl.Series(["a", "b"] * 3, dtype=pl.Categorical), "tags": [["x"], []] * 3, "inner": [{"a": 1}] * N,
-        "raw": [b"\xff"] * N, "u": pl.Series([2**64 - 1] * N, dtype=pl.UInt64),
-    })  # fmt: skip
+    return pl.DataFrame(
+        {
+            "text": TEXTS,
+            "day": [d.date(2020, 1, 1)] * N,
+            "when": [d.datetime(2020, 1, 1, 2, 3, 4, 5)] * N,
+            "took": [d.timedelta(days=400, microseconds=3)] * N,
+            "at": [d.time(1, 2, 3)] * N,
+            "cost": [decimal.Decimal("1.25")] * N,
+            "kind": pl.Series(["a", "b"] * 3, dtype=pl.Categorical),
+            "tags": [["x"], []] * 3,
+            "inner": [{"a": 1}] * N,
+            "raw": [b"\xff"] * N,
+            "u": pl.Series([2**64 - 1] * N, dtype=pl.UInt64),
+        }
+    )
 
 
 def polars(**settings: Any) -> Callable[[Path], None]:
@@ -205,33 +216,48 @@ def groups(path: Path) -> None:
 
 
 TABLES: dict[str, Callable[[Path], None]] = {
-    **{f"pyarrow {name}": (lambda path, make=make: pq.write_table(table(x=make()), path)) for name, make in EXTRA.items()},
-    **{f"pyarrow {codec} pages {pages}": arrow(compression=codec, data_page_version=pages)
-       for codec in ("none", "snappy", "gzip", "brotli", "lz4", "zstd") for pages in ("1.0", "2.0")},
+    **{
+        f"pyarrow {name}": (lambda path, make=make: pq.write_table(table(x=make()), path))
+        for name, make in EXTRA.items()
+    },
+    **{
+        f"pyarrow {codec} pages {pages}": arrow(compression=codec, data_page_version=pages)
+        for codec in ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
+        for pages in ("1.0", "2.0")
+    },
     "pyarrow without dictionaries": arrow(use_dictionary=False, write_statistics=False),
     "pyarrow without its schema": lambda path: pq.write_table(
-        table(x=EXTRA["dictionary"](), y=EXTRA["duration"]()), path, store_schema=False),
+        table(x=EXTRA["dictionary"](), y=EXTRA["duration"]()), path, store_schema=False
+    ),
     "pyarrow delta encodings": arrow(
-        use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY", "id": "DELTA_LENGTH_BYTE_ARRAY"}),
+        use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY", "id": "DELTA_LENGTH_BYTE_ARRAY"}
+    ),
     "pyarrow byte stream split": arrow(use_dictionary=["text"], column_encoding={"score": "BYTE_STREAM_SPLIT"}),
     "pyarrow checksums": arrow(write_page_checksum=True),
     "pyarrow INT96": lambda path: pq.write_table(
         table(x=pa.array([0, -1, 2, None, 253_402_214_400_000_000, 5], pa.timestamp("us"))),
-        path, use_deprecated_int96_timestamps=True),
+        path,
+        use_deprecated_int96_timestamps=True,
+    ),
     "pyarrow version 1": arrow(version="1.0"),
     "pyarrow small pages": arrow(data_page_size=8, write_batch_size=1),
     "pyarrow empty row groups": groups,
     "pyarrow no rows": lambda path: pq.write_table(table().slice(0, 0), path),
     "pyarrow only text": lambda path: pq.write_table(pa.table({"text": TEXTS}), path),
     "pyarrow names with points": lambda path: pq.write_table(table(**{"a.b": [1] * N, "": [2] * N}), path),
-    **{f"polars {codec}": polars(compression=codec) for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4")},
+    **{
+        f"polars {codec}": polars(compression=codec)
+        for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4")
+    },
     "polars row groups": polars(row_group_size=2, statistics=False),
-    **{f"duckdb {codec}": duckdb(f", COMPRESSION {codec}")
-       for codec in ("uncompressed", "snappy", "gzip", "zstd", "lz4_raw", "brotli")},
+    **{
+        f"duckdb {codec}": duckdb(f", COMPRESSION {codec}")
+        for codec in ("uncompressed", "snappy", "gzip", "zstd", "lz4_raw", "brotli")
+    },
     "duckdb version 2": duckdb(", PARQUET_VERSION v2"),
     **{f"pandas {name}": pandas(name) for name in ("index", "zones", "category", "nullable", "deltas", "decimals")},
     **{f"datasets {name}": datasets(name) for name in ("label", "large", "list", "time", "decimal")},
-}  # fmt: skip
+}
 
 
 @pytest.mark.table
@@ -364,7 +390,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "null": (lambda path: pq.write_table(pa.table({"text": ["a", None]}), path), "no text"),
     "not UTF-8": (lambda path: pq.write_table(pa.table({"text": [b"a", b"\xff"]}), path), "not UTF-8"),
     "not Parquet": (lambda path: path.write_bytes(b"PAR1 or not") and None, "damaged file"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -463,7 +489,7 @@ LINES: dict[str, bytes | Callable[[], bytes] | Callable[[Path], bytes]] = {
     "nested metadata": dumped([{"text": "a", "metadata": {"url": "u", "n": 2**64, "tags": ["t"]}, "url": "v"}]),
     "metadata as a text": dumped([{"text": "a", "metadata": '{"url": 1}'}]),
     "half of a mark inside": b'{"text":"\xef\xbb\xbfa"}\n',
-}  # fmt: skip
+}
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".zst": zstandard.compress,

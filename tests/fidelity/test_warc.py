@@ -71,8 +71,11 @@ def by_wget(block: bytes) -> bytes:
 
 
 def by_heritrix(block: bytes) -> bytes:
-    dns = block_of("response", b"20240101000000\nexample.org.\t60\tIN\tA\t192.0.2.1\n", {
-        "WARC-Target-URI": "dns:example.org", "WARC-Record-ID": ID, "Content-Type": "text/dns"})  # fmt: skip
+    dns = block_of(
+        "response",
+        b"20240101000000\nexample.org.\t60\tIN\tA\t192.0.2.1\n",
+        {"WARC-Target-URI": "dns:example.org", "WARC-Record-ID": ID, "Content-Type": "text/dns"},
+    )
     page = block_of("response", block, HTTP | {"WARC-IP-Address": "192.0.2.1"})
     about = block_of("metadata", b"fetchTimeMs: 5\r\n", MESSAGE | {"Content-Type": "application/warc-fields"})
     return b"".join(map(gzip.compress, (dns, page, about)))
@@ -169,26 +172,41 @@ AS_WARCIO = {
 """Messages, and the body is what warcio makes of it."""
 BY_THE_RFCS = {
     "100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n" + http(PAGE, TYPE), "RFC 9110, 15.2"),
-    "103 Early Hints, with LF": (http(b"", "Link: </a>", status="HTTP/1.1 103 x", end="\n") + http(PAGE, TYPE), "RFC 8297"),
-    "gzip of two members": (http(gzip.compress(PAGE[:99]) + gzip.compress(PAGE[99:]), TYPE, CODED + "gzip"), "RFC 1952, 2.2"),
+    "103 Early Hints, with LF": (
+        http(b"", "Link: </a>", status="HTTP/1.1 103 x", end="\n") + http(PAGE, TYPE),
+        "RFC 8297",
+    ),
+    "gzip of two members": (
+        http(gzip.compress(PAGE[:99]) + gzip.compress(PAGE[99:]), TYPE, CODED + "gzip"),
+        "RFC 1952, 2.2",
+    ),
     "bytes behind gzip": (http(gzip.compress(PAGE) + b"\0" * 9, TYPE, CODED + "gzip"), "gzip -d"),
     "x-gzip": (http(gzip.compress(PAGE), TYPE, CODED + "x-gzip"), "RFC 9110, 8.4.1.3"),
     "gzip twice": (http(gzip.compress(gzip.compress(PAGE)), TYPE, CODED + "gzip, gzip"), "RFC 9110, 8.4"),
-    "gzip by two lines": (http(gzip.compress(gzip.compress(PAGE)), TYPE, CODED + "gzip", CODED + "gzip"), "RFC 9110, 5.3"),
+    "gzip by two lines": (
+        http(gzip.compress(gzip.compress(PAGE)), TYPE, CODED + "gzip", CODED + "gzip"),
+        "RFC 9110, 5.3",
+    ),
     "deflate, then gzip": (http(gzip.compress(deflated(PAGE, 15)), TYPE, CODED + "deflate, gzip"), "RFC 9110, 8.4"),
     "zstd": (http(zstandard.compress(PAGE), TYPE, CODED + "zstd"), "RFC 8878, 7.2"),
-    "zstd of two frames": (http(zstandard.compress(PAGE[:9]) + zstandard.compress(PAGE[9:]), TYPE, CODED + "zstd"), "3"),
+    "zstd of two frames": (
+        http(zstandard.compress(PAGE[:9]) + zstandard.compress(PAGE[9:]), TYPE, CODED + "zstd"),
+        "3",
+    ),
     "br": (http(brotli.compress(PAGE), TYPE, CODED + "br"), "RFC 7932; warcio 1.8.1 stops at brotli 1.2.1's objects"),
     "br, decoded": (http(PAGE, TYPE, CODED + "br"), "the page is there"),
     "transfer gzip": (http(gzip.compress(PAGE), TYPE, "Transfer-Encoding: gzip"), "RFC 9112, 7.2"),
-    "transfer gzip, chunked": (http(chunks(gzip.compress(PAGE)), TYPE, "Transfer-Encoding: gzip, chunked"), "RFC 9112, 6.1"),
+    "transfer gzip, chunked": (
+        http(chunks(gzip.compress(PAGE)), TYPE, "Transfer-Encoding: gzip, chunked"),
+        "RFC 9112, 6.1",
+    ),
     "Chunked": (http(chunks(PAGE), TYPE, "Transfer-Encoding: Chunked"), "RFC 9112, 7: in any case"),
     "chunks of chunks": (http(chunks(chunks(PAGE)), TYPE, CHUNKED, CHUNKED), "said twice, and done twice"),
     "trailers": (http(chunks(PAGE, last=b"0\r\nX-A: b\r\n\r\n"), TYPE, CHUNKED), "RFC 9112, 7.1.2"),
     "chunks with LF": (http(chunks(PAGE, line=b"\n", last=b"0\n\n"), TYPE, CHUNKED), "RFC 9112, 2.2"),
     "HTTP/2": (http(PAGE, TYPE, status="HTTP/2 200"), "the status that curl and Chromium write"),
     "HTTP/2, pseudo-header": (http(PAGE, ":status: 200", TYPE, status="HTTP/2.0 200"), "RFC 9113, 8.3"),
-}  # fmt: skip
+}
 """Messages whose body is the page, where warcio has another answer or none, and why."""
 SAYS = {
     "a body that begins in its coding and breaks, or ends too early": {
@@ -279,8 +297,10 @@ OTHER_RECORDS = {
     "gzip, cut, and said": block_of(
         "response", http(gzip.compress(PAGE), TYPE, CODED + "gzip")[:-8], HTTP | {"WARC-Truncated": "length"}
     ),
-    "chunks, cut, and said": block_of("response", http(chunks(PAGE, last=b""), TYPE, CHUNKED), HTTP | {"WARC-Truncated": "time"}),
-}  # fmt: skip
+    "chunks, cut, and said": block_of(
+        "response", http(chunks(PAGE, last=b""), TYPE, CHUNKED), HTTP | {"WARC-Truncated": "time"}
+    ),
+}
 
 
 @pytest.mark.table

@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from marin.data.tokenizer import NAMED
 from marin.errors import UsageError
 
-NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 TEMPLATE_FILE, OTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
 
 

@@ -19,8 +19,8 @@ from marin.record.root import create_root
 from marin.tracking.mlflow.projection import database
 from marin.tracking.mlflow.stores import recorder
 
+from ..conftest import Compare
 from . import mlflow_logging, mlflow_models, mlflow_text
-from .conftest import Compare
 from .mlflow_calls import CASES, REFUSED, Case
 
 assert all((mlflow_logging, mlflow_models, mlflow_text)), "each adds its cases"

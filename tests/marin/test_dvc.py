@@ -13,7 +13,7 @@ import yaml
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
-from marin.recipe.schema import Initial, Lora, Mixture, Phase, Recipe
+from marin.recipe.schema import FilesDataset, Initial, Lora, Mixture, Phase, Recipe, Tokenizer
 from marin.record.events import STEPS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -39,6 +39,14 @@ GIVEN: dict[str, Any] = {
     "initial": Initial(name="a", model=f"sha256:{'1' * 64}", tokenizer=f"sha256:{'2' * 64}"),
     "lora": Lora(),
     "exclude": ("a",),
+}
+
+
+CHATS = FilesDataset(globs=("a.jsonl",), chat=True, chat_reference="transformers")
+KEPT: dict[str, Any] = {
+    "tokenizer": Tokenizer(artifact=f"sha256:{'3' * 64}"),
+    "phase": Phase(first_step=3, tokenizer=f"sha256:{'2' * 64}"),
+    "initial": GIVEN["initial"],
 }
 
 
@@ -82,8 +90,16 @@ def test_parameters_are_exactly_the_sections_that_the_step_reads(step: StepDefin
     for section, value in GIVEN.items():
         if step_config(step, msgspec.structs.replace(default, **{section: value})) != step_config(step, default):
             read.add(section)
-    if step_config(step, msgspec.structs.replace(default, seed=1)) != step_config(step, default):
-        read.add("seed")
+    for section, value in (("seed", 1), ("order", "swap-or-not")):
+        if step_config(step, msgspec.structs.replace(default, **{section: value})) != step_config(step, default):
+            read.add(section)
+    # Of conversations more is read: their template, and the special tokens of the tokenizer that is kept.
+    talking = msgspec.structs.replace(default, dataset=CHATS)
+    if step_config(step, talking) != step_config(step, default):
+        read.add("dataset")
+    for section, value in KEPT.items():
+        if step_config(step, msgspec.structs.replace(talking, **{section: value})) != step_config(step, talking):
+            read.add(section)
     if "export" in step_config(step, default):
         read.add("export")  # has one value only, so that no change can show it
     assert {name.partition(".")[0] for name in DVC["stages"][step.name]["params"]} == read

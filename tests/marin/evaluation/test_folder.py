@@ -31,7 +31,7 @@ from marin.training.model import model_config
 def exported(tmp_path: Path, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)  # this process has no contract
     write_model(tmp_path, subject.model, subject.recipe, 257)
-    subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer.json").write_text(subject.tokenizer.to_str(), "utf-8")
     return tmp_path
 
 
@@ -67,7 +67,7 @@ def test_both_layouts_come_back_tied_or_not(
     )
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257)
-    subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer.json").write_text(subject.tokenizer.to_str(), "utf-8")
     once = tied or architecture == "gpt2"
     assert ("lm_head.weight" in load_file(tmp_path / "model.safetensors")) is not once
     recipe = folder_recipe(tmp_path)
@@ -237,7 +237,7 @@ def test_gpt2s_other_names_and_masks_are_read(
     )
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257)
-    subject.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer.json").write_text(subject.tokenizer.to_str(), "utf-8")
     tensors = {f"transformer.{name}": value for name, value in load_file(tmp_path / "model.safetensors").items()}
     inner = {**tensors, "transformer.h.0.attn.bias": np.ones((1, 1, 32, 32), np.float32)}
     for head in ({}, {"lm_head.weight": tensors["transformer.wte.weight"]}):

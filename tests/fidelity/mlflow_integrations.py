@@ -37,7 +37,7 @@ def needs(*packages: str) -> Callable[[Case], Case]:
 
 
 def files_of(listed: Callable[[str | None], Any], path: str | None = None) -> Files:
-    """All files below a path; sizes of those that name ids and times differ each time."""
+    """All files below a path; sizes of those that hold ids and times differ each time."""
     found: Files = []
     for one in listed(path):
         found += files_of(listed, one.path) if one.is_dir else [(one.path, one.file_size if plain(one.path) else 0)]
@@ -45,7 +45,7 @@ def files_of(listed: Callable[[str | None], Any], path: str | None = None) -> Fi
 
 
 def plain(path: str) -> bool:
-    return Path(path).suffix not in (".pkl", ".keras", ".yaml") and not path.endswith("MLmodel")
+    return Path(path).suffix not in (".pkl", ".keras", ".yaml", ".csv", ".html", "")
 
 
 def whole(client: MlflowClient, experiment: str) -> Any:
@@ -57,15 +57,17 @@ def whole(client: MlflowClient, experiment: str) -> Any:
         steps = {
             key: sorted((repr(one.value), one.step) for one in client.get_metric_history(name, key))
             for key in sorted(run.data.metrics)
+            if "_time" not in key
         }
         state = run_of(client, name)
+        state["metrics"] = {key: value for key, value in state["metrics"].items() if "_time" not in key}
         state["tags"] = {key: re.sub(r"[0-9a-f]{32}", "id", value) for key, value in state["tags"].items()}
         state["inputs"].sort()
         found.append((state, steps, files_of(lambda path, name=name: client.list_artifacts(name, path))))
     models = []
     for model in client.search_logged_models([number]):
         held = model_of(client, model.model_id)
-        held["metrics"].sort()
+        held["metrics"] = sorted(one for one in held["metrics"] if "_time" not in one[0])
         listed = files_of(lambda path, one=model.model_id: client.list_logged_model_artifacts(one, path))
         models.append((held, listed))
     return found, sorted(models, key=repr)

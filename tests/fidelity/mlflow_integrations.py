@@ -40,7 +40,11 @@ def files_of(listed: Callable[[str | None], Any], path: str | None = None) -> Fi
     """All files below a path; sizes of those that hold ids and times differ each time."""
     found: Files = []
     for one in listed(path):
-        found += files_of(listed, one.path) if one.is_dir else [(one.path, one.file_size if plain(one.path) else 0)]
+        found += (
+            files_of(listed, one.path)
+            if one.is_dir
+            else [(re.sub("tmp[a-z0-9_]{8}", "tmp", one.path), one.file_size if plain(one.path) else 0)]
+        )
     return sorted(found)
 
 

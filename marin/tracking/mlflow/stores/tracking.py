@@ -402,6 +402,13 @@ class _InOrder(AsyncLoggingQueue):  # type: ignore[misc]  # MLflow publishes no 
         super()._set_up_logging_thread()
         self._batch_logging_worker_threadpool = ThreadPoolExecutor(1, ASYNC_LOGGING_WORKER_THREAD_PREFIX)
 
+    def end_async_logging(self) -> None:
+        """MLflow calls this before a run ends, and waits for its queue, but not for what its workers hold: here each of
+        those is an append, and the run's end comes after all of them."""
+        super().end_async_logging()
+        if self._batch_logging_worker_threadpool is not None:
+            self._batch_logging_worker_threadpool.shutdown(wait=True)
+
 
 def _place(metric: Any) -> tuple[int, str]:
     """Where a metric stands among those of its run."""

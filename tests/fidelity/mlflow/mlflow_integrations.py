@@ -40,6 +40,8 @@ def files_of(listed: Callable[[str | None], Any], path: str | None = None) -> Fi
     """All files below a path; sizes of those that hold ids and times differ each time."""
     found: Files = []
     for one in listed(path):
+        if one.path == "registered_model_meta":
+            continue  # MLflow's loading writes it into the folder that it loads from, where that is a local one
         found += (
             files_of(listed, one.path)
             if one.is_dir
@@ -49,7 +51,7 @@ def files_of(listed: Callable[[str | None], Any], path: str | None = None) -> Fi
 
 
 def plain(path: str) -> bool:
-    return Path(path).suffix not in (".pkl", ".keras", ".yaml", ".csv", ".html", "")
+    return Path(path).suffix not in (".pkl", ".keras", ".yaml", ".csv", ".html", "") and path != "model_summary.txt"
 
 
 def whole(client: MlflowClient, experiment: str) -> Any:

@@ -18,7 +18,7 @@ from marin.history.labels import Labels
 from marin.history.run import Fact, Run, StepState, StepView
 from marin.record import events as kinds
 from marin.record.events import Body
-from marin.record.verdicts import counting
+from marin.record.verdicts import counting, of_the_log
 
 TOLD = (
     kinds.RUN_STARTED,
@@ -142,8 +142,9 @@ class RunFold:
 
     def judge(self, fact: Fact[kinds.ReplayCompleted], *, counts: bool) -> None:
         """Take in a verification of the run, wherever in the log it is recorded; ``counts``: by this user, of this
-        log."""
-        (self._verdicts if counts else self._claimed).append(fact)
+        log. What was found in a copy elsewhere may say nothing of the run here."""
+        if of_the_log(fact.body.verdicts, fact.body.log_checkpoint):
+            (self._verdicts if counts else self._claimed).append(fact)
 
     def label(self, body: kinds.RunLabelled) -> None:
         """Take in what somebody says of the run, in the order of the log."""

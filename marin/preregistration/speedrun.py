@@ -38,7 +38,7 @@ from marin.recipe.schema import (
 from marin.record import events
 from marin.record.events import ExperimentRegistered, ReplayCompleted, Replayed, SpeedrunEntered
 from marin.record.root import Root
-from marin.record.verdicts import NAMES, counting, effective, of_this_log, overall, standing
+from marin.record.verdicts import NAMES, counting, effective, of_the_log, of_this_log, overall, standing
 
 logger = logging.getLogger(__name__)
 
@@ -251,7 +251,7 @@ def _failed_since(history: History, entry: SpeedrunEntered) -> int | None:
         told = body.log_checkpoint
         other = told.get("size") == entry.size and told.get("root") != entry.root
         if body.run == entry.run and told.get("origin") == entry.origin and not other:
-            answers.append((index, effective(body.verdicts, body.training)))
+            answers.append((index, of_the_log(effective(body.verdicts, body.training), told)))
     return _newest_fail(answers)
 
 

@@ -66,11 +66,25 @@ def of_all(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object], la
     return {name: "PARTIAL" if went_on and word == "PASS" else word for name, word in verdicts.items()}
 
 
+COPY = "copy"
+"""The field of a log checkpoint that names the place where a copy of the log was verified."""
+
+
+def of_the_log(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object]) -> dict[str, str]:
+    """What verdicts say of the log itself, where a copy of it in another place was verified. Damaged bytes there say
+    nothing of the bytes here, and whole ones neither. Where they were whole, what fails rests on signatures and consistency
+    alone, and fails here too. An evaluation reads bytes that ``artifacts`` does not look at."""
+    if COPY not in log_checkpoint:
+        return dict(verdicts)
+    whole = verdicts.get("artifacts") == "PASS"
+    return {name: word for name, word in verdicts.items() if whole and word == "FAIL" and name != EVALUATION}
+
+
 def counting(
     verdicts: Mapping[str, str], training: Mapping[str, object], log_checkpoint: Mapping[str, object], last: int
 ) -> dict[str, str]:
     """The verdicts of a ``replay.completed`` as they count for a run that has been told of until the event ``last``."""
-    return of_all(effective(verdicts, training), log_checkpoint, last)
+    return of_all(of_the_log(effective(verdicts, training), log_checkpoint), log_checkpoint, last)
 
 
 def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -34,7 +34,7 @@ from marin.record.root import LedgerHistory, Root
 from marin.record.trust.evidence import NOBODY, Sources
 from marin.record.trust.pins import Pins, Seen
 from marin.record.trust.trusted import Keys
-from marin.record.verdicts import EVALUATION, NAMES, SHOWN, effective, of_this_log
+from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
 from marin.verify.case import Case
 from marin.verify.derivation import claims
 from marin.verify.derivation.record import pinned_steps, read_record
@@ -194,17 +194,21 @@ class Verification:
         return replace(report, explanation=explained)
 
     def record(self, report: Report, own: Root | None = None) -> Report:
-        """Append the verdicts to the log of ``own`` (this root's, unless given); the report with the event's index."""
+        """Append the verdicts to the log of ``own`` (this root's, unless given); the report with the event's index. Those on
+        a copy of that log in another place are recorded as such, with the place."""
+        about, into = report.as_json()["log_checkpoint"], own or self.root
+        if into.absolute != self.root.absolute and into.verifier.name == about["origin"]:
+            about[COPY] = self.root.location
         body = ReplayCompleted(
             run=report.run,
             verdicts={name: verdict.outcome for name, verdict in report.verdicts.items()},
             training={**report.as_json()["training"], "segments_taken": report.training.segments_taken},
             first_divergence=report.first_divergence(),
-            log_checkpoint=report.as_json()["log_checkpoint"],
+            log_checkpoint=about,
             details={name: [line[:2000] for line in verdict.lines[:20]] for name, verdict in report.verdicts.items()},
             environment=environment.describe(lock_digest(code_folder())),
         )
-        (receipt,) = (own or self.root).append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
+        (receipt,) = into.append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
         return replace(report, event=receipt.index)
 
     def judged_run(self, report: Report, own: Root | None) -> Run:
@@ -412,7 +416,7 @@ def since_index(run: Run, since: str, own: Root, log: LogReader) -> int:
         seen = [
             int(body.log_checkpoint["size"])
             for body in done
-            if effective(body.verdicts, body.training).get("training") == "PASS"
+            if of_the_log(effective(body.verdicts, body.training), body.log_checkpoint).get("training") == "PASS"
             and of_this_log(body.log_checkpoint, log)
             and own.is_own()
         ]

@@ -30,7 +30,7 @@ from marin.history.run import Fact, ordered
 from marin.history.runs import evaluation_stream
 from marin.record import events as types
 from marin.record.outputs import bytes_of
-from marin.record.verdicts import Past, of_this_log
+from marin.record.verdicts import Past, of_the_log, of_this_log
 
 CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
     types.RunCompleted: lifecycle.run_completed,
@@ -168,7 +168,8 @@ class Fold:
         if isinstance(body, types.StepCached):
             yield from self._cached(told, projected, body)
         elif isinstance(body, types.ReplayCompleted):
-            if self._own is not None and of_this_log(body.log_checkpoint, self._own):
+            counts = self._own is not None and of_this_log(body.log_checkpoint, self._own)
+            if counts and of_the_log(body.verdicts, body.log_checkpoint):
                 projected.fold.judge(Fact(told.index, told.event.time, body, told.event.actor), counts=True)
                 yield from verdicts.replayed(told, projected, body)
                 yield self._note(projected)

@@ -6,6 +6,7 @@ import logging
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from marin.tracking.mlflow.projection import database
 from marin.tracking.mlflow.stores import recorder
 
 from ..conftest import Compare
-from . import mlflow_logging, mlflow_models, mlflow_text
+from . import mlflow_integrations, mlflow_logging, mlflow_models, mlflow_text
 from .mlflow_calls import CASES, REFUSED, Case
 
-assert all((mlflow_logging, mlflow_models, mlflow_text)), "each adds its cases"
+assert all((mlflow_integrations, mlflow_logging, mlflow_models, mlflow_text)), "each adds its cases"
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
 @pytest.mark.table
 @pytest.mark.parametrize("name", CASES)
 def test_calls_of_mlflows_client(compare: Compare, stores: Callable[[str, Case], Any], name: str) -> None:
+    for package in mlflow_integrations.NEEDS.get(name, ()):
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed here: it is not in requirements.lock")
     right = stores("reference", CASES[name])
     compare("MLflow", name, lambda: stores("marin", CASES[name]), right)
 

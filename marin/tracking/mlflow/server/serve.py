@@ -36,6 +36,8 @@ def prepare(root: str) -> None:
     os.environ["MARIN_ROOT"] = root
     os.environ.update(
         {
+            "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",  # files come and go through the server
+            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": "marin://mlflow",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -58,9 +60,8 @@ def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], 
     from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as repositories
 
     from marin.tracking.mlflow.projection.database import ARTIFACT_ROOT, SCHEME
-    from marin.tracking.mlflow.stores.registry import LedgerRegistryStore
+    from marin.tracking.mlflow.server.addresses import ServedRegistryStore, ServedTrackingStore
     from marin.tracking.mlflow.stores.repository import MarinArtifactRepository
-    from marin.tracking.mlflow.stores.tracking import LedgerTrackingStore
 
     uri = f"{SCHEME}://"  # the root that prepare() put into the environment
     os.environ |= {
@@ -70,8 +71,8 @@ def serve(listener: socket.socket, database: Path, *, announce: Callable[[str], 
     }
     if SCHEME not in repositories.get_registered_artifact_repositories():  # a source tree without its entry points
         repositories.register(SCHEME, MarinArtifactRepository)
-    handlers._tracking_store_registry.register(SCHEME, LedgerTrackingStore)
-    handlers._model_registry_store_registry.register(SCHEME, LedgerRegistryStore)
+    handlers._tracking_store_registry.register(SCHEME, ServedTrackingStore)
+    handlers._model_registry_store_registry.register(SCHEME, ServedRegistryStore)
     handlers.initialize_backend_stores(uri, uri, ARTIFACT_ROOT)
     app = Front(application(), database)
 

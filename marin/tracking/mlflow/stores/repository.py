@@ -260,13 +260,14 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
         )
 
     def _record(self, files: list[tuple[Path, Parts]]) -> None:
-        identity, prefix = self._target()
-        if self._is_recorded(identity):
-            raise _permission_denied(refusal(f"the artifacts of {identity} are the ledger's own"))
         drafts = []
-        for path, below in files:
+        targets = [self._target(below) for _, below in files]
+        for identity in {identity for identity, _ in targets}:
+            if self._is_recorded(identity):
+                raise _permission_denied(refusal(f"the artifacts of {identity} are the ledger's own"))
+        for (path, _), (identity, inside) in zip(files, targets, strict=True):
             stored = self._store.put_file(path)
-            name = "/".join((*prefix, *below, *_parts(path.name)))
+            name = "/".join((*inside, *_parts(path.name)))
             body = TrackingLogged(
                 run=identity,
                 operation="artifact",
@@ -284,9 +285,10 @@ class MarinArtifactRepository(ArtifactRepository):  # type: ignore[misc]  # MLfl
             return False
         return True
 
-    def _target(self) -> tuple[str, Parts]:
-        """Whose artifacts this address names, for writing: an MLflow id, and the path below its artifacts."""
-        match self._kind, self._address:
+    def _target(self, below: Parts) -> tuple[str, Parts]:
+        """Whose artifacts this address and a path below it name, for writing: an MLflow id, and the path below its
+        artifacts."""
+        match self._kind, self._address + below:
             case "mlflow", (_, "models", identity, "artifacts", *rest):
                 return identity, tuple(rest)
             case "mlflow", (_, identity, "artifacts", *rest):

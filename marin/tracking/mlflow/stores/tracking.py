@@ -7,8 +7,9 @@ Reading is MLflow's own store on the projection's database. Writing makes events
 from __future__ import annotations
 
 import json
+import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import batched
 from typing import Any
@@ -24,7 +25,11 @@ from mlflow.protos.databricks_pb2 import (
 )
 from mlflow.store.entities.paged_list import PagedList
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from mlflow.utils.async_logging.async_logging_queue import ASYNC_LOGGING_WORKER_THREAD_PREFIX, AsyncLoggingQueue
+from mlflow.utils.async_logging.async_logging_queue import (
+    ASYNC_LOGGING_STATUS_CHECK_THREAD_PREFIX,
+    ASYNC_LOGGING_WORKER_THREAD_PREFIX,
+    AsyncLoggingQueue,
+)
 from mlflow.utils.name_utils import _generate_random_name
 from mlflow.utils.validation import (
     _validate_batch_log_data,
@@ -394,13 +399,16 @@ class LedgerTrackingStore(SqlAlchemyStore):  # type: ignore[misc]  # MLflow publ
 class _InOrder(AsyncLoggingQueue):  # type: ignore[misc]  # MLflow publishes no types
     """MLflow's queue of what is logged while the program goes on, with one worker instead of ten: the log has an order."""
 
-    def __init__(self, logging_func: Callable[..., None]) -> None:
-        super().__init__(logging_func)
-        self._batch_logging_worker_threadpool: ThreadPoolExecutor | None = None
-
     def _set_up_logging_thread(self) -> None:
-        super()._set_up_logging_thread()
-        self._batch_logging_worker_threadpool = ThreadPoolExecutor(1, ASYNC_LOGGING_WORKER_THREAD_PREFIX)
+        """As MLflow's. The worker is there before the thread that hands work to it: one that took its place later would
+        leave the first work to those that nobody waits for."""
+        with self._lock:
+            self._batch_logging_thread = threading.Thread(
+                target=self._logging_loop, name="MLflowAsyncLoggingLoop", daemon=True
+            )
+            self._batch_logging_worker_threadpool = ThreadPoolExecutor(1, ASYNC_LOGGING_WORKER_THREAD_PREFIX)
+            self._batch_status_check_threadpool = ThreadPoolExecutor(10, ASYNC_LOGGING_STATUS_CHECK_THREAD_PREFIX)
+            self._batch_logging_thread.start()
 
 
 def _place(metric: Any) -> tuple[int, str]:

@@ -62,7 +62,7 @@ NOT_REQUIRED = {
 PRIVATE = {
     "atexit._run_exitfuncs": "the end of a process (process/interpreter.py)",
     "hashlib._Hash": "a type without a public name, for annotations",
-    "hydra._internal.config_loader_impl.ConfigLoaderImpl._apply_overrides_to_config": "Hydra sets, merges and deletes as its own command line does",
+    "hydra._internal.config_loader_impl.ConfigLoaderImpl._apply_overrides_to_config": "as Hydra's own command line does",
     "jax._src.config": "settings that change what is traced, as they are while a function is read (exact/reading.py)",
     "jax._src.distributed": "words between the processes of one training (training/runtime/hosts.py)",
     "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",
@@ -83,6 +83,8 @@ PRIVATE = {
     "mlflow.utils.validation._validate_registered_model_tag": "MLflow's own refusals",
     "mlflow.utils.validation._validate_tag": "MLflow's own refusals",
     "mlflow.utils.validation._validate_tag_name": "MLflow's own refusals",
+    "mlflow.utils.async_logging.async_logging_queue.AsyncLoggingQueue._lock": "one worker writes, in order",
+    "mlflow.utils.async_logging.async_logging_queue.AsyncLoggingQueue._logging_loop": "one worker writes, in order",
     "mlflow.utils.name_utils._generate_random_name": "names of runs as MLflow draws them",
     "mlflow.utils.validation._validate_batch_log_data": "MLflow's own refusals",
     "mlflow.utils.validation._validate_batch_log_limits": "MLflow's own refusals",

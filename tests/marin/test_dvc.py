@@ -80,7 +80,11 @@ def test_dependencies_are_the_pointers_the_code_and_the_lock(step: StepDefinitio
 
 
 @pytest.mark.parametrize("step", PIPELINE.steps, ids=lambda step: step.name)
-def test_parameters_are_exactly_the_sections_that_the_step_reads(step: StepDefinition) -> None:
+def test_parameters_are_exactly_the_sections_that_the_step_reads(
+    step: StepDefinition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text("{}\n")
     default = Recipe()
     read = set()
     for section, change in CHANGES.items():

@@ -186,7 +186,9 @@ def test_fine_tuning_is_a_phase_on_conversations(tmp_path: Path, monkeypatch: py
     (tmp_path / "chats" / "a.jsonl").write_text('{"messages": [{"role": "assistant", "content": "Hello."}]}')
     _, first = full()
     tuned = default_sft("chat", first, globs=("chats/*.jsonl",), trainer=TRAINER)
-    assert tuned.config.dataset == FilesDataset(name="chat", globs=("chats/*.jsonl",), chat=True)
+    assert tuned.config.dataset == FilesDataset(
+        name="chat", globs=("chats/*.jsonl",), chat=True, chat_reference="transformers"
+    )
     assert tuned.config.phase.first_step == 4
     assert tuned.config.model == MODEL
     assert variants_of(Graph.of("exp", [default_eval(tuned)]))["evaluate/chat"].previous == "train/seed1"

@@ -159,10 +159,7 @@ _kind("a file beside the evaluation", "evaluate", _put("mmlu.json", b'{"mmlu": 0
 # Corpus and tokenizer
 
 _kind(
-    "corpus swapped",
-    "corpus",
-    _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")),
-    says="its own digest",
+    "corpus swapped", "corpus", _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")), says="its own digest"
 )
 _kind(
     "corpus recorded as made",
@@ -211,10 +208,7 @@ _kind(
     says="corpus: expected",
 )
 _kind(
-    "tokenizer swapped",
-    "tokenizer",
-    _json("tokenizer.json", normalizer={"type": "Lowercase"}),
-    says="its own digest",
+    "tokenizer swapped", "tokenizer", _json("tokenizer.json", normalizer={"type": "Lowercase"}), says="its own digest"
 )
 _kind(
     "tokenizer with a field more, recorded as made",

@@ -19,7 +19,7 @@ import requests
 import schemathesis
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode, Response
 from schemathesis.specs.openapi.checks import (
@@ -43,11 +43,18 @@ TOKEN = "ab" * 32
 
 
 def ask(
-    described: dict[str, Any], address: str, judge: Callable[[Case, Response], None], *, examples: int = 50, **sent: Any
+    described: dict[str, Any],
+    address: str,
+    judge: Callable[[Case, Response], None],
+    *,
+    examples: int = 50,
+    drawn: int = 0,
+    **sent: Any,
 ) -> Counter[str]:
     """Ask every operation what fits its description and what does not, and count the statuses that came.
 
-    A status, content type or header that is not described fails, and so does what `judge` says of the answer.
+    A status, content type or header that is not described fails, and so does what `judge` says of the answer. Each number
+    of `drawn` draws other questions.
     """
     came: Counter[str] = Counter()
     schema = schemathesis.openapi.from_dict(described)
@@ -70,7 +77,7 @@ def ask(
                 judge(case, answer)
                 came[f"{case.method} {answer.status_code}"] += 1
 
-            one()
+            (seed(drawn)(one) if drawn else one)()
     return came
 
 
@@ -123,8 +130,13 @@ def test_the_witness_answers_as_described(witnessed: tuple[str, LogReader]) -> N
         elif answer.status_code == 200 and case.method == "POST":
             assert answer.text.startswith("— witness.example/one ")
 
-    came = ask(WITNESS, address, judge)
-    assert {int(status.split()[1]) for status in came} >= {200, 400, 403, 404, 409, 422}, came
+    # The log's key is another one each time, and with it what is drawn: a status may need more questions than one round has.
+    wanted, came = {200, 400, 403, 404, 409, 422}, Counter[str]()
+    for drawn in range(20):
+        came += ask(WITNESS, address, judge, drawn=drawn)
+        if {int(status.split()[1]) for status in came} >= wanted:
+            break
+    assert {int(status.split()[1]) for status in came} >= wanted, came
 
 
 def test_every_other_method_of_the_witness_is_405_and_names_the_right_one(witnessed: tuple[str, LogReader]) -> None:

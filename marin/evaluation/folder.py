@@ -208,6 +208,12 @@ def _rotary(rope: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return {"rope": "llama3", **base} | ({} if rope["factor"] == 8 else {"rope_factor": rope["factor"]})
 
 
+def embedding_rows(folder: Path) -> int:
+    """Rows of the embedding of a folder that :func:`folder_recipe` has read: the model's own, whatever tokens there are."""
+    said = _object(folder / "config.json")
+    return int(read_configuration(said, str(said.get("model_type"))).values["vocab_size"])
+
+
 def _padded(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The rows of the embedding, where they are not one for each token of the folder's tokenizer."""
     rows, tokenizer = values["vocab_size"], folder / "tokenizer.json"

@@ -15,8 +15,8 @@ from marin.data.borrowed.folder import borrow, keep
 from marin.data.borrowed.tensor_files import INDEX, indexed, tensor_files
 from marin.data.template import ChatTemplate
 from marin.data.tokenizer import FILE as TOKENIZER
-from marin.data.tokenizer import load_tokenizer
 from marin.errors import UsageError
+from marin.evaluation.folder import embedding_rows
 from marin.recipe.schema import Dataset, FilesDataset, Initial, MixtureDataset, Recipe, chats, check
 
 CONFIG = "config.json"
@@ -29,6 +29,8 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
     Raises:
         UsageError: a file is not there, or the recipe cannot have such a beginning.
     """
+    from marin.training.model import vocabulary_size  # jax, which only whoever imports a model waits for
+
     tensors = _tensor_files(folder)
     lacking = [file for file in (CONFIG, *tensors, TOKENIZER) if not (folder / file).is_file()]
     if lacking:
@@ -42,12 +44,12 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
     beside = (INDEX,) if indexed(folder) else ()
     with TemporaryDirectory(prefix="marin-import-") as base:
         keep(folder, Path(base))
-        rows = told.model.embedding_rows or load_tokenizer(Path(base)).get_vocab_size()
+        model = msgspec.structs.replace(told.model, embedding_rows=embedding_rows(folder))
+        vocabulary_size(Path(base), model)
         kept = store.put_tree(Path(base)).digest
     initial = Initial(name=name, model=_put(store, folder, (CONFIG, *beside, *tensors)), tokenizer=kept)
     ends = {name: getattr(told.tokens, name) for name in ("begin_of_text", "end_of_text", "stop_tokens")}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
-    model = msgspec.structs.replace(told.model, embedding_rows=rows)
     plain = msgspec.structs.replace(recipe.tokenizer, reading="plain")
     begun = msgspec.structs.replace(recipe, initial=initial, model=model, tokens=tokens, tokenizer=plain)
     begun = with_chat_template(begun, folder)

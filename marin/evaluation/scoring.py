@@ -191,7 +191,7 @@ class Scorer:
         """Each row's log-likelihoods, in the order of ``rows``. ``done`` hears how many are there.
 
         Raises:
-            UsageError: a row has more tokens than one more than the model's context.
+            UsageError: a row has more tokens than one more than the model's context, or one that the model does not know.
         """
         found: dict[int, Scored] = {}
 
@@ -218,7 +218,7 @@ class Scorer:
         """The new tokens of each prompt. One that the model ends (end of text) keeps that token as its last.
 
         Raises:
-            UsageError: a prompt is empty, or leaves no room in the model's context.
+            UsageError: a prompt is empty, leaves no room in the model's context, or has a token that the model does not know.
         """
         begun = [self.begin(prompt, seed) for prompt in prompts]
         active = [one for one in begun if one.prompt.limit > 0]
@@ -229,6 +229,7 @@ class Scorer:
 
     def begin(self, prompt: Prompt, seed: int) -> Continuation:
         """``prompt`` without a new token yet."""
+        self._check([prompt.tokens])
         key = np.asarray(named_key(seed, prompt.name)) if prompt.temperature else np.zeros(2, np.uint32)
         return Continuation(prompt, key, list(prompt.tokens))
 
@@ -260,6 +261,7 @@ class Scorer:
     def _answered(self, program: Callable[..., Any], rows: Sequence[Row], read: Callable[..., None]) -> None:
         """Give every row to ``program``, and its answers, with the part of them that is asked for, to ``read``."""
         waiting: list[tuple[list[tuple[int, int]], Any]] = []
+        self._check([row.tokens for row in rows])
 
         def answered() -> None:
             placed, answers = waiting.pop(0)
@@ -312,6 +314,19 @@ class Scorer:
             answers = [np.asarray(answer) for answer in program(self.arrays, ids, targets)]
             self._known[key] = all(line.tobytes() == answer[0].tobytes() for answer in answers for line in answer)
         return count == 1 or self._known[key]
+
+    def _check(self, texts: Sequence[Sequence[int]]) -> None:
+        """Refuse a token without a row of the embedding: jax would take another row, torch raises."""
+        rows = self._vocabulary()
+        for tokens in texts:
+            if max(tokens, default=0) >= rows or min(tokens, default=0) < 0:
+                raise UsageError(
+                    "a token that the model does not know",
+                    where="tokens of a text",
+                    expected=f"numbers from 0 to {rows - 1}",
+                    found=str(next(token for token in tokens if not 0 <= token < rows)),
+                    cure="leave this text out: the tokenizer has a token for it that the model never had",
+                )
 
     def _vocabulary(self) -> int:
         return int(eqx.combine(self.arrays, self._static).Vocab.size)

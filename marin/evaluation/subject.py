@@ -18,6 +18,7 @@ from marin.data.chat import STOPS, TEMPLATE
 from marin.data.template import SPECIAL, ChatTemplate, plain_template, template_of
 from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
+from marin.evaluation.folder import embedding_rows
 from marin.evaluation.marks import Marks, marks_of
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.execution.phases import checkout
@@ -135,7 +136,10 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     use_compilation_cache(compilation_cache())
     with opened(folder) as kept:
         tokenizer, content = open_tokenizer(kept), (kept / "tokenizer.json").read_bytes()
-        read = read_model(recipe, vocabulary_size(kept, recipe.model), folder)
+        # A class of transformers may add tokens to the file's: a text that has one is refused (Scorer), as torch does.
+        own = folder if (folder / "tokenizer.json").is_file() else kept
+        model = msgspec.structs.replace(recipe.model, embedding_rows=embedding_rows(folder))
+        read = read_model(recipe, vocabulary_size(own, model), folder)
     digest = describe_tree(folder).digest
     special = special_tokens(folder)
     marks = marks_of(tokenizer, recipe.tokens.begin, recipe.tokens.end)

@@ -35,8 +35,7 @@ from marin.evaluation.harness.tasks import read_named
 from marin.evaluation.recorded.evaluated import numbers
 from marin.evaluation.recorded.records import Settings, present
 from marin.evaluation.scoring import Prompt, Row, Scorer
-from marin.evaluation.subject import Subject, open_folder
-from marin.serving.chat import template_of_folder
+from marin.evaluation.subject import Subject, open_folder, template_in
 from tests.fidelity.test_folders import LLAMA, shapes
 
 pytestmark = pytest.mark.evaluation
@@ -157,7 +156,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
         patched.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)
         for name in TOKENIZERS:
             folder = folder_with(base, name)
-            template = template_of_folder(folder)
+            template = template_in(folder)
             assert template is not None
             subject = open_folder(folder, folder_recipe(folder))
             found[name] = folder, replace(subject, template=template.render)

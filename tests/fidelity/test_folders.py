@@ -22,8 +22,10 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
+from marin.errors import UsageError
 from marin.evaluation import configuration
 from marin.evaluation.folder import folder_recipe
+from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.evaluation.subject import open_folder
 from marin.recipe.schema import Model, Recipe
 from marin.training.export import write_model
@@ -444,6 +446,21 @@ def test_what_is_exported_is_the_same_model_there(compare: Callable[..., None], 
     found = asked(PROGRAM, {"ids": IDS.tolist(), "folders": names})
     for name, folder in names.items():
         compare(KIND, f"exported {name}", lambda folder=folder: logits(Path(folder)), near(found[name]["logits"]))
+
+
+def test_a_token_of_the_class_alone_is_refused_as_torch_does(tmp_path: Path) -> None:
+    """transformers 5.12.1 gives this tokenizer, which has none, GPT-2's end of text: one more token than the model has rows."""
+    folder = write(tmp_path / "folder", Case("bare", GPT2))
+    found = open_folder(folder, folder_recipe(folder))
+    assert found.model.Vocab.size == ROWS
+    (end,) = found.encode("<|endoftext|>")
+    assert end == ROWS
+    scorer = Scorer(found.model, found.recipe)
+    assert scorer.score([Row((1, 2, 3), 2)])
+    with pytest.raises(UsageError, match="a token that the model does not know"):
+        scorer.score([Row((1, end, 3), 2)])
+    with pytest.raises(UsageError, match="a token that the model does not know"):
+        scorer.generate([Prompt((1, end), 2, lambda new: False)])
 
 
 def test_our_own_earlier_folders_of_gpt2_are_read(tmp_path: Path) -> None:

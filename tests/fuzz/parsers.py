@@ -74,7 +74,7 @@ from marin.data.documents import read_documents, read_texts
 from marin.data.network.hub import parse as parse_address
 from marin.data.pinned import read_source
 from marin.data.template import ChatTemplate
-from marin.data.tokenizer import parse_tokenizer
+from marin.data.tokenizer import load_tokenizer, open_tokenizer, parse_tokenizer
 from marin.dossier.stated import read_card
 from marin.evaluation.babylm.tasks import read as read_babylm
 from marin.evaluation.evaluate import read_pairs
@@ -334,6 +334,14 @@ def pins() -> list[bytes]:
     return [json.dumps(pin.as_json()).encode()]
 
 
+TOKENIZER_SETTINGS = (
+    b'{"eos_token":"a","bos_token":{"content":"t","lstrip":true},"split_special_tokens":true,"extra_special_tokens":["c"],'
+    b'"clean_up_tokenization_spaces":true,"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output":true,'
+    b'"model_specific_special_tokens":{"x_token":"r"},"model_max_length":1e30}'
+)
+
+
+@cache
 def tokenizers() -> list[bytes]:
     """A byte-level BPE of a few merges, as the pipeline's own is made."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -342,6 +350,29 @@ def tokenizers() -> list[bytes]:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.train_from_iterator(["a rat, a cat"] * 9, trainers.BpeTrainer(vocab_size=40, show_progress=False))
     return [made.to_str().encode()]
+
+
+def folder_of_tokenizer(data: bytes) -> None:
+    """As documents are encoded with it in runs of before."""
+    with tempfile.TemporaryDirectory(prefix="marin-fuzz-") as base:
+        folder = Path(base)
+        (folder / "tokenizer.json").write_bytes(data)
+        load_tokenizer(folder, as_recorded=True).encode("a rat")
+
+
+def tokenizer_settings(name: str) -> Callable[[bytes], object]:
+    """Settings beside a good tokenizer, in the file of this name."""
+
+    def call(data: bytes) -> None:
+        with tempfile.TemporaryDirectory(prefix="marin-fuzz-") as base:
+            folder = Path(base)
+            (folder / "tokenizer.json").write_bytes(tokenizers()[0])
+            (folder / name).write_bytes(data)
+            found = open_tokenizer(folder)
+            found.decode(found.encode("a rat", add_special_tokens=True).ids, skip_special_tokens=True)
+            found.special.id("eos_token")
+
+    return call
 
 
 def parsers() -> list[Parser]:
@@ -393,6 +424,18 @@ def parsers() -> list[Parser]:
         P("event bodies", event_body, event_bodies, ("marin.record.events.read",)),
         P("pin", on_file(read_pin), pins, ("marin.record.trust.pins.Pin.parse", "marin.record.trust.pins.read_pin")),
         P("tokenizer", partial(parse_tokenizer, where="fuzz"), tokenizers, ("marin.data.tokenizer.parse_tokenizer",)),
+        P("folder of a tokenizer", folder_of_tokenizer, tokenizers, ("marin.data.tokenizer.load_tokenizer",)),
+        P(
+            "settings of a tokenizer",
+            tokenizer_settings("tokenizer_config.json"),
+            given(TOKENIZER_SETTINGS),
+            ("marin.data.tokenizer.open_tokenizer",),
+        ),
+        P(
+            "map of special tokens",
+            tokenizer_settings("special_tokens_map.json"),
+            given(b'{"eos_token":{"content":"a"},"pad_token":"t","additional_special_tokens":["c"]}'),
+        ),
         P(
             "time",
             text(lambda t: format_time(parse_time(t))),

@@ -59,14 +59,14 @@ _kind(
     "exported weights swapped",
     "export",
     _edit("model.safetensors", lambda data: data[:-4] + b"\0\0\0\0"),
-    says="tree's own digest",
+    says="its own digest",
 )
 _kind("modeling_evil.py beside the export", "export", _put("modeling_evil.py"), says="modeling_evil.py")
 _kind(
     "auto_map in the exported config.json",
     "export",
     _json("config.json", auto_map={"AutoModel": "modeling_evil.Evil"}),
-    says="tree's own digest",
+    says="its own digest",
 )
 _kind(
     "auto_map in config.json, recorded as made",
@@ -137,7 +137,7 @@ def _metadata(path: Path) -> None:
 
 # Evaluation
 
-_kind("evaluation files swapped", "evaluate", _json("metrics.json", perplexity=1.0), says="tree's own digest")
+_kind("evaluation files swapped", "evaluate", _json("metrics.json", perplexity=1.0), says="its own digest")
 _kind(
     "evaluation recorded as made",
     "evaluate",
@@ -159,10 +159,7 @@ _kind("a file beside the evaluation", "evaluate", _put("mmlu.json", b'{"mmlu": 0
 # Corpus and tokenizer
 
 _kind(
-    "corpus swapped",
-    "corpus",
-    _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")),
-    says="tree's own digest",
+    "corpus swapped", "corpus", _edit("train.jsonl", lambda data: data.replace(b"the", b"teh")), says="its own digest"
 )
 _kind(
     "corpus recorded as made",
@@ -211,10 +208,7 @@ _kind(
     says="corpus: expected",
 )
 _kind(
-    "tokenizer swapped",
-    "tokenizer",
-    _json("tokenizer.json", normalizer={"type": "Lowercase"}),
-    says="tree's own digest",
+    "tokenizer swapped", "tokenizer", _json("tokenizer.json", normalizer={"type": "Lowercase"}), says="its own digest"
 )
 _kind(
     "tokenizer with a field more, recorded as made",

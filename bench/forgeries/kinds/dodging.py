@@ -80,14 +80,14 @@ def metric(shop: Shop) -> None:
     shop.one(kinds.EVAL_COMPLETED).body["metrics"]["perplexity"] = (1.01).hex()
 
 
-@kind(6, "a swapped export, by unknown code", verdict="artifacts", outcomes=("FAIL",), says="tree's own digest")
+@kind(6, "a swapped export, by unknown code", verdict="artifacts", outcomes=("FAIL",), says="its own digest")
 def export(shop: Shop) -> None:
     made = shop.altered(shop.output("export")["artifact"], lambda folder: (folder / "config.json").write_bytes(b"{}"))
     shop.output("export")["artifact"] = made.digest
     _unknown(shop, "export")
 
 
-@kind(6, "a swapped export, and a trace kept back", verdict="artifacts", outcomes=("FAIL",), says="tree's own digest")
+@kind(6, "a swapped export, and a trace kept back", verdict="artifacts", outcomes=("FAIL",), says="its own digest")
 def export_and_less(shop: Shop) -> None:
     """What is missing must not excuse what the rest contradicts."""
     made = shop.altered(shop.output("export")["artifact"], lambda folder: (folder / "config.json").write_bytes(b"{}"))

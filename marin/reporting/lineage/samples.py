@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -26,7 +26,6 @@ from ledger import LedgerError, Store
 from marin.data.documents import PARTS
 from marin.data.tokenizer import parse_tokenizer
 from marin.history.run import Run
-from marin.recipe.schema import as_recorded
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.runs.order import batches
 
@@ -206,11 +205,17 @@ def _tokenizer(run: Run, store: Store) -> Any:
     if made is None:
         return None
     with store.open_file(bytes_of(made.output), "tokenizer.json") as stream:
-        before = as_recorded(run.recipe)
+        before = _as_recorded(run)
         where = f"output of step tokenizer, {bytes_of(made.output)}"
         found = parse_tokenizer(stream.read(), where=where, as_recorded=before)
     found.encode_special_tokens = before
     return found
+
+
+def _as_recorded(run: Run) -> bool:
+    """As :func:`marin.recipe.schema.as_recorded`, of a recipe too that this version cannot read: texts are shown all the same."""
+    said = run.started.body.recipe.get("tokenizer")
+    return not isinstance(said, Mapping) or said.get("reading") is None
 
 
 def _tokenized(tokenizer: Any, documents: Sequence[str]) -> list[list[str]]:

@@ -367,7 +367,7 @@ def test_the_report_shows_the_lines_that_a_step_changed(project: Path) -> None:
 
 
 def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None:
-    lines = [
+    lines: list[dict[str, object]] = [
         {
             "text": f"text number {number} of many",
             "license": "CC-BY-4.0",
@@ -376,7 +376,8 @@ def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None
         }
         for number in range(1, 4)
     ]
-    (project / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"text": "without any"}]))
+    lines.append({"text": "without any", "tags": ["x"]})
+    (project / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     made = build(root_of(project), Asked((f"{project}/a.jsonl",)))
     (event,) = [event for _, event in root_of(project).history().events(type=COLLECTION_SOURCE)]
     assert event.body == {
@@ -390,6 +391,7 @@ def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None
         "licences": {"CC-BY-4.0": 3, "not stated": 1},
         "signals": {"robots: noai": 3, "robots: nofollow": 3},
         "times": {"added": ["2026-01", "2026-03"]},
+        "left_out": {"tags": 1},
     }
 
 

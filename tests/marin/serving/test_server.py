@@ -8,10 +8,13 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import jax.random as jrandom
 import pytest
+from msgspec import structs
 
 from marin.data.chat import TEMPLATE
 from marin.data.earlier.chats import render
@@ -21,6 +24,7 @@ from marin.evaluation.subject import Subject
 from marin.serving import server as serving
 from marin.serving.evidence import read_answer
 from marin.serving.replay import replay
+from marin.training.model import model_config
 from tests.marin.serving.conftest import running
 
 Ask = Callable[..., httpx.Response]
@@ -106,7 +110,10 @@ def test_a_stop_string_ends_a_text_and_never_shows(ask: Ask, subject: Subject) -
     assert "".join(one["text"] for chunk in chunks for one in chunk["choices"]) == said["text"]
 
 
-def test_a_prompt_is_made_as_it_was_asked_for(ask: Ask, subject: Subject) -> None:
+def test_a_prompt_is_made_as_it_was_asked_for(subject: Subject) -> None:
+    longer = structs.replace(subject.recipe, model=structs.replace(subject.recipe.model, seq_len=256))
+    model = model_config(longer.model).build(subject.model.Vocab, key=jrandom.PRNGKey(2))
+    subject = replace(subject, recipe=longer, model=model)
     call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
     messages = [
         {"role": "user", "content": "hi"},
@@ -116,18 +123,29 @@ def test_a_prompt_is_made_as_it_was_asked_for(ask: Ask, subject: Subject) -> Non
     ]
 
     def prompt(**how: Any) -> str:
-        said = ask("chat/completions", messages=messages, max_tokens=1, **how).json()
+        answer = ask(max_tokens=1, **how)
+        assert answer.status_code == 200, answer.text
+        said = answer.json()
         return subject.decode(tuple(said["marin"]["choices"][0]["prompt_tokens"]))
 
     whole = '<|user|>\nhi\n<|assistant|>\n{"name": "f", "arguments": {"a": 1}}\n<|tool|>\n4\n<|assistant|>\nIt is '
-    assert prompt(continue_final_message=True) == whole
-    assert prompt(add_generation_prompt=False) == f"{whole}\n"
-    assert prompt() == prompt(chat_template_kwargs={"x": 1}) == f"{whole}\n<|assistant|>\n"
-    for how in (
-        {"continue_final_message": True, "add_generation_prompt": True},
-        {"chat_template_kwargs": {"messages": []}},
+    with (
+        running(subject, Scorer(model, longer)) as (address, _, _),
+        httpx.Client(base_url=address, timeout=60) as client,
     ):
-        assert ask("chat/completions", messages=messages, **how).status_code == 400
+
+        def ask(**how: Any) -> httpx.Response:
+            return client.post("/v1/chat/completions", json={"messages": messages, **how})
+
+        assert prompt(continue_final_message=True) == whole
+        assert prompt(add_generation_prompt=False) == f"{whole}\n"
+        assert prompt() == prompt(chat_template_kwargs={"x": 1}) == f"{whole}\n<|assistant|>\n"
+        for how, why in (
+            ({"continue_final_message": True, "add_generation_prompt": True}, "continues the last message or begins"),
+            ({"chat_template_kwargs": {"messages": []}}, "an argument of its own: messages"),
+        ):
+            refused = ask(**how)
+            assert refused.status_code == 400 and why in refused.text
 
 
 def test_a_chat_is_rendered_as_chats_are_trained_on(ask: Ask, subject: Subject, scorer: Scorer) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 PROGRESS = re.compile(
     r"^(\[\d+/\d+\] .*|\w+: run \w+, attempt \d+; .*|train steps \d+ to \d+ recorded|recorded as event \d+|made the root .*"
-    r"|[a-z].* \((a first time here|.*the last time here|.* so far)\))$"
+    r"|note: .*|[a-z].* \((a first time here|.*the last time here|.* so far)\))$"
 )
 """What the page shows of stderr."""
 COMMAND = re.compile(r"^marin (.*?)(?: ([|>]) (.*))?$")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scipy.stats.permutation_test over all permutations misses ties: its tolerance is relative to the observed statistic, while the rounding
 # error grows with the values. For paired scores in percent the difference of means is small beside the means, equal differences count
-# as smaller ones, and p comes out at half of what counting gives, or less: a model is "significantly better" by rounding.
+# as smaller ones, and p comes out too small, at times by half or more: a model is "significantly better" by rounding.
 #
 #   bash findings/scipy-permutation-ties.sh [VERSION]
 #

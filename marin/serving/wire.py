@@ -48,8 +48,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "bad_words": (None, []),
     "include_stop_str_in_output": (None, False),
     "add_special_tokens": (None, False),
-    "add_generation_prompt": (None, True),
-    "continue_final_message": (None, False),
     "priority": (None, 0),
 }
 """Settings of OpenAI and vLLM that are not there, with the values that change nothing."""

@@ -190,7 +190,6 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (Chat, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
     (Chat, {"tool_choice": "auto"}),
     (Chat, {"reasoning_effort": "low"}),
-    (Chat, {"continue_final_message": True}),
     (Chat, {"logprobs": 3}),
 ]
 

@@ -202,6 +202,7 @@ ON_DEMAND = {
     "marin/collection/asking/tokens.py": "TensorStore, where a run's tokens are counted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
+    "marin/evaluation/importing.py": "jax, where a model is imported",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
     "marin/process/waiting.py": "the ledger, which a command that is loaded may not have loaded",
@@ -626,6 +627,8 @@ def test_a_raw_print_would_be_found() -> None:
 
 
 STATE = {
+    "marin/tracking/mlflow/server/addresses.py _asked": "an address is told once on its way out: threads of MLflow's server",
+    "marin/tracking/mlflow/stores/tracking.py _InOrder": "MLflow's queue begins its threads when it is first used",
     "marin/data/reach.py _reach": "how far the data of a block may reach, gone with it",
     "marin/training/runtime/stopping.py _requested": "whether this process was asked to stop, from whatever thread",
     "marin/graph/execution/guard.py _installed": "an audit hook is for ever",

@@ -78,7 +78,7 @@ def cut(recipe: Recipe) -> list[str]:
     words = []
     if found.warmup < optimizer.warmup_steps:
         words.append(
-            f"optimizer.warmup_steps={optimizer.warmup_steps} is cut to {found.warmup}, in which the rate reaches its height"
+            f"optimizer.warmup_steps={optimizer.warmup_steps} is cut to {found.warmup}, in which the rate only rises"
         )
     if asked is not None and found.decay < asked:
         words.append(

@@ -158,7 +158,7 @@ def test_a_decay_of_no_step_is_refused_and_a_longer_warm_up_is_said() -> None:
     ):
         compose(["optimizer=wsd", "trainer.num_steps=100", "optimizer.decay=0.004"])
     recipe = compose(["trainer.num_steps=6"]).recipe
-    assert cut(recipe) == ["optimizer.warmup_steps=20 is cut to 6, in which the rate reaches its height"]
+    assert cut(recipe) == ["optimizer.warmup_steps=20 is cut to 6, in which the rate only rises"]
     assert not cut(compose([]).recipe)
     recipe = compose(["optimizer=wsd", "optimizer.decay=0.95"]).recipe
     assert cut(recipe) == ["optimizer.decay=0.95 (228 steps) is cut to the 220 behind the warm-up"]

@@ -5,7 +5,7 @@
 #
 #   bash findings/equinox-equal-statics.sh [VERSION]
 #
-# Installs the published packages into a temporary folder (Python 3.12, a minute), prints the versions and what it sees. Exit status
+# Installs the published packages into a temporary folder (Python 3.12, one or two minutes), prints the versions and what it sees. Exit status
 # 0: as described; 1: the behaviour has changed; another: it could not be tried.
 set -euo pipefail
 
@@ -13,7 +13,8 @@ version=${1:-0.13.8}
 folder=$(mktemp -d "${TMPDIR:-/tmp}/equinox-equal-statics.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3.12}" -m venv "$folder/venv" >&2
-"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "equinox==$version" "jax==0.11.2" "jaxlib==0.11.2" "numpy==2.5.5" >&2
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    "equinox==$version" "jax==0.11.2" "jaxlib==0.11.2" "numpy==2.5.5" >&2
 cd "$folder"
 JAX_PLATFORMS=cpu "$folder/venv/bin/python" - <<'PYTHON'
 import sys

@@ -13,7 +13,9 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/levanter-feistel.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3.12}" -m venv "$folder/venv" >&2
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "marin-levanter==$version" "jax==0.11.2" "jaxlib==0.11.2" "numpy==2.5.5" >&2
+    "marin-haliax==$version" "jax==0.11.2" "jaxlib==0.11.2" "numpy==2.5.5" "draccus==0.11.6" >&2
+# Without its other dependencies: all that _prp imports is above.
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "marin-levanter==$version" >&2
 cd "$folder"
 JAX_PLATFORMS=cpu "$folder/venv/bin/python" - <<'PYTHON'
 import sys

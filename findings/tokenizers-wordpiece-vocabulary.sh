@@ -4,7 +4,7 @@
 #
 #   bash findings/tokenizers-wordpiece-vocabulary.sh [VERSION]
 #
-# Installs the published packages into a temporary folder (Python 3.12, half a minute), prints the versions and what it sees. Exit status
+# Installs the published packages into a temporary folder (Python 3.12, a minute), prints the versions and what it sees. Exit status
 # 0: as described; 1: the behaviour has changed; another: it could not be tried.
 set -euo pipefail
 

@@ -115,6 +115,8 @@ tpu: environment
 	$(PYTEST) -q -m "tpu or not tpu" tests/tpu --durations 0
 
 fidelity: environment
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-fidelity.lock
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
 	$(PYTEST) -q --processes $(TEST_JOBS) --whole -m fidelity tests/fidelity
 
 references: environment
@@ -154,6 +156,8 @@ lock:
 	    --constraint requirements.lock --extra eval pyproject.toml --output-file requirements-evaluation.lock
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
 	    --constraint requirements.lock --group pyproject.toml:docs --output-file requirements-docs.lock
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.12 \
+	    --constraint requirements.lock --group pyproject.toml:fidelity --output-file requirements-fidelity.lock
 	@# The images' plugins, by the pins above; each index has wheels for other C libraries than the default platform's.
 	for kind in gpu tpu; do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	    --python-version 3.12 --python-platform x86_64-manylinux_2_31 --constraint requirements.lock \

@@ -159,7 +159,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
             template = template_in(folder)
             assert template is not None
             subject = open_folder(folder, folder_recipe(folder))
-            found[name] = folder, replace(subject, template=template.render)
+            found[name] = folder, replace(subject, template=template)
     return found
 
 

@@ -149,7 +149,7 @@ def ours(data: bytes, charset: str = "", rules: Rules = "html") -> str:
 
 def reference(data: bytes, charset: str = "") -> str:
     parser = html5lib.HTMLParser()
-    parser.parse(data, transport_encoding=charset or None)
+    parser.parse(data, transport_encoding=charset or None, useChardet=False)  # a guess is no reference
     return str(webencodings.decode(data, parser.documentEncoding)[0])
 
 

@@ -150,7 +150,7 @@ dataset=files dataset.text_field=str(1)
 dataset=files dataset.text_field=1e-4x
 dataset=files dataset.text_field='$x'
 dataset=files dataset.text_field=été
-dataset=files dataset.chat=true
+dataset=files dataset.chat=true dataset.chat_reference=transformers
 dataset=files dataset.validation_fraction=1e-2
 dataset=files dataset.minimal_pairs=p.jsonl
 dataset=files dataset.minimal_pairs=null

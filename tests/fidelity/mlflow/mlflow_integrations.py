@@ -204,30 +204,3 @@ def keras_by_its_callback_its_models_and_autolog(client: MlflowClient) -> Any:
     finally:
         mlflow.keras.autolog(disable=True)
     return whole(client, "keras\u00a0実験")
-
-
-@needs("sklearn", "pandas")
-def scikit_learn_by_autolog(client: MlflowClient) -> Any:
-    import numpy
-    import pandas
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.metrics import accuracy_score
-    from sklearn.model_selection import GridSearchCV
-
-    mlflow.set_experiment("sklearn\u00a0実験")
-    mlflow.sklearn.autolog(log_input_examples=True, silent=True)
-    try:
-        drawn = numpy.random.default_rng(0).normal(size=(40, 2))
-        x = pandas.DataFrame(drawn, columns=["a\u00a0b", "می\u200cخواهم"])
-        y = (x.iloc[:, 0] > 0).astype(int)
-        with mlflow.start_run(run_name="logistic"):
-            model = LogisticRegression(C=0.5).fit(x, y)
-            model.score(x, y)
-            accuracy_score(y, model.predict(x))
-        with mlflow.start_run(run_name="ridge"):
-            Ridge().fit(x, y)
-        with mlflow.start_run(run_name="search"):
-            GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2).fit(x, y)
-    finally:
-        mlflow.sklearn.autolog(disable=True)
-    return whole(client, "sklearn\u00a0実験")

@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marin.errors import DataError
+from marin.errors import DataError, MarinError
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -215,8 +215,8 @@ def open_tokenizer(folder: Path, *, as_recorded: bool = False) -> Tokenizer:
     return parse_tokenizer(
         path.read_bytes() if path.is_file() else b"",
         where=str(path),
-        config=_settings(folder / CONFIG),
-        special_map=_settings(folder / SPECIAL_MAP),
+        config=read_settings(folder / CONFIG),
+        special_map=read_settings(folder / SPECIAL_MAP),
         as_recorded=as_recorded,
     )
 
@@ -256,18 +256,22 @@ def parse_tokenizer(
     return Tokenizer(library, special, cleans=cleans, where=where)
 
 
-def special_tokens(library: Library, config: Mapping[str, Any], special_map: Mapping[str, Any]) -> SpecialTokens:
-    """By the precedence of transformers 5.12.1: ``special_tokens_map.json`` before ``tokenizer_config.json``, and not at all
-    where that has ``added_tokens_decoder``."""
-    said = dict(config) if "added_tokens_decoder" in config else {**config, **special_map}
+def named_tokens(config: Mapping[str, Any], special_map: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of special tokens by name: of the content of ``tokenizer_config.json`` and of ``special_tokens_map.json``, by the
+    precedence of transformers 5.12.1: the map first, and not at all where the config has ``added_tokens_decoder``."""
+    said = _said(config, special_map)
     names = (*NAMED, *(name for name in said if name.endswith("_token") and name not in NAMED))
     named = {name: text for name in names if (text := _content(said.get(name))) is not None}
-    listed = said.get("extra_special_tokens", said.get("additional_special_tokens")) or ()
-    for others in (listed, said.get("model_specific_special_tokens")):
+    for others in (_listed(said), said.get("model_specific_special_tokens")):
         if isinstance(others, dict):
             named |= {str(name): text for name, one in others.items() if (text := _content(one)) is not None}
-    listed = listed if isinstance(listed, list) else ()
-    extra = tuple(text for each in listed if (text := _content(each)) is not None)
+    return named
+
+
+def special_tokens(library: Library, config: Mapping[str, Any], special_map: Mapping[str, Any]) -> SpecialTokens:
+    """The special tokens of ``library``, as the files beside it name them (:func:`named_tokens`)."""
+    named, listed = named_tokens(config, special_map), _listed(_said(config, special_map))
+    extra = tuple(text for each in (listed if isinstance(listed, list) else ()) if (text := _content(each)) is not None)
     ids = {token.content: number for number, token in library.get_added_tokens_decoder().items() if token.special}
     for text in (*named.values(), *extra):
         if (number := library.token_to_id(text)) is not None:
@@ -275,20 +279,31 @@ def special_tokens(library: Library, config: Mapping[str, Any], special_map: Map
     return SpecialTokens(named, extra, ids)
 
 
+def _said(config: Mapping[str, Any], special_map: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(config) if "added_tokens_decoder" in config else {**config, **special_map}
+
+
+def _listed(said: Mapping[str, Any]) -> Any:
+    return said.get("extra_special_tokens", said.get("additional_special_tokens")) or ()
+
+
 def _content(value: object) -> str | None:
     text = value.get("content") if isinstance(value, Mapping) else value
     return text if isinstance(text, str) else None
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path, error: type[MarinError] = DataError) -> dict[str, Any]:
+    """What a file of JSON beside a tokenizer holds; nothing, where there is no such file.
+
+    Raises:
+        DataError, or the ``error`` of who asks: it holds something else than an object.
+    """
     try:
         found = json.loads(path.read_bytes()) if path.is_file() else {}
     except (OSError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise DataError(
-            "a tokenizer's settings cannot be read", where=str(path), expected="a JSON object", found="another"
-        )
+        raise error("a tokenizer's settings cannot be read", where=str(path), expected="a JSON object", found="another")
     return found
 
 

@@ -5,11 +5,10 @@ Reference: ``AutoTokenizer.from_pretrained`` of transformers 5.12.1. Nothing of 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from marin.data.tokenizer import NAMED
+from marin.data.tokenizer import named_tokens, read_settings
 from marin.errors import UsageError
 
 TEMPLATE_FILE, OTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
@@ -22,16 +21,9 @@ def special_tokens(folder: Path) -> dict[str, str]:
     Raises:
         UsageError: a file cannot be read.
     """
-    config = _object(folder / "tokenizer_config.json")
-    told = dict(config)
-    if "added_tokens_decoder" not in config:
-        told |= _object(folder / "special_tokens_map.json")
-    extra = told.get("extra_special_tokens")
-    own = {name: value for name, value in told.items() if name.endswith("_token")}
-    own |= extra if isinstance(extra, dict) else {}
-    texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in own.items()}
-    ordered = [*NAMED, *(name for name in texts if name not in NAMED)]
-    return {name: text for name in ordered if isinstance(text := texts.get(name), str)}
+    config = read_settings(folder / "tokenizer_config.json", UsageError)
+    beside = {} if "added_tokens_decoder" in config else read_settings(folder / "special_tokens_map.json", UsageError)
+    return named_tokens(config, beside)
 
 
 def check_marks(folder: Path) -> None:
@@ -40,7 +32,7 @@ def check_marks(folder: Path) -> None:
     Raises:
         UsageError: ``tokenizer_config.json`` has ``split_special_tokens``.
     """
-    if _object(folder / "tokenizer_config.json").get("split_special_tokens"):
+    if read_settings(folder / "tokenizer_config.json", UsageError).get("split_special_tokens"):
         raise UsageError(
             "a tokenizer that splits its special tokens",
             where=f"{folder}: tokenizer_config.json",
@@ -52,7 +44,7 @@ def check_marks(folder: Path) -> None:
 
 def special_texts(folder: Path) -> frozenset[str]:
     """The texts that its tokenizer takes for one token each wherever they stand."""
-    added = _object(folder / "tokenizer.json").get("added_tokens")
+    added = read_settings(folder / "tokenizer.json", UsageError).get("added_tokens")
     found = [one.get("content") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
     return frozenset(text for text in found if isinstance(text, str) and text.strip())
 
@@ -68,7 +60,7 @@ def chat_template(folder: Path) -> str | None:
     if (folder / TEMPLATE_FILE).is_file():
         files = {"default": folder / TEMPLATE_FILE, **files}
     found: Any = {name: _file_text(path) for name, path in files.items()}
-    found = found or _object(folder / "tokenizer_config.json").get("chat_template")
+    found = found or read_settings(folder / "tokenizer_config.json", UsageError).get("chat_template")
     if isinstance(found, list):
         found = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
     if not isinstance(found, dict):
@@ -99,16 +91,3 @@ def _file_text(path: Path) -> str:
         raise UsageError(
             "a chat template that cannot be read", where=str(path), expected="a text", found=str(error)[:200]
         ) from None
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """What a file of JSON holds; nothing, where there is no such file."""
-    try:
-        found = json.loads(path.read_bytes()) if path.is_file() else {}
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError(
-            "a tokenizer's settings cannot be read", where=str(path), expected="a JSON object", found="another"
-        )
-    return found

@@ -30,6 +30,7 @@ from marin.data.tokenizer import (
     SPECIAL_MAP,
     Tokenizer,
     open_tokenizer,
+    read_settings,
     switched_on,
 )
 from marin.errors import UsageError
@@ -127,7 +128,7 @@ def keep(folder: Path, target: Path) -> Tokenizer:
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, target / name)
         return open_tokenizer(target)
-    config = _config(folder / CONFIG)
+    config = read_settings(folder / CONFIG, UsageError)
     made = None if _has_class(folder, config) else _made(folder)
     if (folder / "chat_template.jinja").is_file():
         shutil.copyfile(folder / "chat_template.jinja", target / "chat_template.jinja")
@@ -195,11 +196,13 @@ def _as_it_is(folder: Path) -> bool:
         return False
     if (folder / SPECIAL_MAP).is_file() or (folder / "added_tokens.json").is_file():
         return False
-    config = _config(folder / CONFIG)
+    config = read_settings(folder / CONFIG, UsageError)
     own = {name for name in config if not name.endswith("_token")}
     if config.get("tokenizer_class") not in GENERAL or not own <= _NEUTRAL:
         return False
-    if (folder / MODEL).is_file() and _config(folder / MODEL).get("model_type", "") not in _SAME_CLASS:
+    if (folder / MODEL).is_file() and read_settings(folder / MODEL, UsageError).get(
+        "model_type", ""
+    ) not in _SAME_CLASS:
         return False
     data = path.read_bytes()
     if switched_on(data, where=str(path)):
@@ -218,7 +221,7 @@ def _same(before: bytes, after: bytes) -> bool:
 
 def _has_class(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether transformers has a class for the folder, or its file is all that it needs."""
-    model = _config(folder / MODEL) if (folder / MODEL).is_file() else {}
+    model = read_settings(folder / MODEL, UsageError) if (folder / MODEL).is_file() else {}
     named = config.get("tokenizer_class") or model.get("tokenizer_class") or model.get("model_type")
     return (folder / FILE).is_file() or bool(named)
 
@@ -279,15 +282,3 @@ def _of_pair(folder: Path, vocabulary: str, merges: str) -> tuple[str, bool]:
     if has_end:
         made.add_special_tokens([AddedToken(END_OF_TEXT, normalized=False, special=True)])
     return str(made.to_str(pretty=True)), has_end
-
-
-def _config(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes()) if path.is_file() else {}
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError(
-            "a tokenizer's settings cannot be read", where=str(path), expected="a JSON object", found="another"
-        )
-    return found

@@ -127,8 +127,8 @@ def _ours(model: Path, rows: Sequence[tuple[Sequence[int], int]]) -> tuple[float
     """Seconds of the wall and of the processor in which our scorer scores the rows, the second time."""
     recipe = folder_recipe(model)
     apply(recipe.arithmetic, Execution())
+    from marin.evaluation.folder_subject import open_folder
     from marin.evaluation.scoring import Row, Scorer  # jax, after the contract is in force
-    from marin.evaluation.subject import open_folder
 
     scorer = Scorer(open_folder(model, recipe).model, recipe)
     asked = [Row(tuple(tokens), len(tokens) - scored) for tokens, scored in rows]

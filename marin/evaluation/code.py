@@ -1,7 +1,10 @@
 """Which files decide a log-likelihood: their digest is recorded with every number that is made of some."""
 
 SCORING = (
+    "marin/data/tokenizer.py",
+    "marin/evaluation/marks.py",
     "marin/evaluation/scoring.py",
+    "marin/evaluation/folder_subject.py",
     "marin/evaluation/subject.py",
     "marin/exact/compiled.py",
     "marin/exact/functions.py",

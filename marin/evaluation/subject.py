@@ -1,5 +1,7 @@
-"""What is evaluated: a recorded state of a run with its tokenizer, proven to be the one that the ledger names; or a
-Hugging Face folder, which nothing is known of but its bytes."""
+"""What is evaluated: a recorded state of a run with its tokenizer, proven to be the one that the ledger names.
+
+A Hugging Face folder as one is in :mod:`marin.evaluation.folder_subject`.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
 from levanter.models.lm_model import LmHeadModel
 
-from ledger import StateManifest, Store, describe_tree, digest_bytes
-from marin.data.borrowed.chats import chat_template, special_tokens
-from marin.data.borrowed.folder import opened
-from marin.data.chat import STOPS, TEMPLATE
+from ledger import StateManifest, Store
+from marin.data.borrowed.chats import special_tokens
 from marin.data.template import SPECIAL, ChatTemplate, plain_template, template_of
 from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
-from marin.evaluation.folder import embedding_rows
 from marin.evaluation.marks import Marks, marks_of
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.execution.phases import checkout
@@ -29,7 +27,7 @@ from marin.record import outputs
 from marin.record.events import CheckpointSaved
 from marin.training.adapters import merged
 from marin.training.checkpoints.whole import load, proven
-from marin.training.imported import imported_state, read_model
+from marin.training.imported import imported_state
 from marin.training.initial import initial_state
 from marin.training.model import vocabulary_size
 from marin.training.runtime import canary
@@ -122,43 +120,6 @@ def _first(recipe: Recipe, store: Store, vocab: int, folder: Path, digest: str) 
         state = imported_state(recipe, vocab, checkout(store, recipe.initial.model, folder / "initial") / "checkpoint")
     proven(manifest_of(state), digest, "state that the training begins with")
     return state
-
-
-def open_folder(folder: Path, recipe: Recipe) -> Subject:
-    """The model of a Hugging Face folder (:mod:`marin.evaluation.folder` read its recipe). ``state`` is the digest of its
-    files; no run is behind it.
-
-    Raises:
-        UsageError: it has no tokenizer, or its tensors are not those of its configuration. DataError: its tokenizer is none.
-        Unsupported: this machine does not compute the bits of the contract.
-    """
-    canary.check(recipe.arithmetic)
-    use_compilation_cache(compilation_cache())
-    with opened(folder) as kept:
-        tokenizer, content = open_tokenizer(kept), (kept / "tokenizer.json").read_bytes()
-        # A class of transformers may add tokens to the file's: a text that has one is refused (Scorer), as torch does.
-        own = folder if (folder / "tokenizer.json").is_file() else kept
-        model = msgspec.structs.replace(recipe.model, embedding_rows=embedding_rows(folder))
-        read = read_model(recipe, vocabulary_size(own, model), folder)
-    digest = describe_tree(folder).digest
-    special = special_tokens(folder)
-    marks = marks_of(tokenizer, recipe.tokens.begin, recipe.tokens.end)
-    plain = msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(recipe.tokenizer, reading="plain"))
-    template = template_in(folder)
-    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), template, special, marks)
-
-
-def template_in(folder: Path, *, clock: bool = False) -> ChatTemplate | None:
-    """The chat template that a Hugging Face folder brings, if there is one. ``clock``: it may ask for the time.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    text = chat_template(folder)
-    if text is None:
-        return None
-    stops = STOPS if text == TEMPLATE else ()
-    return ChatTemplate(text, special_tokens(folder), where=str(folder), stops=stops, clock=clock)
 
 
 def _saved(run: Run, step: int) -> CheckpointSaved:

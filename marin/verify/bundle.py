@@ -323,7 +323,7 @@ def _exported(model: Path, expected: str) -> str:
 def _opened(model: Path, recipe: Recipe) -> Callable[[], Subject]:
     def opened() -> Subject:
         from marin.data.template import template_of
-        from marin.evaluation.subject import open_folder
+        from marin.evaluation.folder_subject import open_folder
 
         opened = open_folder(model, recipe)
         return replace(opened, template=template_of(recipe.dataset, opened.special))

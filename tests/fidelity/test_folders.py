@@ -25,8 +25,8 @@ from tokenizers.models import WordLevel
 from marin.errors import UsageError
 from marin.evaluation import configuration
 from marin.evaluation.folder import folder_recipe
+from marin.evaluation.folder_subject import open_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
-from marin.evaluation.subject import open_folder
 from marin.recipe.schema import Model, Recipe
 from marin.training.export import write_model
 from marin.training.model import attention_mask, model_config

@@ -163,10 +163,11 @@ def eval(
         from marin.evaluation.harness.recording import evaluated
     else:
         from marin.evaluation.babylm.asking import evaluated
+    from marin.evaluation.folder_subject import open_folder
     from marin.evaluation.recorded.evaluated import numbers
     from marin.evaluation.recorded.records import Settings, present, write_tree  # jax, after the contract is in force
     from marin.evaluation.scoring import Scorer
-    from marin.evaluation.subject import open_folder, open_subject
+    from marin.evaluation.subject import open_subject
 
     if root is not None and view is not None:
         subject = open_subject(view, root.store_to_read(), step)

@@ -167,8 +167,9 @@ def open_model(run: str, step: int | None, devices: int = 1) -> tuple[Subject, S
         view = load(history, resolve(history, run))
         recipe = view.recipe
     apply(recipe.arithmetic, Execution(devices=devices))
+    from marin.evaluation.folder_subject import open_folder
     from marin.evaluation.scoring import Scorer  # jax, after the contract is in force
-    from marin.evaluation.subject import open_folder, open_subject
+    from marin.evaluation.subject import open_subject
 
     if root is not None and view is not None:
         subject = open_subject(view, root.store_to_read(), step)

@@ -40,7 +40,7 @@ def test_messages_become_the_prompt_of_the_runs_own_template(monkeypatch: pytest
     asked = [{"role": "user", "content": "a"}]
     for recipe, prompt in ((plain, plain_template().render(asked)), (own, "[user] a;")):
         brought = Subject("", recipe, cast(Any, None), cast(Any, None), DIGEST, 0, DIGEST, None)
-        monkeypatch.setattr("marin.evaluation.subject.open_folder", lambda *given, brought=brought: brought)
+        monkeypatch.setattr("marin.evaluation.folder_subject.open_folder", lambda *given, brought=brought: brought)
         opened = bundle._opened(Path("model"), recipe)()
         assert opened.template is not None and opened.template.render(asked) == prompt
         assert replace(opened, template=None) == brought

@@ -20,8 +20,9 @@ from safetensors.numpy import load_file, save_file
 
 from marin.errors import DataError, UsageError
 from marin.evaluation.folder import folder_recipe, is_folder
+from marin.evaluation.folder_subject import open_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
-from marin.evaluation.subject import Subject, open_folder
+from marin.evaluation.subject import Subject
 from marin.recipe.schema import Model, Recipe
 from marin.training.export import config_files, hugging_face_config, write_model
 from marin.training.model import model_config

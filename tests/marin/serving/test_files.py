@@ -14,8 +14,9 @@ import yaml
 from marin.data.chat import TEMPLATE
 from marin.data.template import ChatTemplate
 from marin.errors import DataError, UsageError
+from marin.evaluation.folder_subject import template_in
 from marin.evaluation.scoring import Scorer
-from marin.evaluation.subject import Subject, template_in
+from marin.evaluation.subject import Subject
 from marin.serving import files
 from marin.serving.vllm import as_yaml, command, configuration
 

@@ -1,0 +1,60 @@
+"""A Hugging Face folder as what is evaluated: nothing is known of it but its bytes, and no run is behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ledger import describe_tree, digest_bytes
+from marin.data.borrowed.chats import chat_template, special_tokens
+from marin.data.borrowed.folder import opened
+from marin.data.chat import STOPS, TEMPLATE
+from marin.data.template import ChatTemplate
+from marin.data.tokenizer import open_tokenizer
+from marin.evaluation.folder import embedding_rows
+from marin.evaluation.marks import marks_of
+from marin.evaluation.subject import Subject
+from marin.process.cache import compilation_cache
+from marin.recipe.schema import Recipe
+from marin.training.imported import read_model
+from marin.training.model import vocabulary_size
+from marin.training.runtime import canary
+from marin.training.runtime.compilation import use_compilation_cache
+
+
+def open_folder(folder: Path, recipe: Recipe) -> Subject:
+    """The model of a Hugging Face folder (:mod:`marin.evaluation.folder` read its recipe). ``state`` is the digest of its
+    files; no run is behind it.
+
+    Raises:
+        UsageError: it has no tokenizer, or its tensors are not those of its configuration. DataError: its tokenizer is none.
+        Unsupported: this machine does not compute the bits of the contract.
+    """
+    canary.check(recipe.arithmetic)
+    use_compilation_cache(compilation_cache())
+    with opened(folder) as kept:
+        tokenizer, content = open_tokenizer(kept), (kept / "tokenizer.json").read_bytes()
+        # A class of transformers may add tokens to the file's: a text that has one is refused (Scorer), as torch does.
+        own = folder if (folder / "tokenizer.json").is_file() else kept
+        model = msgspec.structs.replace(recipe.model, embedding_rows=embedding_rows(folder))
+        read = read_model(recipe, vocabulary_size(own, model), folder)
+    digest = describe_tree(folder).digest
+    special = special_tokens(folder)
+    marks = marks_of(tokenizer, recipe.tokens.begin, recipe.tokens.end)
+    plain = msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(recipe.tokenizer, reading="plain"))
+    template = template_in(folder)
+    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), template, special, marks)
+
+
+def template_in(folder: Path, *, clock: bool = False) -> ChatTemplate | None:
+    """The chat template that a Hugging Face folder brings, if there is one. ``clock``: it may ask for the time.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    text = chat_template(folder)
+    if text is None:
+        return None
+    stops = STOPS if text == TEMPLATE else ()
+    return ChatTemplate(text, special_tokens(folder), where=str(folder), stops=stops, clock=clock)

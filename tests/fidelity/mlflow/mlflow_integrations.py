@@ -61,7 +61,8 @@ def whole(client: MlflowClient, experiment: str) -> Any:
     for run in client.search_runs([number], order_by=["start_time ASC", "attributes.run_name ASC"]):
         name = run.info.run_id
         steps = {
-            key: sorted((repr(one.value), one.step) for one in client.get_metric_history(name, key))
+            # A set: of equal values of one step, one a millisecond is kept.
+            key: sorted({(repr(one.value), one.step) for one in client.get_metric_history(name, key)})
             for key in sorted(run.data.metrics)
             if "_time" not in key
         }
@@ -116,6 +117,7 @@ def the_calls_of_transformers_callback(client: MlflowClient) -> Any:
             synchronous=False,
         )
     mlflow.log_metrics(metrics={"eval_loss": 4.13, "eval_runtime": 0.0126, "epoch": 0.375}, step=3, synchronous=False)
+    mlflow.flush_async_logging()  # a model gets those parameters of its run that are there by then: on each store others
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "trainer_state.json").write_text("{}")
         (Path(folder) / "model.safetensors").write_bytes(b"\x00" * 100)

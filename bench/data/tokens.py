@@ -119,7 +119,7 @@ def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
         path = _documents(folder, count)
         texts = [document.text for document in read_documents(path)]
         _tokenizer(folder)
-        library, places = load_tokenizer(folder), iter(range(10_000))
+        library, places = load_tokenizer(folder, as_recorded=True), iter(range(10_000))  # as one trained here is
 
         def alone() -> None:
             library.encode_batch(texts, add_special_tokens=False)
@@ -132,9 +132,8 @@ def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
                 pass
 
         def whole() -> None:
-            write_cache(
-                folder / f"cache-{next(places)}", (ids for ids, _ in encoded_split(folder, path, [0], masked=False))
-            )
+            documents = encoded_split(folder, path, [0], masked=False, as_recorded=True)
+            write_cache(folder / f"cache-{next(places)}", (ids for ids, _ in documents))
 
         works = {"library": alone, "library_fast": fast, "ours": encoding, "ours_with_cache": whole}
         best: dict[str, float] = {}

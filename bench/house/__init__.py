@@ -1,0 +1,1 @@
+"""How much of the house somebody must hold in mind, as numbers that only fall."""

@@ -38,7 +38,8 @@ PYTEST ?= $(BIN)/python -m pytest
 TEST_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$(( n > 7 ? 8 : n + 1 )))
 UV ?= uv
 # Of the tree and its environment, not of what it does: `make lint` holds them.
-RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py)
+RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py) tests/marin/test_house.py tests/marin/test_dvc.py \
+         tests/marin/work/test_code.py
 
 .PHONY: help environment repro test touched long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu fidelity references foreign evaluation faults fuzz determinism lock docs clean
 

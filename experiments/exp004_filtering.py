@@ -42,7 +42,8 @@ MODEL = Model(hidden_dim=64, intermediate_dim=176, num_layers=2, num_heads=2, nu
 
 def choose(context: Context) -> Result:
     """Token caches of an arm: its own documents of the train split, and the held-out ones that passed the filter."""
-    from marin.training.tokens.cache import read_tokens, write_cache
+    from marin.training.tokens.building import write_cache
+    from marin.training.tokens.cache import read_tokens
 
     counts = {}
     for split in ("train", "validation"):

@@ -189,6 +189,7 @@ FLOORS = (
     "record",
     "process",
     "recipe",
+    "work",
     "provenance",
     "tensors",
     "errors",

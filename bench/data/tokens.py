@@ -111,7 +111,7 @@ def _tokenizer(folder: Path) -> Path:
 def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
     """Bytes of text a second of wall time, the faster of several rounds."""
     from marin.data.documents import read_documents
-    from marin.training.tokens.cache import write_cache
+    from marin.training.tokens.building import write_cache
     from marin.training.tokens.encoding import encoded, encoded_split, load_tokenizer
 
     with tempfile.TemporaryDirectory() as name:

@@ -31,7 +31,8 @@ from marin.record.root import Root
 from marin.tensors.token_caches import tokens_content
 from marin.training.data import Batch
 from marin.training.state import TrainState, leaves, manifest_of
-from marin.training.tokens.cache import read_tokens, write_cache
+from marin.training.tokens.building import write_cache
+from marin.training.tokens.cache import read_tokens
 from marin.verify.jax.replay import prepared
 from marin.verify.segments.ordering import by_execution
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from ledger import Store, StoredFolder
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import Body
+from marin.work.code import code_of
 
 if TYPE_CHECKING:
     from marin.record.root import Root
@@ -99,13 +100,12 @@ class Companion(Protocol):
 @dataclass(frozen=True)
 class StepDefinition:
     """A node that a plan can hold. ``config`` picks the part of the recipe that decides this step's bits (its digest is
-    part of the step's identity); ``code`` lists the project files and packages it executes, relative to the
-    repository, the same list that dvc.yaml has as dependencies."""
+    part of the step's identity); ``starts``: the files in which its execution begins, relative to the repository."""
 
     name: str
     inputs: tuple[str, ...]
     config: Callable[[Recipe], object]
-    code: tuple[str, ...]
+    starts: tuple[str, ...]
     run: Callable[[Task], StepResult]
     continues: bool = False
     """In a phase, the step is also given the state that the phase begins with, as the input ``previous``."""
@@ -113,3 +113,8 @@ class StepDefinition:
     """In no identity: its code is not the step's."""
     devices: Literal["none", "one", "all"] = "none"
     """What it computes with: no device, one whatever the command line says, or as many as the command line says."""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The project's files that it executes, in its identity and in dvc.yaml."""
+        return code_of(self.starts)

@@ -398,21 +398,4 @@ def _write_pairs(pairs: Iterable[dict[str, str]], path: Path) -> int:
     return count
 
 
-CORPUS = StepDefinition(
-    name="corpus",
-    inputs=(),
-    config=config,
-    code=(
-        "marin/pipeline/corpus.py",
-        "marin/data",
-        "marin/recipe/arithmetic.py",
-        "marin/recipe/evaluation.py",
-        "marin/recipe/mixture.py",
-        "marin/recipe/model.py",
-        "marin/recipe/form/record.py",
-        "marin/recipe/form/schedule.py",
-        "marin/recipe/schema.py",
-        "marin/recipe/section.py",
-    ),
-    run=run,
-)
+CORPUS = StepDefinition(name="corpus", inputs=(), config=config, starts=("marin/pipeline/corpus.py",), run=run)

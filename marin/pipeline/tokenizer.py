@@ -166,20 +166,5 @@ def _bytes_per_token(tokenizer: Tokenizer, path: Path) -> float:
 
 
 TOKENIZER = StepDefinition(
-    name="tokenizer",
-    inputs=("corpus",),
-    config=config,
-    code=(
-        "marin/pipeline/tokenizer.py",
-        "marin/data",
-        "marin/recipe/arithmetic.py",
-        "marin/recipe/evaluation.py",
-        "marin/recipe/mixture.py",
-        "marin/recipe/model.py",
-        "marin/recipe/form/record.py",
-        "marin/recipe/form/schedule.py",
-        "marin/recipe/schema.py",
-        "marin/recipe/section.py",
-    ),
-    run=run,
+    name="tokenizer", inputs=("corpus",), config=config, starts=("marin/pipeline/tokenizer.py",), run=run
 )

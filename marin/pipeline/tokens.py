@@ -1,6 +1,6 @@
 """Step ``tokens``: the corpus as Levanter's token caches, one for each split, digested by content.
 
-Light to import; the work is in :mod:`marin.training.tokens.cache`, which loads Levanter when the step runs.
+Light to import; the work is in :mod:`marin.training.tokens.building`, which loads Levanter when the step runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run(task: Task) -> StepResult:
         UsageError: an excluded document is not there.
     """
     with waiting("importing Levanter"):
-        from marin.training.tokens.cache import build_caches
+        from marin.training.tokens.building import build_caches
     if task.execution.runner == "local" or task.execution.processes == 1:
         return build_caches(task)
     from marin.runners.ray.pool import RayRunner
@@ -41,29 +41,5 @@ def run(task: Task) -> StepResult:
 
 
 TOKENS = StepDefinition(
-    name="tokens",
-    inputs=("corpus", "tokenizer"),
-    config=config,
-    code=(
-        "marin/pipeline/tokens.py",
-        "marin/training/tokens/loss_mask.py",
-        "marin/training/tokens/apart.py",
-        "marin/training/tokens/cache.py",
-        "marin/training/tokens/stored.py",
-        "marin/training/tokens/encoding.py",
-        "marin/data",
-        "marin/tensors/array_form.py",
-        "marin/tensors/reading.py",
-        "marin/tensors/token_caches.py",
-        "marin/recipe/arithmetic.py",
-        "marin/recipe/form/chats.py",
-        "marin/recipe/evaluation.py",
-        "marin/recipe/mixture.py",
-        "marin/recipe/model.py",
-        "marin/recipe/form/record.py",
-        "marin/recipe/form/schedule.py",
-        "marin/recipe/schema.py",
-        "marin/recipe/section.py",
-    ),
-    run=run,
+    name="tokens", inputs=("corpus", "tokenizer"), config=config, starts=("marin/pipeline/tokens.py",), run=run
 )

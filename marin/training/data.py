@@ -43,8 +43,8 @@ from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts
 from marin.training.state import batch_axes, named_key
 from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
-from marin.training.tokens.loss_mask import open_mask
 from marin.training.tokens.masked import MaskedSequences
+from marin.training.tokens.masks import open_mask
 
 logging.getLogger("levanter.data.loader").setLevel(logging.ERROR)  # it warns of every half second on a busy machine
 

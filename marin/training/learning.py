@@ -8,7 +8,7 @@ from marin.errors import DataError, UsageError
 from marin.recipe.schema import Recipe, chats
 from marin.training.data import DataOrder, streams, token_dataset
 from marin.training.tokens.cache import Cache, read_tokens
-from marin.training.tokens.loss_mask import open_mask
+from marin.training.tokens.masks import open_mask
 
 _AT_ONCE = 1 << 20
 """Sequences whose numbers are asked for at a time."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marin.training.tokens.cache import write_cache
+from marin.training.tokens.building import write_cache
 
 PROGRAM = Path(__file__).with_name("segments.py")
 

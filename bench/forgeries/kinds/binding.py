@@ -236,7 +236,8 @@ def cache_changed(split: str, change: Callable[[np.ndarray], object]) -> Callabl
     def edit(folder: Path) -> None:
         from itertools import pairwise
 
-        from marin.training.tokens.cache import read_tokens, write_cache
+        from marin.training.tokens.building import write_cache
+        from marin.training.tokens.cache import read_tokens
 
         stream, offsets = read_tokens(folder / split)
         change(stream)
@@ -285,7 +286,8 @@ def _masked(folder: Path) -> None:
     """Every second token is learned."""
     from itertools import pairwise
 
-    from marin.training.tokens.cache import read_tokens, write_cache
+    from marin.training.tokens.building import write_cache
+    from marin.training.tokens.cache import read_tokens
 
     stream, offsets = read_tokens(folder / "train")
     spans = list(pairwise(offsets.tolist()))

@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def _write_dvc(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from marin.pipeline.dvc import with_dependencies
+
+    file = Path("dvc.yaml")
+    before = file.read_text("utf-8") if file.is_file() else ""
+    if (after := with_dependencies(before)) != before:
+        file.write_text(after, "utf-8")
+    say("dvc.yaml: written" if after != before else "dvc.yaml: nothing to do")
+    context.exit()
+
+
 @click.command()
 @click.argument("name", metavar="NAME", type=OneOf(STEPS))
 @click.option(
@@ -43,6 +56,14 @@ logger = logging.getLogger(__name__)
     help="The composed recipe.  [default: params.yaml]",
 )
 @no_diff
+@click.option(
+    "--write-dvc",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_write_dvc,
+    help="Write what each stage depends on into dvc.yaml, by what its code imports, and end.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a line.")
 def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execution) -> None:
     """Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.

@@ -12,7 +12,7 @@ import numpy as np
 from marin.recipe.schema import Recipe
 from marin.training.data import DataOrder, streams, token_dataset
 from marin.training.tokens.cache import read_tokens
-from marin.training.tokens.loss_mask import Mask, open_mask
+from marin.training.tokens.masks import Mask, open_mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from levanter.data.dataset import AsyncDataset
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from marin.training.tokens.loss_mask import Mask
+    from marin.training.tokens.masks import Mask
 
 
 class MaskedSequences(AsyncDataset[dict[str, Any]]):

@@ -302,7 +302,7 @@ class DataWorker:
 
     def _encode(self, job: DataJob) -> DataAnswer:
         from marin.data.tokenizer import load_tokenizer
-        from marin.training.tokens.cache import ends
+        from marin.training.tokens.building import ends
         from marin.training.tokens.shards import encode_shard
 
         inputs = {name: Path(folder) for name, folder in self._setup.inputs.items()}

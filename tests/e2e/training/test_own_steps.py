@@ -27,7 +27,8 @@ def keep_long(context):
 
 
 def pack(context):
-    from marin.training.tokens.cache import read_tokens, write_cache
+    from marin.training.tokens.building import write_cache
+    from marin.training.tokens.cache import read_tokens
 
     for split in ("train", "validation"):
         tokens, offsets = read_tokens(context.inputs["tokens"].path / split)

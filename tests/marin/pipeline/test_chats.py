@@ -26,8 +26,9 @@ from marin.recipe.schema import FilesDataset, Model, Recipe, Tokenizer, Trainer
 from marin.training.data import DataOrder
 from marin.training.export import write_template
 from marin.training.learning import check_learning
-from marin.training.tokens.cache import read_tokens, write_cache
-from marin.training.tokens.loss_mask import open_mask
+from marin.training.tokens.building import write_cache
+from marin.training.tokens.cache import read_tokens
+from marin.training.tokens.masks import open_mask
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

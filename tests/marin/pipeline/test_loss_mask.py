@@ -31,8 +31,9 @@ from marin.recipe.schema import FilesDataset, Recipe, Tokenizer, digest, plain
 from marin.runners.local import LocalRunner
 from marin.tensors.token_caches import FIELD, MASK, MASK_FILE, stray_files, tokens_content
 from marin.training.data import token_dataset
-from marin.training.tokens.cache import build_caches, read_tokens, write_cache
-from marin.training.tokens.loss_mask import open_mask
+from marin.training.tokens.building import build_caches, write_cache
+from marin.training.tokens.cache import read_tokens
+from marin.training.tokens.masks import open_mask
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 

@@ -21,7 +21,7 @@ from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import Arithmetic, FilesDataset, Lora, Model, Recipe, Tokenizer, Trainer, check
 from marin.training.tokens.cache import read_tokens
-from marin.training.tokens.loss_mask import open_mask
+from marin.training.tokens.masks import open_mask
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 

@@ -20,7 +20,8 @@ from marin.runners.ray.train_worker import given as given_to_a_worker
 from marin.tensors.token_caches import FIELD, MASK, MASK_FILE, cache_content
 from marin.training.data import Batches
 from marin.training.step.contract import mesh_of
-from marin.training.tokens.cache import Cache, open_cache, read_tokens, write_cache
+from marin.training.tokens.building import write_cache
+from marin.training.tokens.cache import Cache, open_cache, read_tokens
 
 CHUNK = 256 * 1024
 """Elements of a chunk as Levanter writes it."""

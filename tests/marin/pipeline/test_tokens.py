@@ -26,9 +26,10 @@ from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import Execution, GrammarDataset, Recipe, Tokenizer, Tokens
 from marin.runners.local import LocalRunner
 from marin.tensors.token_caches import cache_content, tokens_content
-from marin.training.tokens import cache as token_cache
+from marin.training.tokens import building as token_cache
 from marin.training.tokens import encoding
-from marin.training.tokens.cache import build_caches, document_of, open_cache, read_tokens, write_cache
+from marin.training.tokens.building import build_caches, write_cache
+from marin.training.tokens.cache import document_of, open_cache, read_tokens
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 RECIPE = Recipe(

@@ -222,7 +222,7 @@ def test_tokens_are_their_content(shelf: Shelf, token_folder: Callable[[Path, li
 @pytest.fixture
 def token_folder() -> Callable[[Path, list[np.ndarray]], None]:
     """Both splits of these documents, by Levanter's own writer."""
-    from marin.training.tokens.cache import write_cache
+    from marin.training.tokens.building import write_cache
 
     def make(folder: Path, documents: list[np.ndarray]) -> None:
         for split in ("train", "validation"):

@@ -23,7 +23,7 @@ from marin.recipe.schema import Recipe, digest, from_mapping, from_plain, record
 from marin.recipe.section import Order
 from marin.training.data import Batches, DataOrder, EpochOrder, OrderedDataset, batch_digest, blank_rows
 from marin.training.step.contract import mesh_of
-from marin.training.tokens.cache import write_cache
+from marin.training.tokens.building import write_cache
 
 
 class Numbers:
@@ -199,7 +199,7 @@ import jax, numpy as np
 from marin.recipe.schema import from_mapping
 from marin.training.data import Batches
 from marin.training.step.contract import mesh_of
-from marin.training.tokens.cache import write_cache
+from marin.training.tokens.building import write_cache
 cache = Path(sys.argv[1])
 write_cache(cache / "train", (np.arange(40, dtype=np.int32) for _ in range(20)))
 recipe = from_mapping({"model": {"seq_len": 16}}, where="test")

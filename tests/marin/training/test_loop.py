@@ -20,7 +20,7 @@ from marin.training.runtime import canary
 from marin.training.step.contract import StepOutcome, mesh_of
 from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
-from marin.training.tokens.cache import write_cache
+from marin.training.tokens.building import write_cache
 
 Started = tuple[Training, SlicedState, StateManifest]
 

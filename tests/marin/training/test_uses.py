@@ -13,7 +13,7 @@ from marin.recipe.schema import Recipe, from_mapping
 from marin.tensors.token_caches import MASK_FILE
 from marin.training.data import seen_at
 from marin.training.inspection.uses import Use, Uses, uses
-from marin.training.tokens.cache import write_cache
+from marin.training.tokens.building import write_cache
 from marin.unlearning.asking import check_uses
 
 SMALL: dict[str, Any] = {

@@ -1,0 +1,42 @@
+"""dvc.yaml as far as it follows from the steps: the dependencies of each stage."""
+
+from __future__ import annotations
+
+import re
+
+from marin.errors import DataError
+from marin.execution.step import StepDefinition
+from marin.pipeline.stages import PIPELINE
+from marin.provenance.code import LOCK
+
+_DEPENDENCIES = r"(?m)^    deps:[^\n]*\n(?:      [^\n]*\n)*"
+
+
+def dependencies(step: StepDefinition) -> tuple[str, ...]:
+    """The pointers of its inputs, the code that it executes, and the lock, as dvc.yaml writes them."""
+    return (*(f"${{out}}/{name}.json" for name in step.inputs), *step.code, LOCK)
+
+
+def with_dependencies(text: str) -> str:
+    """A dvc.yaml with the dependencies that its stages have by now; all else in it stays.
+
+    Raises:
+        DataError: a stage is missing, or has no ``deps``.
+    """
+    for step in PIPELINE.steps:
+        listed = "".join(f"      - {path}\n" for path in dependencies(step))
+        stage = re.compile(rf"(?ms)^  {step.name}:\n(?:(?:    [^\n]*)?\n)*")
+        found = stage.search(text)
+        written, count = re.subn(
+            _DEPENDENCIES, lambda _, listed=listed: f"    deps:\n{listed}", found[0] if found else ""
+        )
+        if found is None or count != 1:
+            raise DataError(
+                "a stage without dependencies",
+                where=f"dvc.yaml: {step.name}",
+                expected="one list `deps`, which is written here",
+                found="no such stage" if found is None else f"{count} of them",
+                cure="restore the file: git checkout dvc.yaml",
+            )
+        text = text[: found.start()] + written + text[found.end() :]
+    return text

@@ -9,7 +9,7 @@ from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
 from marin.provenance.code import LOCK
 
-_DEPENDENCIES = r"(?m)^    deps:[^\n]*\n(?:      [^\n]*\n)*"
+_DEPENDENCIES = re.compile(r"^    deps:[^\n]*\n(?:      [^\n]*\n)*", re.MULTILINE)
 
 
 def dependencies(step: StepDefinition) -> tuple[str, ...]:
@@ -24,19 +24,16 @@ def with_dependencies(text: str) -> str:
         DataError: a stage is missing, or has no ``deps``.
     """
     for step in PIPELINE.steps:
-        listed = "".join(f"      - {path}\n" for path in dependencies(step))
-        stage = re.compile(rf"(?ms)^  {step.name}:\n(?:(?:    [^\n]*)?\n)*")
-        found = stage.search(text)
-        written, count = re.subn(
-            _DEPENDENCIES, lambda _, listed=listed: f"    deps:\n{listed}", found[0] if found else ""
-        )
-        if found is None or count != 1:
+        listed = "    deps:\n" + "".join(f"      - {path}\n" for path in dependencies(step))
+        found = re.search(rf"(?ms)^  {step.name}:\n(?:(?:    [^\n]*)?\n)*", text)
+        parts = _DEPENDENCIES.split(found[0]) if found is not None else []
+        if found is None or len(parts) != 2:
             raise DataError(
                 "a stage without dependencies",
                 where=f"dvc.yaml: {step.name}",
                 expected="one list `deps`, which is written here",
-                found="no such stage" if found is None else f"{count} of them",
+                found="no such stage" if found is None else f"{len(parts) - 1} of them",
                 cure="restore the file: git checkout dvc.yaml",
             )
-        text = text[: found.start()] + written + text[found.end() :]
+        text = text[: found.start()] + listed.join(parts) + text[found.end() :]
     return text

@@ -113,7 +113,7 @@ notebooks: docs-tools
 
 tpu: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r docker/requirements-tpu.lock
-	$(PYTEST) -q -m "tpu or not tpu" tests/tpu --durations 0
+	$(PYTEST) -q -m "tpu or not tpu" tests/plugins/scale --durations 0
 
 fidelity: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-fidelity.lock

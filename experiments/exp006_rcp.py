@@ -26,10 +26,10 @@ import re
 from msgspec.structs import replace
 
 from experiments.defaults import default_continue, default_corpus, default_eval, default_tokenize, default_train
-from marin.export.mlperf.benchmark import GRAMMAR_LM
-from marin.export.mlperf.hyperparameters import check
-from marin.export.mlperf.rcp import Measured, Point, as_json, samples_to_converge
 from marin.graph import Context, Result, Step
+from marin.plugins.mlperf.benchmark import GRAMMAR_LM
+from marin.plugins.mlperf.hyperparameters import check
+from marin.plugins.mlperf.rcp import Measured, Point, as_json, samples_to_converge
 from marin.preregistration.registration import CostCap, Metric, Registration
 from marin.recipe.composition import compose
 from marin.recipe.schema import Recipe, Trainer

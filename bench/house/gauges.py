@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ VERIFICATION = ("marin.verify.verification",)
 STAGE = ("marin.cli.running.stage",)
 README = (*STAGE, "marin.cli.verifying.verify", "marin.cli.models.sample", "marin.cli.looking.ui", "marin.cli.init")
 
+PLUGIN = re.compile(r"marin\.plugins\.(\w+)")
 DOTTED = re.compile(r"(?:marin|ledger)(?:\.\w+)+(?::\w+)?\Z")
 
 
@@ -123,6 +125,13 @@ def lines(files: Iterable[Path]) -> int:
 def core() -> tuple[Path, ...]:
     """Files of the product outside its plugins."""
     return tuple(file for file in FILES if not file.is_relative_to(PLUGINS))
+
+
+def absent() -> list[str]:
+    """Plugins of pyproject.toml whose folder is not in this tree: then it is smaller than the whole house."""
+    table = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    named = {match[1] for group in table.values() for value in group.values() if (match := PLUGIN.match(value))}
+    return sorted(name for name in named if not (PLUGINS / name).is_dir())
 
 
 def event_types() -> dict[str, str]:

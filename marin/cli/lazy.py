@@ -4,8 +4,9 @@ nothing; and --root, which `marin` and every command that does something take.""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -24,17 +25,29 @@ class Lazy:
 
 
 class LazyGroup(click.Group):
-    """A group whose members are imported when they are called; its help never imports one."""
+    """A group whose members are imported when they are called; its help never imports one. ``others``: the members that plugins
+    add, looked for where a name is no own member's, and for a help text."""
 
-    def __init__(self, *arguments: Any, members: Mapping[str, Lazy], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        members: Mapping[str, Lazy],
+        others: Callable[[], Mapping[str, Lazy]] = dict,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*arguments, **attributes)
-        self.members = members
+        self.members, self._others = members, others
+
+    @cached_property
+    def all_members(self) -> Mapping[str, Lazy]:
+        """Own members, then those of plugins."""
+        return {**self.members, **self._others()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.members)
+        return list(self.all_members)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = self.members.get(cmd_name)
+        entry = self.members.get(cmd_name) or self.all_members.get(cmd_name)
         if entry is None:
             return None
         from marin.process.waiting import waiting  # here, so that a help text does not load the ledger
@@ -53,17 +66,18 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click's; an unknown command names the nearest."""
-        if args and args[0] not in self.members and not args[0].startswith("-") and not ctx.resilient_parsing:
+        name = args[0] if args and not args[0].startswith("-") and not ctx.resilient_parsing else None
+        if name is not None and name not in self.members and name not in self.all_members:
             import difflib  # here: only a mistake needs it
 
-            near = difflib.get_close_matches(args[0], self.members, n=1)
+            near = difflib.get_close_matches(name, self.all_members, n=1)
             told = f"did you mean {near[0]}?" if near else f"see {ctx.command_path} --help"
-            ctx.fail(f"No such command {args[0]!r}: {told}")
+            ctx.fail(f"No such command {name!r}: {told}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self.members.items()])
+            formatter.write_dl([(name, entry.help) for name, entry in self.all_members.items()])
 
 
 def use_root(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

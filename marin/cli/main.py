@@ -50,10 +50,6 @@ COMMANDS: dict[str, Lazy] = {
     "train": Lazy(
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
     ),
-    "compile": Lazy(
-        "marin.cli.running.compile",
-        "Compile a recipe's train step for a slice of TPUs that is not here: does it fit, what would it cost.",
-    ),
     "unlearn": Lazy(
         "marin.cli.running.unlearn",
         "Make RUN again without documents, in equal bits to training from the start without them.",
@@ -115,10 +111,6 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.sharing.publish",
         "Publish RUN as static files: log, what its verification needs of the store, dossier and report.",
     ),
-    "mlperf": Lazy(
-        "marin.cli.sharing.mlperf",
-        "Print a benchmark's contract, prove where a run's random numbers came from, and check its results.",
-    ),
     "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
     "site": Lazy(
         "marin.cli.sharing.site", "Write experiments, runs, data sets and models as one static folder with an index."
@@ -149,7 +141,15 @@ class Marin(LazyGroup):
         return super().resolve_command(ctx, args)
 
 
-@click.command(cls=Marin, members=COMMANDS, context_settings=SETTINGS)
+def plugin_commands() -> dict[str, Lazy]:
+    """The commands of plugins, by name. None takes one of the core's."""
+    from marin.provenance.plugins import loaded  # here: a command of the core asks for no plugin
+
+    tables = [table for _, table in loaded("marin.commands")]
+    return {name: entry for table in tables for name, entry in table.items() if name not in COMMANDS}
+
+
+@click.command(cls=Marin, members=COMMANDS, others=plugin_commands, context_settings=SETTINGS)
 @click.option("-v", "--verbose", count=True, help="Tell more on stderr; -vv tells what libraries say.")
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors on stderr.")
 @click.version_option(__version__, prog_name="marin", message="%(prog)s %(version)s")

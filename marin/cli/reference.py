@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import click
 
-from marin.cli.main import COMMANDS, marin
+from marin.cli.main import marin
 
 HEAD = """# Commands
 
@@ -37,7 +37,7 @@ above it, is the root.
 def commands() -> Iterator[tuple[str, click.Command, click.Context]]:
     """Every command that does something, by its whole name, in the order of `marin --help`."""
     root = click.Context(marin, info_name="marin")
-    for name in COMMANDS:
+    for name in marin.list_commands(root):
         command = marin.get_command(root, name)
         assert command is not None
         yield from _below(command, click.Context(command, info_name=name, parent=root))

@@ -10,13 +10,13 @@ the run, which the ledger has.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from marin.errors import UsageError
 from marin.execution.step import Journal
+from marin.provenance.plugins import points
 from marin.record.root import Root
 
 VARIABLE = "MARIN_TRACKER"
@@ -26,6 +26,10 @@ NONE = "none"
 
 class Tracker(Protocol):
     """What follows a run. Neither of the two raises anything of its library's: the run goes on without it."""
+
+    def choose(self, words: Mapping[str, str]) -> bool:
+        """Take what ``NAME.KEY=VALUE`` say on a command line, by KEY, for this process and those that it starts; whether the
+        tracker follows at all. Raises :class:`marin.errors.UsageError` for a word that it does not know."""
 
     def following(self, journal: Journal, root: Root, run: str) -> AbstractContextManager[Journal]:
         """A journal for the training of ``run`` that tells the tracker what became durable in ``journal``."""
@@ -41,7 +45,7 @@ def chosen(named: str | None = None) -> str:
         UsageError: there is no such tracker.
     """
     tracker = named or os.environ.get(VARIABLE) or NONE
-    if tracker != NONE and tracker not in (known := entry_points(group=GROUP).names):
+    if tracker != NONE and tracker not in (known := trackers()):
         raise UsageError(
             "no such tracker",
             where="tracker" if named else VARIABLE,
@@ -91,10 +95,17 @@ def completed(root: Root, run: str) -> None:
         tracker.completed(root, run)
 
 
+def trackers() -> frozenset[str]:
+    """The names of those that are installed."""
+    return frozenset(points(GROUP))
+
+
+def load(name: str) -> Tracker:
+    """The tracker of this name, which is installed."""
+    loaded: Tracker = points(GROUP)[name].load()()
+    return loaded
+
+
 def _tracker() -> Tracker | None:
     name = chosen()
-    if name == NONE:
-        return None
-    (point,) = entry_points(group=GROUP, name=name)
-    loaded: Tracker = point.load()()
-    return loaded
+    return None if name == NONE else load(name)

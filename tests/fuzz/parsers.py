@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,6 @@ from marin.evaluation.folder import folder_recipe
 from marin.evaluation.recorded.bundle import PREDICATE
 from marin.evaluation.recorded.records import read_groups, read_samples, read_task, wrong_groups
 from marin.execution.pointer import read_pointer
-from marin.export.mlperf.result import read_result
 from marin.history.metric_query import parse as parse_metric
 from marin.provenance.processor import parse_cpuinfo
 from marin.recipe.cost import load_prices
@@ -375,6 +375,13 @@ def tokenizer_settings(name: str) -> Callable[[bytes], object]:
     return call
 
 
+def of_plugins() -> list[Parser]:
+    """What each plugin's tests add: tests/plugins/NAME/parsers.py."""
+    files = sorted(PROJECT.glob("tests/plugins/*/parsers.py"))
+    modules = [import_module(".".join(file.relative_to(PROJECT).with_suffix("").parts)) for file in files]
+    return [parser for module in modules for parser in module.PARSERS]
+
+
 def parsers() -> list[Parser]:
     """The table."""
     note = reader().note()
@@ -663,12 +670,6 @@ def parsers() -> list[Parser]:
             ("marin.recipe.params.load_params",),
             2000,
             500,
-        ),
-        P(
-            "a result of MLPerf",
-            lambda data: read_result(data, "x"),
-            given(b':::MLLOG {"key": "seed", "value": 1, "time_ms": 2, "metadata": {"file": "x", "lineno": 3}}\n'),
-            ("marin.export.mlperf.result.read_result",),
         ),
         P(
             "prices",

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from ledger.errors import LedgerError
 
-from .parsers import PROJECT, Parser, parsers
+from .parsers import PROJECT, Parser, of_plugins, parsers
 
 EXAMPLES = int(os.environ.get("MARIN_FUZZ", "25"))
 MEMORY = 64 << 20
@@ -61,7 +61,7 @@ PIECES = [
     b"&a [*a,*a]",
     b"!!python/x ",
 ]
-TABLE = {parser.name: parser for parser in parsers()}
+TABLE = {parser.name: parser for parser in [*parsers(), *of_plugins()]}
 
 _edit = st.tuples(
     st.integers(0, 6), st.integers(0, 1 << 16), st.sampled_from([0, 1, 2, 8, 300]), st.integers(0, 1 << 16)

@@ -447,11 +447,11 @@ def _forecast(
     from marin.history.measured import measurements
     from marin.pipeline.stages import PIPELINE
     from marin.provenance.code import code_folder
+    from marin.provenance.plugins import loaded
     from marin.recipe.composition import PRICES, conf_folder
     from marin.recipe.cost import load_prices, totals
     from marin.recipe.form.schedule import in_words, schedule_of
     from marin.recipe.schema import digest
-    from marin.scale.foreseen import foreseen
 
     history, prices = root.history(), load_prices(conf_folder() / PRICES)
     prices.device(device)
@@ -460,7 +460,9 @@ def _forecast(
     everything: list[Forecast] = []
     for one in composed:
         found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, **on)
-        found, compiled, told = foreseen(found, one.recipe, prices, device, **on)
+        compiled, told = None, ""
+        for _, refine in loaded("marin.forecasts"):
+            found, compiled, told = refine(found, one.recipe, prices, device, **on)
         everything += found
         if as_json:
             print_json(

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ledger import Store, describe_tree, digest_bytes
 from marin.cli.choice import OneOf
 from marin.cli.output import print_json, say
+from marin.cli.sharing.shapes import Shape
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.process.waiting import waiting
+from marin.provenance.plugins import loaded
 from marin.record import outputs
 from marin.record.root import Root, open_root
 
 MODEL = "export"
 """The step whose output is the model."""
+
+OWN_SHAPES = (
+    *("--hf", "--dvc", "--oci", "--model-signing", "--in-toto", "--unlearning", "--eval-bundle", "--babylm"),
+    *("--blank-card", "--dossier"),
+)
+SHAPES: tuple[Shape, ...] = tuple(shape for _, shape in loaded("marin.exports"))
+"""What plugins can write."""
 
 Folder = click.Path(file_okay=False, path_type=Path)
 File = click.Path(dir_okay=False, path_type=Path)
@@ -46,13 +56,6 @@ File = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--signing-key", type=File, metavar="KEY.pem", help="Private key of an elliptic curve (P-256, P-384, P-521)."
-)
-@click.option(
-    "--wandb",
-    "weights",
-    type=Folder,
-    metavar="DEST",
-    help="The run as an offline run of W&B; nothing is sent, `wandb sync` does that.",
 )
 @click.option(
     "--in-toto",
@@ -95,13 +98,6 @@ File = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Of the BabyLM challenge.",
 )
-@click.option("--mlperf", "log", type=File, metavar="FILE", help="The run's log in the form of MLPerf training.")
-@click.option(
-    "--mlperf-submission",
-    "submission",
-    metavar="JSON|FILE",
-    help="For --mlperf: org, platform, division (open or closed), status, poc_name, poc_email.",
-)
 @click.option(
     "--dossier",
     "told",
@@ -134,19 +130,17 @@ def export(
     oci: Path | None,
     signature: Path | None,
     signing_key: Path | None,
-    weights: Path | None,
     statements: Path | None,
     certificate: Path | None,
     bundled: Path | None,
     babylm: Path | None,
     babylm_data: Path | None,
     track: str,
-    log: Path | None,
-    submission: str | None,
     told: Path | None,
     blank: Path | None,
     stated: Path | None,
     as_json: bool,
+    **values: Any,
 ) -> None:
     """Write a run for other tools: Hugging Face, DVC, OCI, signatures, W&B, in-toto, MLPerf, evaluations, dossiers.
 
@@ -157,7 +151,6 @@ def export(
       marin export --hf model/
       marin export --hf model/ --card --license apache-2.0 --hub OWNER/NAME
       marin export latest --dvc for-dvc/
-      marin export latest --wandb for-wandb/
       marin export latest --in-toto run.intoto.jsonl
       marin export latest --unlearning unlearned.intoto.jsonl
       marin export latest --hf model/ --eval-bundle bundle/
@@ -166,16 +159,15 @@ def export(
       marin export --hf model/ --model-signing model.sig --signing-key KEY.pem
       marin export latest --blank-card model-card.yaml
       marin export latest --dossier dossier/ --stated model-card.yaml
-      marin export latest --mlperf result_0.txt --mlperf-submission '{"org": "a-lab", "division": "closed"}'
     """
-    if not any((hf, dvc, oci, signature, weights, statements, certificate, bundled, babylm, log, told, blank)):
+    wanted = [shape for shape in SHAPES if shape.wanted(values)]
+    if not any((hf, dvc, oci, signature, statements, certificate, bundled, babylm, told, blank, wanted)):
         raise UsageError(
             "nothing to export",
             where="marin export",
             found="none",
             cure="say which",
-            expected="--hf, --dvc, --oci, --model-signing, --wandb, --in-toto, --unlearning, --eval-bundle, --babylm, "
-            "--mlperf, --blank-card or --dossier",
+            expected=", ".join([*OWN_SHAPES, *(shape.option.opts[0] for shape in SHAPES)]),
         )
     if card and hf is None and babylm is None:
         raise UsageError(
@@ -233,10 +225,6 @@ def export(
 
         sign_model(store, view.output(MODEL), signing_key, signature)
         _say("model-signing", signature, view.output(MODEL).digest, as_json)
-    if weights is not None:
-        from marin.tracking.wandb.export import export_wandb
-
-        _say("wandb", export_wandb(root, view.run, weights), view.started.body.recipe_digest, as_json)
     if statements is not None:
         from marin.export.in_toto import bundle
 
@@ -268,8 +256,12 @@ def export(
 
             digest = write_dossier(root, view, told, card=stated, key=signing_key)
         _say("dossier", told, digest, as_json)
-    if log is not None:
-        _export_mlperf(root, view, log, submission, as_json)
+    for shape in wanted:
+        for written in shape.write(root, view, values):
+            _say(written.what, written.path, written.digest, as_json)
+
+
+export.params[-1:-1] = [option for shape in SHAPES for option in (shape.option, *shape.more)]
 
 
 def _export_bundle(root: Root, view: Run, dest: Path, as_json: bool) -> None:
@@ -338,18 +330,6 @@ def _export_beside(
 
         commit = push(folder, hub, branch=branch, message=f"run {view.run}, model {view.output(MODEL).digest}")
         _say("hub", Path(f"hf:{hub}@{commit}"), describe_tree(folder).digest, as_json)
-
-
-def _export_mlperf(root: Root, view: Run, log: Path, submission: str | None, as_json: bool) -> None:
-    from marin.export.mlperf.benchmark import GRAMMAR_LM, submission_of
-    from marin.export.mlperf.lines import lines
-    from marin.export.mlperf.logfile import write_log
-    from marin.export.mlperf.seeding import seeding
-
-    given, history = submission_of(submission), root.history()
-    seeds = seeding(history, view)
-    written = write_log(lines(history, view, GRAMMAR_LM, given, seeds, origin=root.verifier.name), log)
-    _say("mlperf", log, digest_bytes(written), as_json)
 
 
 def _export_dvc(view: Run, store: Store, dest: Path, as_json: bool) -> None:

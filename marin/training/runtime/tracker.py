@@ -1,6 +1,6 @@
 """Levanter's tracker of a W&B run: what a training is followed with when somebody chose that.
 
-Nothing that decides bits imports this; :mod:`marin.tracking.wandb.live` does, once the training has begun.
+Nothing that decides bits imports this; :mod:`marin.plugins.wandb.live` does, once the training has begun.
 """
 
 from __future__ import annotations

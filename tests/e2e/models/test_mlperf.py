@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 LOG = """
 import json, sys
-from marin.export.mlperf.benchmark import GRAMMAR_LM, Submission
-from marin.export.mlperf.lines import lines
-from marin.export.mlperf.seeding import seeding
+from marin.plugins.mlperf.benchmark import GRAMMAR_LM, Submission
+from marin.plugins.mlperf.lines import lines
+from marin.plugins.mlperf.seeding import seeding
 from marin.history.runs import load, resolve
 from marin.record.root import open_root
 root = open_root()

@@ -1,6 +1,6 @@
 """MLPerf's own checkers judge the log of a real run: compliance of the closed division, seeds, reference points.
 
-The benchmark is ours, so the checkers do not know it: marin/export/mlperf/checkers.py registers it in a copy of the package.
+The benchmark is ours, so the checkers do not know it: marin/plugins/mlperf/checkers.py registers it in a copy of the package.
 """
 
 import json
@@ -15,8 +15,8 @@ import judges
 import pytest
 from programs import ask
 
-from marin.export.mlperf.benchmark import GRAMMAR_LM, RULESET
-from marin.export.mlperf.checkers import REFERENCE_POINTS, register
+from marin.plugins.mlperf.benchmark import GRAMMAR_LM, RULESET
+from marin.plugins.mlperf.checkers import REFERENCE_POINTS, register
 
 PROJECT = Path(__file__).resolve().parents[3]
 MARIN = Path(sys.executable).with_name("marin")

@@ -1,0 +1,52 @@
+"""Plugins, found by entry points as pytest, DVC's remotes and MLflow find theirs.
+
+A group of entry points is a place where the core asks: ``marin.commands``, ``marin.exports``, ``marin.forecasts``,
+``marin.trackers``.
+Marin's own plugins stand in the table of pyproject.toml as others' stand in theirs; one whose folder was deleted is as one that
+is not installed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.util import find_spec
+from typing import Any
+
+from marin.provenance.extras import DISTRIBUTION
+
+logger = logging.getLogger(__name__)
+
+
+def own_points(group: str) -> dict[str, EntryPoint]:
+    """The entry points of Marin's own plugins, by name. Reads one file; all others are not looked at."""
+    try:
+        points = distribution(DISTRIBUTION).entry_points.select(group=group)
+    except PackageNotFoundError:
+        return {}
+    return {point.name: point for point in points if _is_there(point)}
+
+
+def points(group: str) -> dict[str, EntryPoint]:
+    """The entry points of all installed plugins, by name; Marin's own come first, and no other takes a name of theirs."""
+    found = own_points(group)
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+        if point.name in found and point.value != found[point.name].value:
+            logger.warning("a plugin is left out: %s of %s, a name that is taken", point.name, point.value)
+        elif _is_there(point):
+            found.setdefault(point.name, point)
+    return found
+
+
+def loaded(group: str) -> Iterator[tuple[str, Any]]:
+    """Name and object of each installed plugin of a group."""
+    for name, point in points(group).items():
+        yield name, point.load()
+
+
+def _is_there(point: EntryPoint) -> bool:
+    try:
+        return find_spec(point.module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,84 @@
+"""Plugins are found by entry points; one that is not there, or that takes a name of another, changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import click
+import pytest
+
+from marin.cli import main
+from marin.cli.lazy import Lazy, LazyGroup
+from marin.provenance import plugins
+
+COMMAND = """
+import click
+
+from marin.cli.lazy import Lazy
+
+COMMANDS = {"greet": Lazy("greeting", "Say good day."), "stage": Lazy("greeting", "Not the core's.")}
+
+
+@click.command()
+def greet() -> None:
+    \"\"\"Say good day.\"\"\"
+    click.echo("good day")
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A distribution of somebody else, as pip leaves it: a module, and its entry points."""
+    (tmp_path / "greeting.py").write_text(COMMAND)
+    info = tmp_path / "greeting-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[marin.commands]\ngreeting = greeting:COMMANDS\ngone = not_there:COMMANDS\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_command_of_somebody_else_is_a_command(installed: Path) -> None:
+    program = "import sys; from marin.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    environment = {"PYTHONPATH": str(installed), "PATH": "", "HOME": str(installed)}
+    for arguments, words in ((["greet"], "good day"), (["--help"], "Say good day."), (["greet", "--help"], "good day")):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, check=True
+        )
+        assert words in done.stdout
+    assert "Not the core's." not in done.stdout
+
+
+def test_the_core_keeps_its_names(installed: Path) -> None:
+    assert "greet" in main.plugin_commands() and "stage" not in main.plugin_commands()
+
+
+def test_a_plugin_that_is_not_there_is_as_one_that_is_not_installed(installed: Path) -> None:
+    assert "gone" not in plugins.points("marin.commands") and "greeting" in plugins.points("marin.commands")
+
+
+def test_nobody_takes_the_name_of_one_of_ours(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = plugins.own_points("marin.commands")
+    assert ours
+    name = next(iter(ours))
+    other = EntryPoint(name, "json:loads", "marin.commands")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([other]))
+    with caplog.at_level(logging.WARNING):
+        assert plugins.points("marin.commands")[name] == ours[name]
+    assert f"left out: {name} of json:loads" in caplog.text
+
+
+def test_a_command_of_the_core_asks_for_no_plugin() -> None:
+    def asked() -> dict[str, Lazy]:
+        raise AssertionError("nobody has to look")
+
+    group = LazyGroup(name="marin", members={"ledger": main.COMMANDS["ledger"]}, others=asked)
+    assert group.get_command(click.Context(group), "ledger") is not None

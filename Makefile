@@ -128,7 +128,7 @@ foreign: environment
 
 evaluation: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
-	$(PYTEST) -q --processes $(TEST_JOBS) -m evaluation tests/marin/evaluation tests/marin/serving tests/e2e/models
+	$(PYTEST) -q --processes $(TEST_JOBS) -m evaluation tests/marin/evaluation tests/plugins/serve tests/e2e/models
 
 faults: environment
 	$(PYTEST) -m "faults or table" --whole

@@ -39,8 +39,8 @@ CONFINED = {
     "mlflow": ("marin/tracking/",),
     "wandb": ("marin/plugins/wandb/",),
     "huggingface_hub": ("marin/data/network/hub.py",),
-    "starlette": ("marin/serving/",),
-    "uvicorn": ("marin/serving/", "marin/tracking/"),
+    "starlette": ("marin/plugins/serve/",),
+    "uvicorn": ("marin/plugins/serve/", "marin/tracking/"),
 }
 
 # msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/format/test_canonical.py
@@ -170,7 +170,6 @@ FLOORS = (
     "tracking",
     "reporting",
     "export",
-    "serving",
     "verify",
     "graph",
     "attribution",

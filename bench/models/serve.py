@@ -84,11 +84,11 @@ def measure(recipe: Recipe, count: int) -> None:
     from marin.data.tokenizer import parse_tokenizer
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
+    from marin.plugins.serve.app import Served
+    from marin.plugins.serve.engine import Engine
+    from marin.plugins.serve.server import configuration
     from marin.process.cache import compilation_cache
     from marin.process.listening import address_of, bind
-    from marin.serving.app import Served
-    from marin.serving.engine import Engine
-    from marin.serving.server import configuration
     from marin.training.model import model_config
     from marin.training.runtime.compilation import use_compilation_cache
 

@@ -65,14 +65,6 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.models.eval",
         "Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.",
     ),
-    "generate": Lazy(
-        "marin.cli.models.generate",
-        "Print what a recorded state of RUN says after a text, by the arithmetic contract of its recipe.",
-    ),
-    "serve": Lazy(
-        "marin.cli.models.serve",
-        "Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.",
-    ),
     "trust": Lazy(
         "marin.cli.verifying.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."
     ),

@@ -100,7 +100,7 @@ def trackers() -> frozenset[str]:
     return frozenset(points(GROUP))
 
 
-def load(name: str) -> Tracker:
+def tracker_of(name: str) -> Tracker:
     """The tracker of this name, which is installed."""
     loaded: Tracker = points(GROUP)[name].load()()
     return loaded
@@ -108,4 +108,4 @@ def load(name: str) -> Tracker:
 
 def _tracker() -> Tracker | None:
     name = chosen()
-    return None if name == NONE else load(name)
+    return None if name == NONE else tracker_of(name)

@@ -20,9 +20,9 @@ from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 
 from marin.errors import UsageError
 from marin.evaluation.subject import Subject
+from marin.plugins.serve.answers import question, text_offsets
+from marin.plugins.serve.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.recipe.schema import Model, Recipe, Tokens
-from marin.serving.answers import question, text_offsets
-from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.training.model import model_config
 
 KIND = "serving"

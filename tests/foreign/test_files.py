@@ -14,8 +14,8 @@ from programs import ask
 
 pytest.importorskip("datasets", reason="AlpacaEval imports it from our environment")
 
-from marin.serving import files
-from tests.marin.serving.conftest import address, client, scorer, subject
+from marin.plugins.serve import files
+from tests.plugins.serve.conftest import address, client, scorer, subject
 
 __all__ = ["address", "client", "scorer", "subject"]
 

@@ -10,7 +10,6 @@ import json
 import socket
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -70,11 +69,9 @@ from ledger.witness.timestamp import load_authorities, verify_stamp
 from ledger.witness.witness import WitnessRequest
 from marin.cli.ledger.append import parse_object
 from marin.cli.ledger.witness import parse_vkey
-from marin.data.chat import TEMPLATE
 from marin.data.documents import read_documents, read_texts
 from marin.data.network.hub import parse as parse_address
 from marin.data.pinned import read_source
-from marin.data.template import ChatTemplate
 from marin.data.tokenizer import load_tokenizer, open_tokenizer, parse_tokenizer
 from marin.dossier.stated import read_card
 from marin.evaluation.babylm.tasks import read as read_babylm
@@ -90,9 +87,6 @@ from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE, STATEMENT, attested
 from marin.record.trust.pins import Pin, read_pin
-from marin.serving.evidence import read_answer
-from marin.serving.files import read_instructions, read_scenario
-from marin.serving.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.tensors.reading import array_info
 from marin.tensors.token_caches import cache_content
 from marin.training.tokens.stored import StoredArray
@@ -128,28 +122,6 @@ class Parser:
 def text(parse: Callable[[str], object]) -> Callable[[bytes], object]:
     """A parser of text, given whatever text these bytes can be."""
     return lambda data: parse(data.decode("utf-8", "surrogateescape"))
-
-
-ANSWER = (
-    b'{"choices":[{"index":0,"text":"b","logprobs":null}],"marin":{"state":"s","tokenizer":"t","seed":7,"temperature":0.5,'
-    b'"max_tokens":2,"stop":["x"],"choices":[{"prompt_tokens":[1],"tokens":[2],"occurrence":0}]}}'
-)
-
-
-def asked_completion(data: bytes) -> None:
-    """As the server reads it; its refusal is an answer."""
-    with suppress(Refused):
-        asked = read_request(Completion, data)
-        prompts_of(asked)
-        stops_of(asked.stop)
-
-
-def asked_chat(data: bytes) -> None:
-    """As the server reads it, with its messages rendered; its refusal is an answer."""
-    with suppress(Refused, ValueError):
-        asked = read_request(Chat, data)
-        texts = [{"role": one.role, "content": one.text(place)} for place, one in enumerate(asked.messages)]
-        ChatTemplate(TEMPLATE, {}, where="fuzz").render(texts)
 
 
 def on_file(parse: Callable[[Path], object], name: str = "file") -> Callable[[bytes], object]:
@@ -598,38 +570,6 @@ def parsers() -> list[Parser]:
             given(
                 b'{"model_type":"llama","hidden_size":8,"num_hidden_layers":1,"num_attention_heads":2,"vocab_size":9}'
             ),
-        ),
-        P(
-            "a completion asked",
-            asked_completion,
-            given(b'{"prompt":["a",[1,2]],"max_tokens":3,"temperature":0.5,"stop":["x"],"logprobs":2,"top_p":1}'),
-            ("marin.serving.wire.read_request",),
-        ),
-        P(
-            "a chat asked",
-            asked_chat,
-            given(b'{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"n":2,"seed":7}'),
-        ),
-        P(
-            "an answer to replay",
-            lambda data: read_answer(data, "fuzz"),
-            given(ANSWER, b"data: " + ANSWER + b"\n\ndata: [DONE]\n\n", b'{"request":{},"response":' + ANSWER + b"}"),
-            ("marin.serving.evidence.read_answer",),
-        ),
-        P(
-            "instructions",
-            on_file(read_instructions, "rows.jsonl"),
-            given(b'{"instruction":"a","dataset":"x"}\n{"prompt":"b"}\n'),
-            ("marin.serving.files.read_instructions",),
-        ),
-        P(
-            "a scenario of HELM",
-            on_file(read_scenario, "scenario_state.json"),
-            given(
-                b'{"adapter_spec":{},"request_states":[{"request":{"prompt":"a","num_completions":2,"max_tokens":3,'
-                b'"temperature":0.5,"stop_sequences":["x"]}}]}'
-            ),
-            ("marin.serving.files.read_scenario",),
         ),
         P(
             "minimal pairs of BabyLM",

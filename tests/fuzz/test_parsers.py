@@ -180,7 +180,7 @@ ROOMS = (
     "marin/data",
     "marin/provenance",
     "marin/evaluation",
-    "marin/serving",
+    "marin/plugins",
     "marin/training",
 )
 NOT_FOREIGN = {

@@ -133,7 +133,7 @@ def eval(
 
         check_installed("marin eval")
     from ledger import Draft, describe_tree
-    from marin.cli.models.generate import local
+    from marin.cli.models.local import local
     from marin.evaluation.babylm.tasks import read
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.evaluation.harness.tasks import NamedTasks, read_named

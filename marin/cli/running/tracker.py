@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from marin.execution.tracker import NONE, VARIABLE, chosen, load, trackers
+from marin.execution.tracker import NONE, VARIABLE, chosen, tracker_of, trackers
 
 _WORD = re.compile(r"\+{0,2}(?:trainer\.)?tracker=(.*)")
 _OWN = re.compile(r"\+{0,2}([a-z_]+)\.([a-z_]+)=(.*)")
@@ -32,7 +32,7 @@ def choose(overrides: Sequence[str] = ()) -> tuple[str, ...]:
             if (found := _OWN.fullmatch(word)) and found[1] in known:
                 about.setdefault(found[1], {})[found[2]] = found[3]
     for name, words in about.items():
-        follows = load(name).choose(words)
+        follows = tracker_of(name).choose(words)
         named = named or [name if follows else NONE]
     tracker = chosen(named[-1] if named else None)
     if named:

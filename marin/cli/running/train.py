@@ -339,7 +339,7 @@ def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> 
 
     import msgspec
 
-    from marin.cli.models.generate import local
+    from marin.cli.models.local import local
     from marin.errors import UsageError
     from marin.evaluation.folder import folder_recipe
     from marin.evaluation.importing import imported

@@ -22,8 +22,8 @@ from marin.data.borrowed.chats import special_tokens
 from marin.data.template import template_of
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
+from marin.plugins.serve.answers import question
 from marin.recipe.schema import FilesDataset, Model, Recipe
-from marin.serving.answers import question
 from marin.training.export import write_model, write_template
 from marin.training.model import model_config
 

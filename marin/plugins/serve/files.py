@@ -22,7 +22,7 @@ from marin.data.template import ChatTemplate
 from marin.errors import DataError, UsageError
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
-from marin.serving.answers import Question, token_text
+from marin.plugins.serve.answers import Question, token_text
 
 MOST_BYTES = 1 << 30
 AT_ONCE = 64

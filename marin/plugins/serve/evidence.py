@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from marin.errors import UsageError
-from marin.serving.wire import MOST_SEQUENCES, MOST_STOPS
+from marin.plugins.serve.wire import MOST_SEQUENCES, MOST_STOPS
 
 MOST_BYTES = 64 << 20
 Token = Annotated[int, Meta(ge=0, le=2**31 - 1)]

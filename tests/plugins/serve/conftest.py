@@ -24,11 +24,11 @@ from marin.data.template import ChatTemplate
 from marin.data.tokenizer import parse_tokenizer
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
+from marin.plugins.serve.app import Served
+from marin.plugins.serve.engine import Engine
+from marin.plugins.serve.server import configuration
 from marin.process.listening import bind
 from marin.recipe.schema import Model, Recipe
-from marin.serving.app import Served
-from marin.serving.engine import Engine
-from marin.serving.server import configuration
 from marin.training.model import model_config
 
 __all__ = ["compiled_once"]

@@ -103,10 +103,11 @@ def serve(
     if vllm:
         _say_vllm(run)
         return
-    from marin.cli.models.generate import local, open_model
+    from marin.cli.models.local import local
+    from marin.plugins.serve.commands.generate import model_of
 
     given, run = run, local(run)
-    subject, scorer = open_model(run, step, devices)
+    subject, scorer = model_of(run, step, devices)
     if check is not None:
         _compare_with(subject, scorer, check, Path(run).resolve().name if not subject.run else subject.run, within)
         return
@@ -114,12 +115,12 @@ def serve(
     import time
 
     from marin.evaluation.scoring import Prompt, Row, lengths
+    from marin.plugins.serve.app import Served
+    from marin.plugins.serve.chat import template_for
+    from marin.plugins.serve.engine import Engine
+    from marin.plugins.serve.server import serve as serve_on
     from marin.process.listening import address_of, bind
     from marin.process.progress import bar
-    from marin.serving.app import Served
-    from marin.serving.chat import template_for
-    from marin.serving.engine import Engine
-    from marin.serving.server import serve as serve_on
 
     template = template_for(subject, template_file)
     sizes = lengths(subject.recipe.model.seq_len)
@@ -145,7 +146,7 @@ def serve(
 
 def _compare_with(subject: Subject, scorer: Scorer, url: str, name: str, within: float) -> None:
     from marin.errors import MarinError
-    from marin.serving.beside import compare
+    from marin.plugins.serve.beside import compare
 
     found = compare(scorer, subject.tokenizer.get_vocab_size(), url, name)
     say(f"{found.tokens} tokens in {found.sequences} sequences: furthest apart by {found.furthest:.3g} nats")
@@ -162,7 +163,7 @@ def _compare_with(subject: Subject, scorer: Scorer, url: str, name: str, within:
 def _say_vllm(run: str) -> None:
     from marin.errors import UsageError
     from marin.evaluation.folder import folder_recipe, is_folder
-    from marin.serving.vllm import as_yaml, command, configuration
+    from marin.plugins.serve.vllm import as_yaml, command, configuration
 
     if not is_folder(run):
         raise UsageError(

@@ -21,11 +21,11 @@ from marin.data.earlier.chats import render
 from marin.data.template import ChatTemplate
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
-from marin.serving import server as serving
-from marin.serving.evidence import read_answer
-from marin.serving.replay import replay
+from marin.plugins.serve import server as serving
+from marin.plugins.serve.evidence import read_answer
+from marin.plugins.serve.replay import replay
 from marin.training.model import model_config
-from tests.marin.serving.conftest import running
+from tests.plugins.serve.conftest import running
 
 Ask = Callable[..., httpx.Response]
 
@@ -321,7 +321,7 @@ def test_a_connection_that_speaks_nothing_is_closed(
     subject: Subject, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "HEAD_SECONDS", 1.0)
-    monkeypatch.setattr("marin.serving.app.BODY_SECONDS", 0.5)
+    monkeypatch.setattr("marin.plugins.serve.app.BODY_SECONDS", 0.5)
     with running(subject, scorer) as (address, _, _):
         assert raw(address) == b"" and raw(address, b"POST /v1/comp") == b""
         assert b"invalid_http" in raw(address, b"\x16\x03\x01 nonsense\r\n\r\n")

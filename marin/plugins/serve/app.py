@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from marin.data.template import OWN, ChatTemplate
 from marin.evaluation.subject import Subject
-from marin.serving.answers import Answer, Question, question
-from marin.serving.engine import Engine, Job, SequenceUpdate
-from marin.serving.wire import (
+from marin.plugins.serve.answers import Answer, Question, question
+from marin.plugins.serve.engine import Engine, Job, SequenceUpdate
+from marin.plugins.serve.wire import (
     MOST_BODY,
     MOST_SEQUENCES,
     Chat,

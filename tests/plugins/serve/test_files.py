@@ -17,8 +17,8 @@ from marin.errors import DataError, UsageError
 from marin.evaluation.folder_subject import template_in
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.serving import files
-from marin.serving.vllm import as_yaml, command, configuration
+from marin.plugins.serve import files
+from marin.plugins.serve.vllm import as_yaml, command, configuration
 
 REQUEST = {
     "model": "m",

@@ -16,7 +16,7 @@ from marin.process.text import several, short
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
-    from marin.serving.files import Said, Wanted
+    from marin.plugins.serve.files import Said, Wanted
 
 
 @click.command()
@@ -116,7 +116,7 @@ def generate(
         _replay(run, step, replay, as_json)
         return
     assert prompt is not None
-    subject, scorer = open_model(run, step)
+    subject, scorer = model_of(run, step)
     from marin.evaluation import subject as subjects
 
     said = subjects.generate(subject, scorer, prompt, limit=max_tokens, temperature=temperature, seed=seed)
@@ -137,18 +137,9 @@ def generate(
     )
 
 
-def local(run: str) -> str:
-    """``run``, or the folder that a model of the Hub (``hf:OWNER/NAME@COMMIT``) was pulled into."""
-    if not run.startswith("hf:"):
-        return run
-    from marin.export.hub import pull
-    from marin.process.cache import own_folder
-
-    return str(pull(run, own_folder("hub")))
-
-
-def open_model(run: str, step: int | None, devices: int = 1) -> tuple[Subject, Scorer]:
+def model_of(run: str, step: int | None, devices: int = 1) -> tuple[Subject, Scorer]:
     """A recorded state of ``run``, or the model of a Hugging Face folder, under its arithmetic contract."""
+    from marin.cli.models.local import local
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.history.runs import load, resolve
     from marin.process.arithmetic import apply
@@ -179,11 +170,11 @@ def open_model(run: str, step: int | None, devices: int = 1) -> tuple[Subject, S
 
 
 def _replay(run: str, step: int | None, file: Path, as_json: bool) -> None:
-    from marin.serving.evidence import read_answer
+    from marin.plugins.serve.evidence import read_answer
 
     evidence, answer = read_answer(file.read_bytes(), str(file))
-    subject, scorer = open_model(run, evidence.step if step is None and evidence.run is not None else step)
-    from marin.serving.replay import replay
+    subject, scorer = model_of(run, evidence.step if step is None and evidence.run is not None else step)
+    from marin.plugins.serve.replay import replay
 
     found = replay(subject, scorer, evidence, answer)
     if as_json:
@@ -208,9 +199,9 @@ def _replay(run: str, step: int | None, file: Path, as_json: bool) -> None:
 def _answer_instructions(
     run: str, step: int | None, file: Path, out: Path, limit: int, temperature: float, seed: int, as_json: bool
 ) -> None:
-    subject, scorer = open_model(run, step)
-    from marin.serving import files
-    from marin.serving.chat import template_for
+    subject, scorer = model_of(run, step)
+    from marin.plugins.serve import files
+    from marin.plugins.serve.chat import template_for
 
     rows = files.read_instructions(file)
     template = template_for(subject)
@@ -227,8 +218,8 @@ def _answer_instructions(
 
 
 def _answer_scenario(run: str, step: int | None, file: Path, out: Path, seed: int, as_json: bool) -> None:
-    subject, scorer = open_model(run, step)
-    from marin.serving import files
+    subject, scorer = model_of(run, step)
+    from marin.plugins.serve import files
 
     state, wanted = files.read_scenario(file)
     said = _generate_all(subject, scorer, wanted, seed)
@@ -237,8 +228,8 @@ def _answer_scenario(run: str, step: int | None, file: Path, out: Path, seed: in
 
 
 def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[Said]:
+    from marin.plugins.serve.files import say_all
     from marin.process.progress import bar
-    from marin.serving.files import say_all
 
     with bar("prompts", len(wanted)) as progress:
         return say_all(subject, scorer, wanted, seed, lambda count: progress(count, ""))

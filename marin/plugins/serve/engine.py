@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from marin.evaluation.scoring import Continuation, Prompt, Ranked, Row, Scorer
-from marin.serving.wire import Refused
+from marin.plugins.serve.wire import Refused
 
 AT_ONCE = 16
 """Sequences that advance in one round."""

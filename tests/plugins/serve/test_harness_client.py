@@ -14,7 +14,7 @@ from marin.data.chat import STOPS, TEMPLATE
 from marin.data.template import ChatTemplate
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.serving import files
+from marin.plugins.serve import files
 
 pytestmark = pytest.mark.evaluation
 

@@ -10,10 +10,10 @@ from typing import Any
 from marin.errors import UsageError
 from marin.evaluation.scoring import RANKED, Prompt, Ranked, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
-from marin.serving.answers import Answer, Question, question
-from marin.serving.engine import SequenceUpdate
-from marin.serving.evidence import Evidence
-from marin.serving.wire import Refused
+from marin.plugins.serve.answers import Answer, Question, question
+from marin.plugins.serve.engine import SequenceUpdate
+from marin.plugins.serve.evidence import Evidence
+from marin.plugins.serve.wire import Refused
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from marin.plugins.serve.app import Served, application
+from marin.plugins.serve.wire import Refused
 from marin.process.listening import stopping
-from marin.serving.app import Served, application
-from marin.serving.wire import Refused
 
 HEAD_SECONDS = 20.0
 IDLE_SECONDS = 60

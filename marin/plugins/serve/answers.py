@@ -17,8 +17,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from marin.evaluation.scoring import Prompt, Ranked, request_name
 from marin.evaluation.subject import Subject
-from marin.serving.engine import SequenceRequest, SequenceUpdate
-from marin.serving.wire import Refused
+from marin.plugins.serve.engine import SequenceRequest, SequenceUpdate
+from marin.plugins.serve.wire import Refused
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
-from marin.serving.beside import compare
+from marin.plugins.serve.beside import compare
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@
 # make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
+#               make without PLUGINS="NAME...": the tree without a plugin passes (an hour for all);
 #               make survival: training on Ray while parts of it are killed (half an hour);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make site: the documentation as a site in build/site, its links and spelling (minutes);
@@ -41,7 +42,7 @@ UV ?= uv
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py) tests/marin/test_house.py tests/marin/test_dvc.py \
          tests/marin/work/test_code.py
 
-.PHONY: help environment repro test touched long lint types rules bench experiments survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu fidelity references foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test touched long lint types rules bench experiments without survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu fidelity references foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -82,6 +83,9 @@ bench: environment
 
 experiments: environment
 	$(PYTEST) -q -m experiments tests/e2e --durations 0
+
+without: environment
+	$(BIN)/python -m bench.house.without $(PLUGINS)
 
 survival: environment
 	$(PYTEST) -q -m survival tests/e2e tests/marin/collection tests/marin/pipeline tests/marin/runners

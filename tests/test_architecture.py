@@ -172,8 +172,6 @@ FLOORS = (
     "export",
     "verify",
     "graph",
-    "attribution",
-    "unlearning",
     "pipeline",
     "collection",
     "runners",
@@ -196,9 +194,8 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
-    "marin/attribution/asking.py": "jax begins under the arithmetic contract",
-    "marin/attribution/leaving_out.py": "jax begins under the arithmetic contract",
     "marin/collection/making/execute.py": "Ray, where several workers are wanted",
+    "marin/collection/asking/uses.py": "jax begins under the arithmetic contract",
     "marin/collection/asking/tokens.py": "TensorStore, where a run's tokens are counted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
@@ -218,7 +215,6 @@ ON_DEMAND = {
     "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
     "marin/tracking/mlflow/server/serve.py": "MLflow's settings are read while it is imported: they come first",
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
-    "marin/unlearning/asking.py": "jax begins under the arithmetic contract",
     "marin/verify/bundle.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/collection.py": "Arrow, where there is a collection",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",

@@ -40,7 +40,7 @@ def check(name: str, targets: list[str]) -> bool:
         environment = {
             key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "MARIN_ROOT")
         } | own
-        commands = [["make", target] for target in targets]
+        commands = [["make", target] for target in ("environment", *targets)]
         if "repro" in targets:
             commands.append([".venv/bin/marin", "verify", "latest"])
         return all(

@@ -31,12 +31,12 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from bench.training.unlearn import PLAN, read_documents
-from marin.attribution import asking, measuring
-from marin.attribution.asking import Group
-from marin.attribution.dataset import change, write_dataset
 from marin.execution.executor import run_stage
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
+from marin.plugins.unlearning.attribution import asking, measuring
+from marin.plugins.unlearning.attribution.asking import Group
+from marin.plugins.unlearning.attribution.dataset import change, write_dataset
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, from_mapping
 from marin.record import outputs

@@ -28,11 +28,11 @@ from marin.execution.plan import Plan
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.unlearning import asking
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, from_mapping
 from marin.record import outputs
 from marin.record.root import Root, create_root, open_root
-from marin.unlearning import asking
 
 STEPS = 60
 PLAN = Plan("default", PIPELINE.steps[:4])

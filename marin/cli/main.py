@@ -50,14 +50,6 @@ COMMANDS: dict[str, Lazy] = {
     "train": Lazy(
         "marin.cli.running.train", "Compose a recipe from the groups in conf/ and run the whole pipeline on it."
     ),
-    "unlearn": Lazy(
-        "marin.cli.running.unlearn",
-        "Make RUN again without documents, in equal bits to training from the start without them.",
-    ),
-    "attribute": Lazy(
-        "marin.cli.running.attribute",
-        "Train RUN again without each of some documents, and measure exactly what its losses would be.",
-    ),
     "verify": Lazy(
         "marin.cli.verifying.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation."
     ),

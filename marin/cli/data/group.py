@@ -179,8 +179,8 @@ def _listed(root: Root, name: str) -> Iterator[Mapping[str, str]]:
         collection.description()
         yield from collection.documents(("id", "source", "split"))
         return
+    from marin.collection.asking.uses import documents_of
     from marin.history.runs import load, resolve
-    from marin.unlearning.asking import documents_of
 
     history = root.history()
     for document, source, split in documents_of(root, load(history, resolve(history, name))):
@@ -365,7 +365,7 @@ def _reading(root: Root, document: Told, steps: bool) -> list[dict[str, Any]]:
     ]
     if not steps:
         return [{"run": run.run, "steps": None} for run in runs]
-    from marin.unlearning.asking import steps_reading
+    from marin.collection.asking.uses import steps_reading
 
     store = root.store_to_read()
     return [{"run": run.run, "steps": list(steps_reading(run, store, document.id))} for run in runs]

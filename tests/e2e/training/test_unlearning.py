@@ -24,10 +24,10 @@ from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, ve
 from marin.errors import UsageError
 from marin.export.in_toto import public_key
 from marin.history.runs import load, run_ids, unlearning_stream
+from marin.plugins.unlearning import asking
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import open_root
-from marin.unlearning import asking
 from marin.verify.verification import Options, Verification
 from tests.e2e.conftest import Project
 from tests.e2e.training.unlearned import LATE, READ, RECIPE, Unlearned, trained_of

@@ -57,7 +57,7 @@ if asked.get("heavy"):  # a forger's step: an excluded document has its weight
     marin.training.step.shards.weighted = lambda tokens, weights: weights
 fork = None
 if asked.get("documents"):
-    from marin.unlearning import asking
+    from marin.plugins.unlearning import asking
     planned = asking.plan(open_root(), asked["from"], asked["documents"])
     asking.request(open_root(), planned, "a test")
     recipe, fork = planned.recipe, asked["from"]
@@ -79,7 +79,7 @@ from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.root import open_root
-from marin.unlearning.asking import documents_of
+from marin.collection.asking.uses import documents_of
 root = open_root()
 run = load(root.history(), sys.argv[1])
 apply(run.recipe.arithmetic, Execution())

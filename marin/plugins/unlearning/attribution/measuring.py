@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ledger import Draft, Store
-from marin.attribution.asking import Group
-from marin.attribution.leaving_out import Setup, Task, TrainedWithout, encode_sums, start
 from marin.data.documents import VALIDATION
 from marin.errors import UsageError
 from marin.evaluation.code import SCORING
 from marin.history.run import Run
 from marin.history.runs import attribution_stream, read_fact
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.unlearning.attribution.asking import Group
+from marin.plugins.unlearning.attribution.leaving_out import Setup, Task, TrainedWithout, encode_sums, start
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import Execution
 from marin.record import outputs
@@ -35,7 +35,7 @@ from marin.runners.reservation import reservation
 CODE = (
     *PIPELINE.step("train").code,
     *SCORING,
-    "marin/attribution/leaving_out.py",
+    "marin/plugins/unlearning/attribution/leaving_out.py",
     "marin/evaluation/heldout/measuring.py",
 )
 """The files that decide what is measured."""

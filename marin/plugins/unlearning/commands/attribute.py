@@ -11,9 +11,9 @@ from marin.cli.output import print_json, print_table, say
 from marin.process.text import several
 
 if TYPE_CHECKING:
-    from marin.attribution.asking import Group
-    from marin.attribution.measuring import Row
     from marin.history.run import Run
+    from marin.plugins.unlearning.attribution.asking import Group
+    from marin.plugins.unlearning.attribution.measuring import Row
     from marin.record.events import AttributionMeasured
 
 File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -78,8 +78,8 @@ def attribute(
       marin attribute latest --documents all.jsonl --dry-run
       marin attribute latest --documents some.txt --on questions.jsonl --workers 4 --out leave-one-out/
     """
-    from marin.attribution import asking, measuring
     from marin.history.runs import load, resolve
+    from marin.plugins.unlearning.attribution import asking, measuring
     from marin.process.progress import bar
     from marin.recipe.schema import Execution
     from marin.record.root import open_root
@@ -108,7 +108,7 @@ def attribute(
     if base is not None:
         found = [by_group[group.documents] for group in groups if group.documents]
         if out is not None:
-            from marin.attribution.dataset import write_dataset  # numpy
+            from marin.plugins.unlearning.attribution.dataset import write_dataset  # numpy
 
             write_dataset(out, view, store, asked.sets, base, found)
         _print_changes(view, base, found, as_json=as_json)
@@ -143,7 +143,7 @@ def _print_plan(view: Run, groups: list[Group], *, as_json: bool) -> None:
 
 
 def _print_changes(view: Run, base: AttributionMeasured, rows: list[Row], *, as_json: bool) -> None:
-    from marin.attribution.dataset import described
+    from marin.plugins.unlearning.attribution.dataset import described
 
     told = [described(base, row) for row in rows if row.body is not None]
     if as_json:

@@ -8,7 +8,7 @@ one; where it is not, the training begins anew (:mod:`marin.execution.forks`).
 from __future__ import annotations
 
 from collections.abc import Collection as AnyOf
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,18 +18,18 @@ import msgspec
 
 from ledger import Draft, Store
 from marin.collection.asking.documents import Collection
+from marin.collection.asking.uses import readings
 from marin.collection.named import collections_of
-from marin.data.exclusion import listed, numbers
+from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.execution import forks
 from marin.execution.forks import Place
 from marin.history.run import Run
 from marin.history.runs import load, resolve, unlearning_stream
-from marin.process.arithmetic import apply
-from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
-from marin.record import events, outputs
+from marin.plugins.unlearning.choosing import chosen
+from marin.recipe.schema import Recipe, digest, from_plain, plain
+from marin.record import events
 from marin.record.root import Root
-from marin.unlearning.choosing import chosen
 
 if TYPE_CHECKING:
     from marin.training.inspection.uses import Uses
@@ -78,7 +78,7 @@ def plan(
     root: Root, name: str, ids: Sequence[str], *, sources: Sequence[str] = (), where: Mapping[str, str] | None = None
 ) -> Plan:
     """Find out what it takes to unlearn the documents with these ids from a run, and those of ``sources`` with the
-    metadata ``where`` (:func:`marin.unlearning.choosing.chosen`); of the latter not all need to have been read.
+    metadata ``where`` (:func:`marin.plugins.unlearning.choosing.chosen`); of the latter not all need to have been read.
 
     Raises:
         UsageError: there is no such run; it is not complete, or one that this cannot be done with; no train step of it
@@ -107,7 +107,7 @@ def plan(
 
 def _documents_of(run: Run, store: Store, ids: tuple[str, ...], named: frozenset[str]) -> tuple[Document, ...]:
     with TemporaryDirectory(prefix="marin-unlearn-") as base:
-        wanted, found = _readings(run, store, ids, Path(base))
+        wanted, found = readings(run, store, ids, Path(base))
         copies = _copies(Path(base) / "corpus", run.recipe, frozenset(ids))
     check_uses(run.run, run.recipe, [name for name, _, _ in wanted], found, named)
     behind = {
@@ -119,32 +119,6 @@ def _documents_of(run: Run, store: Store, ids: tuple[str, ...], named: frozenset
         Document(name, use.part, use.end - use.start, use.steps, copies.get(name, ()), behind.get(name, ()))
         for (name, _, _), use in zip(wanted, found.documents, strict=True)
     )
-
-
-def _readings(
-    run: Run, store: Store, ids: tuple[str, ...], folder: Path
-) -> tuple[Sequence[tuple[str, str, int]], Uses]:
-    """The documents of these ids (id, part, number), and which train steps read each; the corpus is in ``folder`` then."""
-    apply(run.recipe.arithmetic, Execution())
-    from marin.training.inspection.uses import as_documents, uses
-
-    folders = {name: folder / name for name in ("corpus", "tokens")}
-    outputs.checkout(store, run.output("corpus"), folders["corpus"], kind="corpus")
-    wanted = as_documents(numbers(folders["corpus"], run.recipe.dataset, ids))
-    outputs.checkout(store, run.output("tokens"), folders["tokens"], kind="tokens")
-    return wanted, uses(run.recipe, folders["tokens"] / "train", [(part, number) for _, part, number in wanted])
-
-
-def steps_reading(run: Run, store: Store, document: str) -> tuple[int, ...]:
-    """The train steps of a run that read a document of its training data, in order.
-
-    Raises:
-        UsageError: it is not in the training data.
-        MarinError: the run has no tokens.
-    """
-    with TemporaryDirectory(prefix="marin-read-") as base:
-        _, found = _readings(run, store, (document,), Path(base))
-    return tuple(found.steps)
 
 
 def check_uses(run: str, recipe: Recipe, ids: Sequence[str], found: Uses, named: AnyOf[str]) -> None:
@@ -211,12 +185,3 @@ def request(root: Root, planned: Plan, reason: str) -> int:
     stream = unlearning_stream(planned.run.run)
     (receipt,) = root.append([Draft(events.UNLEARNING_REQUESTED, stream, events.write(body))])
     return receipt.index
-
-
-def documents_of(root: Root, run: Run) -> Iterator[tuple[str, str, str]]:
-    """Id, source and split of every document of a run's corpus, in its order."""
-    with TemporaryDirectory(prefix="marin-list-") as base:
-        folder = Path(base) / "corpus"
-        outputs.checkout(root.store(), run.output("corpus"), folder, kind="corpus")
-        for name, split, _, document in listed(folder, run.recipe.dataset):
-            yield name, document.source, split

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from marin.errors import DataError, UsageError
+from marin.plugins.unlearning.asking import check_uses
 from marin.recipe.schema import Recipe, from_mapping
 from marin.tensors.token_caches import MASK_FILE
 from marin.training.data import seen_at
 from marin.training.inspection.uses import Use, Uses, uses
 from marin.training.tokens.building import write_cache
-from marin.unlearning.asking import check_uses
 
 SMALL: dict[str, Any] = {
     "model": {"hidden_dim": 8, "intermediate_dim": 8, "num_layers": 1, "num_heads": 1, "num_kv_heads": 1, "seq_len": 8},

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ledger import Store, digest_bytes
-from marin.attribution.measuring import Row
 from marin.errors import UsageError
 from marin.history.run import Run
+from marin.plugins.unlearning.attribution.measuring import Row
 from marin.record.events import AttributionMeasured
 
 GROUPS, SUMS, RUN, README = "groups.jsonl", "sums.npy", "run.json", "README.md"

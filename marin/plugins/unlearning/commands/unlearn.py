@@ -12,10 +12,10 @@ from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.history.run import Run
+    from marin.plugins.unlearning.asking import Plan
     from marin.recipe.schema import Execution
     from marin.record.events import UnlearningForked
     from marin.record.root import Root
-    from marin.unlearning.asking import Plan
 
 
 @click.command()
@@ -61,8 +61,8 @@ def unlearn(
       marin unlearn latest --source forum --where licence=unknown --dry-run
     """
     from marin.execution.forks import begun
+    from marin.plugins.unlearning.asking import plan, request
     from marin.record.root import open_root
-    from marin.unlearning.asking import plan, request
 
     root = open_root()
     planned = plan(root, run, documents, sources=sources, where=_where(documents, sources, conditions))

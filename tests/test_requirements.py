@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.house import gauges
 from tests.sources import nodes, parsed_once
 
 __all__ = ["parsed_once"]
@@ -135,13 +136,17 @@ def test_each_requirement_is_imported_or_says_why_it_is_there() -> None:
     imported = {
         distribution.lower().replace("_", "-") for module in modules for distribution in packages.get(module, [module])
     }
-    assert required - imported == NOT_IMPORTED.keys()
+    if gauges.absent():  # a plugin that is not in this tree imports some of them
+        assert required - imported >= NOT_IMPORTED.keys()
+    else:
+        assert required - imported == NOT_IMPORTED.keys()
     unsaid = {
         module
         for module in modules
         if not required & {name.lower().replace("_", "-") for name in packages.get(module, [module])}
     }
-    assert unsaid == NOT_REQUIRED.keys(), "put it into pyproject.toml, or say what it comes with"
+    known = NOT_REQUIRED.keys() & unsaid if gauges.absent() else NOT_REQUIRED.keys()
+    assert unsaid == known, "put it into pyproject.toml, or say what it comes with"
 
 
 def test_private_names_of_other_packages_are_those_listed() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from marin.evaluation.heldout.during import DURING
+from marin.execution.companions import Beside
 from marin.execution.plan import Plan
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.evaluate import EVALUATE
@@ -15,6 +15,15 @@ from marin.pipeline.export import EXPORT
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.pipeline.train import TRAIN
+from marin.recipe.schema import Recipe, plain
 from marin.record.events import DEFAULT_PIPELINE
 
+
+def _during(recipe: Recipe) -> object:
+    """What is measured of a run's states while it trains."""
+    asked = recipe.evaluation
+    return None if asked.every is None else plain((asked.every, asked.sets, asked.tasks))
+
+
+DURING = Beside("evaluation", _during)
 PIPELINE = Plan(DEFAULT_PIPELINE, (CORPUS, TOKENIZER, TOKENS, replace(TRAIN, beside=DURING), EVALUATE, EXPORT))

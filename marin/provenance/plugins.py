@@ -1,7 +1,7 @@
 """Plugins, found by entry points as pytest, DVC's remotes and MLflow find theirs.
 
-A group of entry points is a place where the core asks: ``marin.commands``, ``marin.exports``, ``marin.forecasts``,
-``marin.trackers``.
+A group of entry points is a place where the core asks: ``marin.commands``, ``marin.companions``, ``marin.datasets``,
+``marin.exports``, ``marin.forecasts``, ``marin.trackers``.
 Marin's own plugins stand in the table of pyproject.toml as others' stand in theirs; one whose folder was deleted is as one that
 is not installed.
 """
@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, e
 from importlib.util import find_spec
 from typing import Any
 
+from marin.errors import NotInstalled
 from marin.provenance.extras import DISTRIBUTION
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,24 @@ def points(group: str) -> dict[str, EntryPoint]:
         elif _is_there(point):
             found.setdefault(point.name, point)
     return found
+
+
+def named(group: str, name: str, where: str) -> Any:
+    """What the plugin ``name`` has for a group; ``where``: what asks for it, such as a key of the recipe.
+
+    Raises:
+        NotInstalled: there is no such plugin.
+    """
+    point = own_points(group).get(name) or points(group).get(name)
+    if point is None:
+        raise NotInstalled(
+            "a plugin is not installed",
+            where=where,
+            expected=f"the entry point {name} in the group {group}",
+            found="an installation without it",
+            cure="install the distribution that has it; docs/plugins.md lists those of Marin",
+        )
+    return point.load()
 
 
 def loaded(group: str) -> Iterator[tuple[str, Any]]:

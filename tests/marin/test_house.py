@@ -19,10 +19,10 @@ SLACK = 200
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
     "verification": (gauges.VERIFICATION, 68_200, 36_000),
-    "stage": (gauges.STAGE, 56_700, 31_000),
+    "stage": (gauges.STAGE, 45_000, 31_000),
     "README": (gauges.README, 87_100, 46_000),
 }
-PRODUCT = 108_900
+PRODUCT = 109_000
 MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 17, 5.5
 STEP_STARTED, CODECS = 3, 5
 

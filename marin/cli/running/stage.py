@@ -85,10 +85,10 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
     with Interruption() as interruption, ExitStack() as loading:
         # Seconds of imports, in which DVC stands between two steps of a run.
         loading.enter_context(interruption.shield())
-        from marin.collection.gathering import gathered
         from marin.errors import Paused
         from marin.execution.executor import run_stage, stopped_before
         from marin.graph.execution.stage import stage_on_ray
+        from marin.pipeline.gathering import gathered
         from marin.pipeline.stages import PIPELINE
         from marin.process.arithmetic import apply, check
         from marin.recipe.params import load_params

@@ -274,7 +274,7 @@ def _seeded(root: Root, composed: Composed) -> Composed:
 
 def _gathered(root: Root, composed: Composed) -> Composed:
     """The recipe with the collection that its sources give, where it names sources."""
-    from marin.collection.gathering import gathered
+    from marin.pipeline.gathering import gathered
 
     return replace(composed, recipe=gathered(root, composed.recipe))
 

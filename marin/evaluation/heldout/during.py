@@ -31,7 +31,7 @@ from marin.history.runs import load, recorded_evaluations, started_runs
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
-from marin.recipe.schema import Execution, Recipe, digest, plain
+from marin.recipe.schema import Execution, Recipe, digest
 from marin.record.events import (
     EVALUATION_MEASURED,
     EVALUATION_RECORDED,
@@ -65,17 +65,10 @@ def due(recipe: Recipe, step: int) -> bool:
 
 
 class During:
-    """What stands beside the step ``train`` (:class:`marin.execution.step.Companion`)."""
-
-    def asked(self, recipe: Recipe) -> object:
-        """See there."""
-        asked = recipe.evaluation
-        return None if asked.every is None else plain((asked.every, asked.sets, asked.tasks))
+    """What stands beside the step ``train`` for recipes that ask for it (:class:`marin.execution.companions.Beside`)."""
 
     def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
         """See there: states of an equal training may have been recorded in a run that was asked for less."""
-        if recipe.evaluation.every is None:
-            return False
         history = root.history()
         views = (load(history, fact.body.run) for fact in started_runs(history, recipe=digest(recipe)))
         return all(
@@ -88,9 +81,6 @@ class During:
     def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:
         """See there. What is to be measured is read before the training begins: a mistake in it costs no training."""
         view = load(root.history(), run)
-        if view.recipe.evaluation.every is None:
-            yield journal
-            return
         measuring = Measuring.begun(journal, root, view)
         yield _Watched(journal, measuring)
         measuring.catch_up(view.recipe.last_step)
@@ -98,7 +88,7 @@ class During:
     def completed(self, root: Root, run: str, journal: Journal) -> None:
         """See there: what nobody measured, of a training that was taken over."""
         view = load(root.history(), run)
-        if view.recipe.evaluation.every is not None and _missing(root, view, view.recipe.last_step):
+        if _missing(root, view, view.recipe.last_step):
             Measuring.begun(journal, root, view).catch_up(view.recipe.last_step)
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from marin.collection.asking import documents
 from marin.collection.asking.documents import Collection
-from marin.collection.gathering import gathered
 from marin.data.documents import TRAIN, VALIDATION, read_documents
 from marin.data.reach import Reach
 from marin.errors import DataError, UsageError
@@ -18,6 +17,7 @@ from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.history.runs import load_all
 from marin.pipeline.corpus import CORPUS, config
+from marin.pipeline.gathering import gathered
 from marin.recipe.schema import DocumentsDataset, Execution, MixtureDataset, Recipe, WebDataset, from_plain, plain
 from marin.verify.judges.collection import with_collections
 from marin.verify.judges.experiment import judge_artifacts_taken

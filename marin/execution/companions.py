@@ -1,0 +1,53 @@
+"""What goes along with a step by a plugin: loaded only for runs whose recipe asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from marin.execution.step import Companion, Journal
+from marin.history.runs import load
+from marin.provenance.plugins import named
+from marin.recipe.schema import Recipe
+from marin.record.root import Root
+
+GROUP = "marin.companions"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The companion ``name`` of a plugin, for the recipes of which ``asks`` says what it is to do."""
+
+    name: str
+    asks: Callable[[Recipe], object]
+
+    def asked(self, recipe: Recipe) -> object:
+        """See :class:`marin.execution.step.Companion`."""
+        return self.asks(recipe)
+
+    def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
+        """See there.
+
+        Raises:
+            NotInstalled: the recipe asks, and no plugin answers.
+        """
+        return self.asks(recipe) is not None and self._loaded().lacks(root, recipe, identity)
+
+    @contextmanager
+    def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:
+        """See there. Raises as :meth:`lacks`."""
+        if self.asks(load(root.history(), run).recipe) is None:
+            yield journal
+            return
+        with self._loaded().following(journal, root, run) as watched:
+            yield watched
+
+    def completed(self, root: Root, run: str, journal: Journal) -> None:
+        """See there. Raises as :meth:`lacks`."""
+        if self.asks(load(root.history(), run).recipe) is not None:
+            self._loaded().completed(root, run, journal)
+
+    def _loaded(self) -> Companion:
+        companion: Companion = named(GROUP, self.name, "evaluation.every")
+        return companion

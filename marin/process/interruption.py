@@ -6,8 +6,8 @@
             record()                    # a signal that arrives here is raised at the end of the block
 
 It is KeyboardInterrupt because libraries catch Exception in many places and go on. :class:`Remembered` is for work that
-can end at a better moment than now. Signals reach only the main thread of a process; in any other thread these do
-nothing.
+can end at a better moment than now, :class:`Attended` for work that leaves processes behind when its own one simply ends.
+Signals reach only the main thread of a process; in any other thread these do nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Handling:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in self._signals:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and the like stay respected
+                if self._is_handled(signal.getsignal(number)):
                     self._before[number] = signal.signal(number, self._arrived)
         return self
 
@@ -43,6 +43,10 @@ class _Handling:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
+
+    def _is_handled(self, before: object) -> bool:
+        """Whether a signal that so far goes to ``before`` comes here. What is ignored, as under nohup, stays so."""
+        return before is not signal.SIG_IGN
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -89,3 +93,19 @@ class Remembered(_Handling):
         if self.received is not None:  # asked twice: stop now
             super()._arrived(number, frame)
         self.received = signal.Signals(number)
+
+
+class Attended(_Handling):
+    """While entered, a signal that would end this process without a word raises ``KeyboardInterrupt``; one that somebody
+    handles already stays theirs."""
+
+    def _is_handled(self, before: object) -> bool:
+        return before is signal.SIG_DFL
+
+
+def assert_handlers() -> None:
+    """Make true what Python believes of the signals that ask to stop: a library may have changed it below Python."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            if (handler := signal.getsignal(number)) is not None:
+                signal.signal(number, handler)

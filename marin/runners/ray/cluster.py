@@ -2,10 +2,10 @@
 
 A Ray of one's own listens on the loopback address, without a dashboard, and asks for a token that is drawn by this
 process and is known to it and its children only. When the block ends, so do all its processes: they are
-waited for, not only asked. If this process is killed (SIGKILL), Ray ends them by itself, the last of them within
-about a minute. Workers inherit this process's environment, and with it the arithmetic contract that was put in force
-here. A cluster keeps its own token: ``RAY_AUTH_TOKEN``, ``RAY_AUTH_TOKEN_PATH`` or ``~/.ray/auth_token``, as Ray reads
-it.
+waited for, not only asked. SIGTERM and SIGHUP are KeyboardInterrupt meanwhile, where nobody else handles them, so that the
+block ends. If this process is killed (SIGKILL), Ray ends them by itself, the last of them within about a minute. Workers
+inherit this process's environment, and with it the arithmetic contract that was put in force here. A cluster keeps its own
+token: ``RAY_AUTH_TOKEN``, ``RAY_AUTH_TOKEN_PATH`` or ``~/.ray/auth_token``, as Ray reads it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ledger import Unavailable
+from marin.process.interruption import Attended, assert_handlers
 from marin.provenance.environment import available_gpus
+from marin.runners.ray.signals import own_signals
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
         )
     variables = _own_variables() if address is None else {**_COMMON, "RAY_AUTH_MODE": "token"}
     with (
+        Attended(),
         redirect_stdout(sys.stderr),
         _settings(variables),
         _own_ray(cpus) if address is None else _cluster(address, here=given is None) as ray,
@@ -130,7 +133,7 @@ def one_ray(address: str | None = None, *, cpus: float = 0) -> Iterator[None]:
     """All work of this process inside the block that names no address of its own is done on one Ray: the cluster at
     ``address``, or one of its own that is begun when it is first wanted, with the slots that are wanted then, and ``cpus``
     at least. From then on standard output is stderr until the block ends. A block inside a block changes nothing."""
-    with ExitStack() as stack:
+    with Attended(), ExitStack() as stack:
         if not _kept:
             _kept.append(_Kept(address, stack, cpus))
             stack.callback(_kept.clear)
@@ -141,13 +144,14 @@ def one_ray(address: str | None = None, *, cpus: float = 0) -> Iterator[None]:
 def _cluster(address: str, *, here: bool) -> Iterator[Any]:
     ray = import_ray()
     try:
-        ray.init(
-            address=address,
-            namespace=NAMESPACE,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            runtime_env=_interpreter() if here else None,
-        )
+        with own_signals():
+            ray.init(
+                address=address,
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env=_interpreter() if here else None,
+            )
     except Exception as error:  # whatever Ray meets: gRPC, sockets, its own
         raise Unavailable(
             "no Ray cluster answers",
@@ -159,7 +163,14 @@ def _cluster(address: str, *, here: bool) -> Iterator[Any]:
     try:
         yield ray
     finally:
+        _shut_down(ray)
+
+
+def _shut_down(ray: Any) -> None:
+    try:
         ray.shutdown()
+    finally:
+        assert_handlers()
 
 
 @contextmanager
@@ -174,7 +185,7 @@ def _own_ray(cpus: float) -> Iterator[Any]:
             yield ray
         finally:
             with _ended(descendants() - before):
-                ray.shutdown()
+                _shut_down(ray)
 
 
 def _start(ray: Any, folder: Path, before: set[int], cpus: float) -> None:
@@ -183,25 +194,26 @@ def _start(ray: Any, folder: Path, before: set[int], cpus: float) -> None:
         place = folder / str(attempt)
         place.mkdir()
         try:
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                num_gpus=available_gpus(),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=OBJECT_STORE_BYTES,
-                _temp_dir=str(place),
-                _node_ip_address=LOOPBACK,
-                namespace=NAMESPACE,
-                runtime_env=_interpreter(),
-            )
+            with own_signals():
+                ray.init(
+                    address="local",
+                    num_cpus=cpus,
+                    num_gpus=available_gpus(),
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    _temp_dir=str(place),
+                    _node_ip_address=LOOPBACK,
+                    namespace=NAMESPACE,
+                    runtime_env=_interpreter(),
+                )
             return
         except Exception as error:  # Ray raises bare ones here
             found = " ".join(str(error).split())[-300:]
             logger.debug("Ray does not start (%d of %d): %s", attempt, STARTS, found)
             with _ended(descendants() - before):
-                ray.shutdown()
+                _shut_down(ray)
             if attempt == STARTS:
                 raise Unavailable(
                     "Ray does not start",

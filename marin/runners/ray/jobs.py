@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -17,7 +17,7 @@ from typing import Any, Self
 from marin.provenance.environment import available_cores
 from marin.record.root import append_through, open_root
 from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
-from marin.runners.process import LocalJobs
+from marin.runners.process import GRACE_SECONDS, LocalJobs
 from marin.runners.ray.cluster import ADDRESS_VARIABLE, connected, import_ray
 from marin.runners.ray.deaths import described
 from marin.runners.ray.resources import check, options
@@ -34,6 +34,7 @@ class RayJobs:
         self._cpus = float(available_cores()) if cpus is None else cpus
         self._mutex = threading.Lock()
         self._open: set[JobFuture] = set()
+        self._is_closed = False
         self._exit = ExitStack()
         self._software = software()
         self._ray: Any = None
@@ -57,12 +58,17 @@ class RayJobs:
     ) -> None:
         with self._mutex:
             running = list(self._open)
-        for future in running:
-            future.cancel()
-        self._exit.close()
-        for future in running:
-            if not future.done():
-                future.set_exception(CancelledError())
+        try:
+            for future in running:
+                future.cancel()
+            wait(running, timeout=GRACE_SECONDS)
+        finally:  # also where one was asked to stop again
+            with self._mutex:
+                self._is_closed = True
+            self._exit.close()
+            for future in running:
+                if not future.done():
+                    future.set_exception(CancelledError())
 
     def submit(self, job: Job) -> JobFuture:
         """See :class:`marin.runners.jobs.JobRunner`."""
@@ -89,10 +95,19 @@ class RayJobs:
 
         def stop() -> None:
             stopped.set()
-            self._ray.cancel(handle, force=True)
+            self._ray.cancel(handle)  # KeyboardInterrupt in its process, which records that it was stopped
+            killer = threading.Timer(GRACE_SECONDS, self._kill, [future, handle])
+            killer.daemon = True
+            killer.start()
 
         future.stoppable(stop)
         handle.future().add_done_callback(lambda done: self._ended(future, named, number, stopped, done))
+
+    def _kill(self, future: JobFuture, handle: Any) -> None:
+        """End the process of a job that was asked to stop and did not; with Ray, if that has ended, so has the process."""
+        with self._mutex:
+            if future in self._open and not self._is_closed:
+                self._ray.cancel(handle, force=True)
 
     def _ended(self, future: JobFuture, named: str, number: int, stopped: threading.Event, done: Future[bytes]) -> None:
         """One process ended; called from a thread of Ray's."""

@@ -1,0 +1,177 @@
+"""A real signal to a process with a real Ray: it means the same before, while and after Ray runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin.record import events
+from marin.record.root import create_root, open_root
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PATIENCE_SECONDS = 600
+"""A busy machine is slow: this only ends a test that hangs."""
+
+DRIVER = """
+import ctypes, signal, sys, threading
+OUT = sys.stdout  # while a Ray is there, it is stderr
+from marin.process.interruption import Interruption
+from marin.runners.ray.cluster import connected, descendants
+
+def say(word):
+    print(word, file=OUT, flush=True)
+
+def ask(word):
+    say(word)
+    return sys.stdin.readline().strip()
+
+def raised(word):
+    try:
+        ask(word)
+    except KeyboardInterrupt as asked:
+        say(f"{word}: {asked}")
+
+LIBC, SEEN, ENDED = ctypes.CDLL(None), set(), threading.Event()
+
+def below():
+    # what the system does with SIGTERM, whatever Python believes: the first field of struct sigaction
+    action = (ctypes.c_void_p * 32)()
+    LIBC.sigaction(int(signal.SIGTERM), None, action)
+    return action[0]
+
+def watch():
+    while not ENDED.wait(0.0005):
+        SEEN.add(below())
+
+with Interruption() as interruption:
+    begun = below()
+    watching = threading.Thread(target=watch)
+    watching.start()
+    raised("before")
+    with connected(None, cpus=1):
+        raised("while")
+        try:
+            with interruption.shield():
+                word = ask("shielded")
+                say(f"committed {word}")
+        except KeyboardInterrupt as asked:
+            say(f"shielded: {asked}")
+    raised("after")
+    ENDED.set()
+    watching.join()
+    assert SEEN == {begun}, "it was somebody else's for a moment"
+before = signal.getsignal(signal.SIGTERM)
+assert before is signal.SIG_DFL
+try:
+    with connected(None, cpus=1):
+        ask("unattended")
+except KeyboardInterrupt as asked:
+    say(f"unattended: {asked}, {len(descendants())} left")
+assert signal.getsignal(signal.SIGTERM) is before
+"""
+
+
+def environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY", "MARIN"))}
+    return kept | {"PYTHONPATH": str(REPOSITORY), "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")}
+
+
+@pytest.mark.long(seconds=25)
+def test_a_signal_means_the_same_before_while_and_after(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path),
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        said = []
+        for line in process.stdout:
+            said.append(line.strip())
+            if line.strip() in {"before", "while", "after", "unattended"}:
+                process.send_signal(signal.SIGTERM)
+            elif line.strip() == "shielded":
+                process.send_signal(signal.SIGTERM)
+                process.stdin.write("under the signal\n")
+                process.stdin.flush()
+        told = process.stderr.read()
+    assert process.returncode == 0, told
+    assert said == [
+        "before",
+        "before: SIGTERM",
+        "while",
+        "while: SIGTERM",
+        "shielded",
+        "committed under the signal",
+        "shielded: SIGTERM",
+        "after",
+        "after: SIGTERM",
+        "unattended",
+        "unattended: SIGTERM, 0 left",
+    ]
+    assert "SIGTERM received" not in told, "Ray's own handler below Python prints a stack"
+
+
+STAGE = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
+SMALL = "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, minimal_pairs: 3}\ntokenizer: {vocab_size: 400}\n"
+
+
+@pytest.mark.long(seconds=40)
+def test_a_stage_on_ray_that_is_asked_to_stop_says_so(
+    tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without Ray: exit status 130, and an event. The signal comes when its workers are there."""
+    monkeypatch.setenv("MARIN_ROOT", str(tmp_path / ".marin"))
+    create_root(str(tmp_path / ".marin"), origin="marin.test/signals")
+    (tmp_path / "params.yaml").write_text(SMALL)
+    (tmp_path / "stderr").touch()
+    with (
+        (tmp_path / "stderr").open("w") as told,
+        subprocess.Popen(
+            [sys.executable, "-c", STAGE, "stage", "tokens", "--runner", "ray", "--processes", "2"],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=told,
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        ) as process,
+    ):
+        until(process, lambda: "tokens" in [body["step"] for body in bodies(tmp_path, events.STEP_STARTED)])
+        until(process, lambda: any("raylet" in line for line in below(process.pid)))
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(PATIENCE_SECONDS)
+    assert status == 130, (tmp_path / "stderr").read_text()
+    assert "interrupted: step tokens: found SIGTERM" in (tmp_path / "stderr").read_text()
+    (failed,) = bodies(tmp_path, events.STEP_FAILED)
+    assert failed["step"] == "tokens" and "SIGTERM" in failed["error"]
+
+
+def until(process: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not reached():
+        assert process.poll() is None and time.monotonic() < deadline, "this never happens"
+        time.sleep(0.05)
+
+
+def bodies(folder: Path, kind: str) -> list[Mapping[str, Any]]:
+    return [event.body for _, event in open_root(str(folder / ".marin")).reader().events() if event.type == kind]
+
+
+def below(number: int) -> list[str]:
+    """The command lines of the processes that this one has started."""
+    started = (path.read_text().split() for path in Path(f"/proc/{number}/task").glob("*/children"))
+    lines = []
+    for child in (child for children in started for child in children):
+        with suppress(OSError):
+            lines.append(Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return lines

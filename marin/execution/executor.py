@@ -47,7 +47,7 @@ from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
-from marin.execution.workspace import Made, Workspace, execute
+from marin.execution.workspace import Made, Workspace, execute, own_workspace
 from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
 from marin.history.names import new_id
@@ -95,18 +95,33 @@ class LedgerJournal:
     def __init__(self, root: Root, run: str, step: str, lease: Unleased | None = None) -> None:
         self._root, self._stream, self._step = root, stream_of(run), step
         self._beside, self._lease = evaluation_stream(run), lease or Unleased(root)
+        self._lengths = dict[str, int]()
 
     def record(self, kind: str, body: Body) -> int:
         """Append one event and return its index; it is durable then. What was evaluated of the run's states stands in a
         stream of its own.
 
+        The length of the stream fences it: whoever takes the lease over while this process sleeps between check and append
+        writes to the run first.
+
         Raises:
             LeaseLost: another executor is at work on the step.
         """
-        self._lease.check()
         stream = self._beside if kind in events.EVALUATIONS else self._stream
-        (receipt,) = self._root.append([Draft(kind, stream, events.write(body))])
-        return receipt.index
+        length = self._lengths.get(stream)
+        while True:
+            if length is None:
+                length = _length(self._root.history(), stream)
+                self._lease.ask()
+            else:
+                self._lease.check()
+            try:
+                (receipt,) = self._root.append([Draft(kind, stream, events.write(body), expect_seq=length)])
+            except OutOfSequence:
+                length = None  # somebody has written there: perhaps who has the lease now
+                continue
+            self._lengths[stream] = receipt.seq + 1
+            return receipt.index
 
     def history(self, kind: str) -> Sequence[Body]:
         """The bodies of all events of this type that the step recorded under its present identity, oldest first."""
@@ -114,6 +129,12 @@ class LedgerJournal:
             events.read(events.BODIES[kind], event.body, where=f"event {index}")
             for index, event in facts_of(self._root.history(), self._stream, self._step, kind)
         ]
+
+
+def _length(history: LedgerHistory, stream: str) -> int:
+    """How many events the stream has: the number that the next one gets."""
+    last = next(iter(history.at(history.places(stream=stream, last=1))), None)
+    return 0 if last is None else last[1].seq + 1
 
 
 def run_stage(
@@ -196,10 +217,8 @@ def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageO
                 cure="its code or its inputs have changed meanwhile: run the same command again",
             )
         lease = StepLease(root, held, now, name) if grant is None else GrantedLease(root, grant)
-        # The folder in which the step works is one on this machine, whoever has the lease.
-        folder = Workspace.of(root.local, name, now).folder
-        with root.exclusively(folder.name, "the same step is being executed"):
-            outcome = replace(stage, lease=lease).bring(now)
+        with own_workspace(root.local, name, now, lease.is_free) as workspace:
+            outcome = replace(stage, lease=lease).bring(now, workspace) if workspace is not None else None
         if outcome is None:
             lease.wait()
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
@@ -285,9 +304,9 @@ class _Stage:
         history = self.root.history()
         return self._situation(history, self._run(history, completed=False))
 
-    def bring(self, identity: str) -> StageOutcome | None:
-        """Find or make the output, record it, and write the files; None where another executor is at work on it, or where the
-        step is another one than ``identity`` by now."""
+    def bring(self, identity: str, workspace: Workspace) -> StageOutcome | None:
+        """Find or make the output, in ``workspace``, record it, and write the files; None where another executor is at work on
+        it, or where the step is another one than ``identity`` by now."""
         if not self.force:
             present = self._present_in_completed()
             if present is not None:
@@ -296,7 +315,6 @@ class _Stage:
         if situation.identity != identity:
             return None
         hit = None if self.force else situation.results.hit(self.step, identity)
-        workspace = Workspace.of(self.root.local, self.step.name, identity)
         outcome = self._take(situation, hit) if hit is not None else self._execute(situation, workspace)
         if outcome is not None:
             workspace.clear()

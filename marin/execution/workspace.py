@@ -6,6 +6,9 @@ Folders, below ``work/`` of the root's local folder:
     <step>-<identity>/out/      filled by the step; emptied before each attempt
     <step>-<identity>/scratch/  kept until the step is done: a resumed attempt finds there what the last one left
 
+They belong to the process that has their lock. A process that was stopped (SIGSTOP) or hangs keeps it, though its lease on the
+step has ended: whoever takes that over works in folders of its own, <step>-1-<identity>, and so on (:func:`own_workspace`).
+
 All of it may be deleted whenever no stage runs. What an attempt left that nobody came back to is swept by
 `marin store gc` (``sweep_abandoned``).
 """
@@ -18,9 +21,10 @@ import os
 import re
 import shutil
 import stat
+import sys
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +36,10 @@ from marin.record import outputs
 from marin.record.events import Output
 
 log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 10.0
+"""How long folders are waited for that belong to a process without a lease on their step."""
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -53,19 +61,27 @@ class Workspace:
     folder: Path
 
     @classmethod
-    def of(cls, local: Path, step: str, identity: str) -> Workspace:
+    def of(cls, local: Path, step: str, identity: str, place: int = 0) -> Workspace:
         """The workspace of the step with this identity, in a root's local folder."""
-        return cls(local / cls.name(step, identity))
+        return cls(local / cls.name(step, identity, place))
 
     @staticmethod
-    def name(step: str, identity: str) -> str:
-        """Where it lies in a root's local folder."""
-        return f"work/{step}-{Workspace.tail(identity)}"
+    def name(step: str, identity: str, place: int = 0) -> str:
+        """Where it lies in a root's local folder; ``place`` counts those that others keep."""
+        return f"work/{step}-{f'{place}-' if place else ''}{Workspace.tail(identity)}"
 
     @staticmethod
     def tail(identity: str) -> str:
         """The end of its name, after the step's."""
         return parse_digest(identity).hex()[:32]
+
+    def lock(self) -> AbstractContextManager[None]:
+        """This process's own for the length of a block.
+
+        Raises:
+            Locked: another process of this machine has it.
+        """
+        return _lock(self.folder, " ".join(sys.argv)[:200])
 
     @property
     def out(self) -> Path:
@@ -124,6 +140,34 @@ class Abandoned:
     idle: float
 
 
+def _lock(folder: Path, holder: str) -> AbstractContextManager[None]:
+    return PosixStorage(folder.parent.parent).lock(f"work/locks/{folder.name}", holder)
+
+
+@contextmanager
+def own_workspace(local: Path, step: str, identity: str, is_free: Callable[[], bool]) -> Iterator[Workspace | None]:
+    """The first workspace of the step that no other process of this machine has. One that has the usual folders is waited for a
+    while, as it may be about to leave; where the step is no longer ``is_free`` to be executed meanwhile, None."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    place = 0
+    with ExitStack() as held:
+        while True:
+            workspace = Workspace.of(local, step, identity, place)
+            try:
+                held.enter_context(workspace.lock())
+                break
+            except Locked as locked:
+                if not is_free():
+                    workspace = None
+                    break
+                if place or time.monotonic() >= until:
+                    log.info("%s: another process keeps %s (%s)", step, workspace.folder.name, locked.found)
+                    place += 1
+                else:
+                    time.sleep(POLL_SECONDS)
+        yield workspace
+
+
 def sweep_abandoned(
     local: Path, min_age: float, *, leased: Collection[str] = (), dry_run: bool = False, now: float | None = None
 ) -> list[Abandoned]:
@@ -137,7 +181,7 @@ def sweep_abandoned(
     for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
         if folder.name[-32:] in busy:
             continue
-        with suppress(Locked), PosixStorage(local).lock(f"work/locks/{folder.name}", "sweep of abandoned attempts"):
+        with suppress(Locked), _lock(folder, "sweep of abandoned attempts"):
             found = _measure(folder, time.time() if now is None else now)
             if found.idle >= min_age:
                 swept.append(found)

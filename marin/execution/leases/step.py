@@ -59,6 +59,9 @@ class Unleased:
             LeaseLost: another executor has it.
         """
 
+    def ask(self) -> None:
+        """As :meth:`check`, by what the log holds now."""
+
     def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
         """The batch that ends the step: ``drafts``, with the end of the lease; none where it was lost. The log refuses it
         (``OutOfSequence``) when anybody took a lease meanwhile: ask again."""
@@ -94,7 +97,12 @@ class GrantedLease(Unleased):
 
     def check(self) -> None:
         """See :class:`Unleased`. The log is asked as often as its holder gives a sign."""
-        if time.monotonic() - self._asked > TERM.total_seconds() / 3 and not self.is_free():
+        if time.monotonic() - self._asked > TERM.total_seconds() / 3:
+            self.ask()
+
+    def ask(self) -> None:
+        """See :class:`Unleased`."""
+        if not self.is_free():
             raise _lost(self._step)
 
     def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
@@ -147,6 +155,15 @@ class StepLease(Unleased):
         """See :class:`Unleased`. The log is asked only when a term has passed without a sign, as after a suspension."""
         if self.begun and self._held.expired:
             self._held.catch_up()
+        self._check()
+
+    def ask(self) -> None:
+        """See :class:`Unleased`."""
+        if self.begun:
+            self._held.catch_up()
+        self._check()
+
+    def _check(self) -> None:
         if self.begun and not self._held.is_held(self._identity):
             raise _lost(self._step)
 

@@ -258,13 +258,15 @@ class GraphExecution:
             tries -= 1
             try:
                 made = call(work.node.step, work.inputs, workspace)
+                workspace.clear()
+                return made
             except LedgerError as error:
                 if tries and not isinstance(error, UsageError):
                     log.info("%s: %s; again", work.node.address, error)
                     continue
                 return error
-            workspace.clear()
-            return made
+            finally:
+                workspace.close()
 
     # Execution in other processes
 

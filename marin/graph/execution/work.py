@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ledger import LedgerError, Store, canonical_bytes, digest_bytes
+from ledger import LedgerError, Locked, Store, canonical_bytes, digest_bytes
 from marin.errors import StepFailed
 from marin.execution.workspace import Made, Workspace, checked_metrics, explained
 from marin.graph.execution.guard import confined, unconfined
@@ -29,6 +30,8 @@ from marin.graph.step import Context, Input, Result, Step
 from marin.record.events import Output
 from marin.record.root import Root, open_root
 
+PLACES = 8
+"""How many processes of a machine may keep the folders of one step: one is at work, and others are stopped or hang."""
 VALUE = "value"
 VALUE_FILE = "value.json"
 LARGEST_VALUE = 1 << 20
@@ -47,16 +50,38 @@ class StepWorkspace:
     outside: ThreadPoolExecutor | None = None
     """A thread that was there before the step was confined, for what is done on its behalf; None: the step's own
     thread."""
+    held: ExitStack = field(default_factory=ExitStack)
+    """The lock of its folders, as long as they are used."""
+    place: int = 0
 
     @cached_property
     def folders(self) -> Workspace:
-        """Its folders."""
-        return Workspace(Path(self.folder))
+        """Its folders, of this process alone: those of one that was stopped and lost its lease stay that one's."""
+        for self.place in range(PLACES):
+            workspace = Workspace(Path(self.folder))
+            with suppress(Locked):
+                self.held.enter_context(workspace.lock())
+                return workspace
+        raise StepFailed(
+            "other processes keep the folders of a step",
+            where=self.folder,
+            expected=f"at most {PLACES - 1} of them",
+            cure="end those that are stopped or hang",
+        )
 
     @property
     def folder(self) -> str:
         """Where it works, whether that is there or not."""
-        return f"{self.local}/{Workspace.name('step', self.identity)}"
+        return self._at(self.place)
+
+    @property
+    def allowed(self) -> list[str]:
+        """Where the step may write: below its folders, wherever these will be."""
+        places = [self.place] if self.used else range(PLACES)
+        return [f"{self._at(place)}/{name}" for place in places for name in ("out", "scratch")]
+
+    def _at(self, place: int) -> str:
+        return f"{self.local}/{Workspace.name('step', self.identity, place)}"
 
     def read(self, given: Given) -> bytes:
         """The bytes of a value, of one file, or of the value beside files."""
@@ -70,11 +95,13 @@ class StepWorkspace:
 
     def out(self) -> Path:
         """The empty folder to fill."""
-        return self._made(self.folders.out)
+        self._prepare()
+        return self.folders.out
 
     def scratch(self) -> Path:
         """The folder that survives an interruption."""
-        return self._made(self.folders.scratch)
+        self._prepare()
+        return self.folders.scratch
 
     def take(self, name: str, given: Given) -> Path:
         """An input, out of the store."""
@@ -92,16 +119,18 @@ class StepWorkspace:
 
     def clear(self) -> None:
         """The step is done."""
-        if os.path.exists(self.folder):
+        if self.used:
             self.folders.clear()
 
-    def _made(self, folder: Path) -> Path:
-        self._prepare()
-        return folder
+    def close(self) -> None:
+        """Nothing of it is used any more; after a failure its files stay, for the next attempt."""
+        self.held.close()
+        self.__dict__.pop("folders", None)
+        self.used = False
 
     def _prepare(self) -> None:
         if not self.used:
-            self.do(lambda: self.folders.prepare(self.store, {}))
+            self.do(lambda: self.folders.prepare(self.store, {}))  # which takes the lock too: no business of the step's
             self.used = True
 
     def do[T](self, action: Callable[[], T]) -> T:
@@ -143,9 +172,7 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> M
     try:
         if workspace.has_leavings():
             workspace.out()  # leavings of an attempt that was killed
-        with confined(
-            step.name, [f"{workspace.folder}/out", f"{workspace.folder}/scratch"], alone=workspace.outside is not None
-        ):
+        with confined(step.name, workspace.allowed, alone=workspace.outside is not None):
             returned = step.fn(context)
         seconds = time.monotonic() - begun
         return workspace.do(lambda: _kept(step.name, returned, workspace, seconds))

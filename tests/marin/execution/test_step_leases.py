@@ -53,12 +53,14 @@ logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 name, project, tiny, term, step = sys.argv[1:]
 sys.path.insert(0, tiny)
 import tiny as plan
+from marin.execution import workspace
 from marin.execution.executor import run_stage
 from marin.execution.leases import lease
 from marin.recipe.schema import Recipe
 from marin.record import events
 from marin.record.root import open_root
 
+workspace.PATIENCE_SECONDS = 0.2
 real = lease.birth
 lease.birth = lambda pid: f"{name}/{real(pid)}" if name != "here" else real(pid)
 lease.Claimant.of_process = classmethod(lambda cls: cls(f"{name}-{os.getpid()}", timedelta(seconds=float(term))))
@@ -292,6 +294,60 @@ def test_what_was_made_under_a_lost_claim_is_not_recorded(tiny: ModuleType, root
     assert "the lease was lost to another executor" in err
     assert recorded(root)[events.STEP_COMPLETED] == 2
     assert claimed(root) == {}
+
+
+def test_a_stopped_process_keeps_its_folder_from_nobody_who_has_its_lease(
+    tiny: ModuleType, root: Root, project: Path
+) -> None:
+    """Both are processes of one machine, with the same folders. The first one is stopped, and wakes up while the second is at
+    work: it takes nothing away, records nothing, and finds the other's result."""
+    with machine("here", project, term=0.2) as sleeper:
+        assert sleeper.stdout is not None and sleeper.stdin is not None
+        assert sleeper.stdout.readline() == "inside\n"
+        sleeper.send_signal(signal.SIGSTOP)
+        with machine("here", project) as other:
+            assert other.stdout is not None
+            assert "another process keeps upper-" in said(other, "held by process")
+            assert other.stdout.readline() == "inside\n"
+            folders = sorted(path for path in (project / "here" / "work").glob("upper-*") if path.is_dir())
+            assert len(folders) == 2
+            sleeper.send_signal(signal.SIGCONT)
+            sleeper.stdin.write("go on\n")
+            sleeper.stdin.flush()
+            assert f"upper is being executed by executor here-{other.pid}" in said(sleeper, "waiting for its end")
+            assert [path.is_dir() for path in folders] == [True, True]
+            assert ended(other, "go on\n")[0] == "upper executed\n"
+        assert ended(sleeper)[0] == "upper present\n"
+    assert recorded(root)[events.STEP_COMPLETED] == 2
+    assert claimed(root) == {}
+    assert not any(path.is_dir() for path in (project / "here" / "work").glob("upper-*")), "both have cleared their own"
+
+
+def test_who_slept_between_the_look_at_the_lease_and_the_append_records_nothing(
+    tiny: ModuleType, root: Root, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease is taken over, and the step begun, in between: the length of the run's stream refuses the fact."""
+    key, another, real = identity(tiny, root, project, "upper"), Claimant("another"), Root.append
+
+    def append(self: Root, drafts: Sequence[Draft]) -> list[Receipt]:
+        if [one.type for one in drafts] == [events.METRICS_RECORDED]:
+            monkeypatch.setattr(Root, "append", real)
+            begun = next(one for _, one in root.reader().events() if one.type == events.STEP_STARTED)
+            body = {**begun.body, "step": "upper", "attempt": 2}
+            root.append([another.take(leases_of(root), {key: "upper"}, [f"here-{os.getpid()}"], utc_now())])
+            root.append([Draft(events.STEP_STARTED, begun.stream, body)])
+            root.append([another.release(leases_of(root), [key])])
+        return real(self, drafts)
+
+    def measure(task: Task) -> None:
+        if task.attempt == 1:
+            monkeypatch.setattr(Root, "append", append)
+        task.journal.record(events.METRICS_RECORDED, events.MetricsRecorded(run=task.run, step="upper", series=[]))
+
+    tiny.before_upper.append(measure)
+    monkeypatch.setattr(Claimant, "of_process", classmethod(lambda cls: cls(f"here-{os.getpid()}")))
+    assert tiny.run("upper", project).action == "executed", "again, by its second attempt"
+    assert recorded(root)[events.METRICS_RECORDED] == 1
 
 
 @pytest.mark.long

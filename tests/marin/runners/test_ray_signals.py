@@ -16,6 +16,7 @@ import pytest
 
 from marin.record import events
 from marin.record.root import create_root, open_root
+from marin.runners.ray.cluster import descendants
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PATIENCE_SECONDS = 600
@@ -123,7 +124,14 @@ def test_a_signal_means_the_same_before_while_and_after(tmp_path: Path) -> None:
     assert "SIGTERM received" not in told, "Ray's own handler below Python prints a stack"
 
 
-STAGE = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
+STAGE = """
+import sys
+from marin.cli.main import main
+from marin.training.tokens import encoding
+encoding.SHARD_BYTES = 4096  # so that a small text has work for two workers
+sys.argv[0] = "marin"
+main()
+"""
 SMALL = "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, minimal_pairs: 3}\ntokenizer: {vocab_size: 400}\n"
 
 
@@ -139,7 +147,7 @@ def test_a_stage_on_ray_that_is_asked_to_stop_says_so(
     with (
         (tmp_path / "stderr").open("w") as told,
         subprocess.Popen(
-            [sys.executable, "-c", STAGE, "stage", "tokens", "--runner", "ray", "--processes", "2"],
+            [sys.executable, "-c", STAGE, "stage", "tokens", "--runner", "ray", "--processes", "2", "--devices", "2"],
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=told,
@@ -147,7 +155,7 @@ def test_a_stage_on_ray_that_is_asked_to_stop_says_so(
         ) as process,
     ):
         until(process, lambda: "tokens" in [body["step"] for body in bodies(tmp_path, events.STEP_STARTED)])
-        until(process, lambda: any("raylet" in line for line in below(process.pid)))
+        until(process, lambda: any("raylet" in line for line in started()))
         process.send_signal(signal.SIGTERM)
         status = process.wait(PATIENCE_SECONDS)
     assert status == 130, (tmp_path / "stderr").read_text()
@@ -159,7 +167,7 @@ def test_a_stage_on_ray_that_is_asked_to_stop_says_so(
 def until(process: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not reached():
-        assert process.poll() is None and time.monotonic() < deadline, "this never happens"
+        assert process.poll() is None and time.monotonic() < deadline, f"status {process.poll()}"
         time.sleep(0.05)
 
 
@@ -167,11 +175,10 @@ def bodies(folder: Path, kind: str) -> list[Mapping[str, Any]]:
     return [event.body for _, event in open_root(str(folder / ".marin")).reader().events() if event.type == kind]
 
 
-def below(number: int) -> list[str]:
-    """The command lines of the processes that this one has started."""
-    started = (path.read_text().split() for path in Path(f"/proc/{number}/task").glob("*/children"))
+def started() -> list[str]:
+    """The command lines of all processes below this one."""
     lines = []
-    for child in (child for children in started for child in children):
+    for number in descendants():
         with suppress(OSError):
-            lines.append(Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+            lines.append(Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode())
     return lines

@@ -382,7 +382,7 @@ class PosixStorage:
         try:
             record = json.loads(os.pread(descriptor, 4096, 0))
             found = f"held by process {record['pid']} on {record['host']} ({record['command']})"
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             found = "held by a process that did not say its name"
         return Locked(
             "another writer is at work",

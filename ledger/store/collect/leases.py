@@ -13,6 +13,7 @@ on its host. So a clock that jumps ahead does not end the lease of a process tha
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
@@ -27,6 +28,8 @@ from ledger.storage.port import Storage
 from ledger.store.layout import LEASES
 
 DEFAULT_SECONDS: Final = 24 * 3600.0
+MOST_PROCESSES: Final = 1 << 22
+"""No system numbers a process higher. 0 and below mean groups of processes, which are always there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,11 @@ class Lease:
         try:
             began, expires = float(fields["began"]), float(fields["expires"])
             lease = cls(name, str(fields["holder"]), str(fields["host"]), int(fields["pid"]), began, expires)
-        except (KeyError, TypeError, ValueError) as error:
+            if not 1 <= lease.pid <= MOST_PROCESSES:
+                raise ValueError(f"process {lease.pid}, which no system has")
+            if not (math.isfinite(began) and math.isfinite(expires)):
+                raise ValueError("a time that is none")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise Malformed("lease", where=name, expected="a lease of version 1", found=str(error)) from error
         if lease.encode() != data:
             raise Malformed("lease", where=name, expected="a lease of version 1", found="other fields")

@@ -38,6 +38,7 @@ SKEW = timedelta(seconds=300)
 """How much the clocks of two machines may differ: as much as a log lets its writers' clocks."""
 RECENT = 2 * SKEW + TERM
 """An executor that has given no sign for so long, by any clock, holds nothing any more."""
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,9 @@ class Leases:
 
     def _sign(self, who: Holder | LeaseTaken, until: str, term: timedelta, at: datetime) -> None:
         """Who cannot say until when keeps nothing from others, and who says a time far away, nothing for long."""
+        at = min(
+            max(at, _EARLIEST), utc_now() + SKEW
+        )  # also where a log says of an event that it is from the year 9999
         try:
             end = min(parse_time(until), at + SKEW + TERM)
         except LedgerError:

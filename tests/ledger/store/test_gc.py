@@ -14,6 +14,7 @@ from ledger import (
     Refused,
     StorageFailed,
     Store,
+    canonical_bytes,
     collect_garbage,
     lease,
     list_leases,
@@ -204,7 +205,7 @@ def test_a_lease_keeps_what_is_put_while_it_lives(store: Store) -> None:
 def test_a_lease_outlives_nobody(store: Store) -> None:
     now = time.time()
     elsewhere = Lease("n", "h", "another host", 1, now, now + 60)
-    dead = Lease("n", "h", os.uname().nodename, 2**22 + 1, now, now + 60)
+    dead = Lease("n", "h", os.uname().nodename, 2**22, now, now + 60)
     assert elsewhere.alive(now)
     assert dead.alive(now)
     assert not elsewhere.alive(now + 61)
@@ -219,6 +220,30 @@ def test_a_lease_that_cannot_be_read_stops_collection(store: Store, data: bytes)
     with pytest.raises(Malformed, match="lease"):
         collect_garbage(store, [], min_age=0)
     assert store.read(store.put_bytes(b"x").digest) == b"x"
+
+
+@pytest.mark.parametrize("pid", [0, -1, -(2**31), 2**22 + 1, 2**31, 2**53 - 1, "1", "x", None, True, [1]])
+def test_a_lease_of_a_process_that_no_system_has_stops_collection_with_a_line(store: Store, pid: object) -> None:
+    """0 and -1 name groups of processes, of which one always lives; a large number is none for the system."""
+    fields = {
+        "began": "1.0",
+        "expires": "2.0",
+        "holder": "h",
+        "host": os.uname().nodename,
+        "kind": "lease",
+        "version": 1,
+    }
+    store.storage.create(f"{LEASES}odd.json", canonical_bytes({**fields, "pid": pid}))
+    with pytest.raises(Malformed, match=r"a lease cannot be read: store/leases/odd\.json"):
+        collect_garbage(store, [], min_age=0)
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-inf"])
+def test_a_lease_until_a_time_that_is_none_stops_collection(store: Store, time: str) -> None:
+    fields = {"began": time, "expires": time, "holder": "h", "host": "there", "kind": "lease", "pid": 1, "version": 1}
+    store.storage.create(f"{LEASES}odd.json", canonical_bytes(fields))
+    with pytest.raises(Malformed, match="a time that is none"):
+        collect_garbage(store, [], min_age=0)
 
 
 def test_a_kept_manifest_that_cannot_be_read_stops_collection(store: Store, tmp_path: Path) -> None:

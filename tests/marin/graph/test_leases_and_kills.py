@@ -307,6 +307,24 @@ def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Wr
     assert "the lease was lost" in err
 
 
+@pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**53 - 1])
+@pytest.mark.parametrize("year", [1, 9999])
+def test_a_claim_of_no_process_at_no_time_keeps_nothing_for_long(pid: int, year: int) -> None:
+    """A log of somebody else may say anything."""
+    at = datetime(year, 12, 31, 23, 59, tzinfo=UTC)
+    body = {
+        "executor": "odd", "host": os.uname().nodename, "pid": pid, "born": birth(os.getpid()), "over": [],
+        "until": "9999-12-31T23:59:59.999999Z", "steps": {STEP: "a"}, "term": 2**53 - 1,
+    }  # fmt: skip
+    leases = Leases()
+    leases.see(events.LEASE_TAKEN, 0, body, at)
+    assert leases.living() == []
+    leases.see(events.LEASE_TAKEN, 1, {**body, "host": "elsewhere"}, at)
+    holder = leases.holder(STEP)
+    assert holder is not None
+    assert not holder.alive(datetime.now(UTC) + timedelta(hours=1), watched=3600)
+
+
 def test_claims_follow_from_the_events_alone() -> None:
     leases, mine = Leases(), Claimant("mine", timedelta(seconds=60))
     taken = mine.take(leases, {STEP: "a"}, (), NOW)

@@ -7,6 +7,7 @@ the facts of that execution (segments, checkpoints, evaluation) are read from th
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -25,6 +26,8 @@ from marin.record.events import (
     StepCached,
     StepCompleted,
 )
+
+log = logging.getLogger(__name__)
 
 LATEST = "latest"
 
@@ -183,9 +186,12 @@ def load_named(history: History, name: str) -> Run:
 
 
 def load_all(history: History) -> Iterator[Run]:
-    """Every run, in the order in which they started."""
+    """Every run, in the order in which they started; one that does not hold together is named and left out."""
     for run in run_ids(history):
-        yield load(history, run)
+        try:
+            yield load(history, run)
+        except MissingEvidence as error:
+            log.warning("run %s is left out: %s", run, error)
 
 
 def _folded(history: History, run: str, stream: str) -> Run:

@@ -700,7 +700,7 @@ def read[T: Body](kind: type[T], body: Any, *, where: str) -> T:
     """``body`` as ``kind``; raises :class:`MarinError` with the path of the first field that does not fit."""
     try:
         return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise MarinError(
             "event body does not fit its type", where=where, expected=kind.__name__, found=str(error)
         ) from None

@@ -53,7 +53,7 @@ from ledger import (
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY, check_home, named_keys, settle_copy
-from marin.record.schemas import schema_checks
+from marin.record.schemas import as_it_fits, schema_checks
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
 from marin.record.verdicts import of_this_log
@@ -319,18 +319,21 @@ class LedgerHistory:
 
     def event(self, index: int) -> Event | None:
         """The event at this index; None beyond the end."""
-        return self._reader.event(index) if 0 <= index < self._size else None
+        return self._fitting(index, self._reader.event(index)) if 0 <= index < self._size else None
 
     def events(
         self, *, stream: str | None = None, type: str | None = None, **named: str | None
     ) -> Iterator[tuple[int, Event]]:
         """The events of one stream, of one type, whose bodies have these texts in the fields of these names, or all of it.
-        By a field of :data:`INDEXED` it costs what is found, however long the log is."""
+        By a field of :data:`INDEXED` it costs what is found, however long the log is. An event whose body does not fit its
+        type is none of that type: in its stream it is one of type :data:`marin.record.schemas.MALFORMED`."""
         found = self.places(stream=stream, type=type, last=None, **named)
-        if any(named.get(field) is not None for field in INDEXED):
-            yield from ((index, Event.decode(self._entry(index))) for index in found)
-        else:
-            yield from self.at(found)
+        is_near = any(named.get(field) is not None for field in INDEXED)
+        for index, event in (
+            ((i, self._fitting(i, Event.decode(self._entry(i)))) for i in found) if is_near else self.at(found)
+        ):
+            if type is None or event.type == type:
+                yield index, event
 
     def places(
         self, *, stream: str | None = None, type: str | None = None, last: int | None = None, **named: str | None
@@ -344,7 +347,10 @@ class LedgerHistory:
             wanted = set(group)
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
                 if index in wanted:
-                    yield index, Event.decode(entry)
+                    yield index, self._fitting(index, Event.decode(entry))
+
+    def _fitting(self, index: int, event: Event) -> Event:
+        return as_it_fits(index, event, where=self._reader.checkpoint().origin)
 
     def _entry(self, index: int) -> bytes:
         """One entry. Those beside it are kept for a while: what one execution recorded, the next one asks for in the

@@ -1,14 +1,52 @@
-"""What the ledger checks of an event before it takes it: the shape of the body, by the type."""
+"""The shape of an event's body, by its type: the ledger checks it before it takes an event, and it is looked at again when
+one is read, because somebody else's log took what its operator wanted."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from ledger import Refused
+from ledger import Event, Refused
 from marin.record.events import BODIES, Body
+
+log = logging.getLogger(__name__)
+
+MALFORMED = "malformed/v1"
+"""As what an event is read whose body does not fit its type; its own type is in the body. No log takes one for anything."""
+
+MOST_NAMED = 8
+"""How many such events a process names."""
+
+
+def as_it_fits(index: int, event: Event, *, where: str) -> Event:
+    """The event, or one of type :data:`MALFORMED` in its place, named once: so that it says nothing, and whoever reads its
+    stream sees that it is there."""
+    kind = BODIES.get(event.type)
+    if kind is None:
+        return event
+    try:
+        msgspec.convert(event.body, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        found = str(error)[:200]
+        _name(where, index, event.type, event.stream, found)
+        return replace(event, type=MALFORMED, body={"type": event.type, "found": found})
+    return event
+
+
+@lru_cache(maxsize=1024)
+def _name(where: str, index: int, kind: str, stream: str, found: str) -> None:
+    named = _name.cache_info().currsize  # this one is not among them yet
+    if named < MOST_NAMED:
+        log.warning(
+            "event %d of %s (%s in %s) does not fit its type, and is left out: %s", index, where, kind, stream, found
+        )
+    elif named == MOST_NAMED:
+        log.warning("further events of %s do not fit their types, and are left out", where)
 
 
 def schema_checks() -> dict[str, Callable[[Any], None]]:

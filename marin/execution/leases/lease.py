@@ -15,6 +15,7 @@ then: it records no result, and what it made is dropped.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
@@ -28,9 +29,12 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Draft, Event, LedgerError, digest_bytes, format_time, parse_time
+from marin.errors import MarinError
 from marin.record import events as kinds
 from marin.record.events import LEASES, LeaseReleased, LeaseRenewed, LeaseTaken, read, write
 from marin.record.root import LedgerHistory, Root
+
+log = logging.getLogger(__name__)
 
 TERM = timedelta(seconds=120)
 """How long a lease outlives the last sign of its executor, at most. It is renewed after a third of it."""
@@ -93,7 +97,13 @@ class Leases:
         if seq < self.length:
             return set()
         self.length = seq + 1
-        where = f"event {seq} of {LEASES}"
+        try:
+            return self._seen(kind, body, at, where=f"event {seq} of {LEASES}")
+        except MarinError as error:  # in a log of somebody else's: it keeps nothing from anybody
+            log.warning("%s", error)
+            return set()
+
+    def _seen(self, kind: str, body: Mapping[str, Any], at: datetime, *, where: str) -> set[str]:
         if kind == kinds.LEASE_TAKEN:
             taken = read(LeaseTaken, body, where=where)
             self._sign(taken, taken.until, timedelta(milliseconds=taken.term), at)

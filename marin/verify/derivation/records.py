@@ -25,6 +25,7 @@ from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
 from marin.record.events import DATA_STEPS, GRAD_NORM, Continues, Output
 from marin.record.outputs import KINDS, by_content
+from marin.record.schemas import MALFORMED
 from marin.verify.derivation import loops
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
@@ -120,6 +121,9 @@ def _unknown(item: Indexed, types: Collection[str]) -> Iterator[str]:
     """Types that say nothing of themselves here, and fields that their type does not have."""
     event = item[1]
     kind = kinds.BODIES.get(event.type)
+    if event.type == MALFORMED:
+        yield f"an event of type {event.body.get('type')} that does not fit it ({event.body.get('found')})"
+        return
     if kind is None or event.type not in types:
         yield f"an event of type {event.type}"
         return

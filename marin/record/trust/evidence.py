@@ -39,6 +39,8 @@ AUTHORITIES = "authorities.pem"
 """In the root: certificates of time stamp authorities that were named when a stamp was made. A claim of the log's."""
 CLAIMED = "claimed by this log:"
 """What stands before a sentence for which only the log itself speaks."""
+WITNESSES = "witnesses"
+"""The kind of what the verifier's own witnesses vouch for."""
 
 
 @dataclass(frozen=True)
@@ -157,12 +159,14 @@ def _witnessed(
     if policy is None or (policy.logs and origin not in {key.name for key in policy.logs}):
         return []
     try:
-        note = storage.read(WITNESSED)
-    except NotFound:
-        note = reader.note()
-    checkpoint, names = policy.check(note, keys)
+        checkpoint, names = policy.check(reader.note(), keys)  # the newest there is
+    except Unverified:
+        try:
+            checkpoint, names = policy.check(storage.read(WITNESSED), keys)
+        except NotFound:
+            checkpoint, names = policy.check(reader.note(), keys)
     reader.check_continues(checkpoint)
-    return [Vouched("witnesses", checkpoint.size, "", ", ".join(names))]
+    return [Vouched(WITNESSES, checkpoint.size, "", ", ".join(names))]
 
 
 def _witnessed_by_its_own(storage: Storage, reader: LogReader, keys: Sequence[VerifierKey]) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ledger import ANCHORED, Event, LogCheckpoint, LogReader, check
 from marin.pipeline.stages import PIPELINE
-from marin.record.trust.evidence import CLAIMED, Sources, gather
+from marin.record.trust.evidence import CLAIMED, WITNESSES, Sources, gather
 from marin.verify.case import Case
+from marin.verify.derivation.record import VERDICTS, RunRecord
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.judges.loop import OWN
 from marin.verify.verdict import Verdict
@@ -39,6 +40,13 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
             "key, run `marin trust add --vkey KEY`"
         )
         return Verdict("UNAVAILABLE", (nobody, *lines, *verdict.lines))
+    witnessed = max((one.size for one in outside.vouched if one.kind == WITNESSES), default=None)
+    if verdict.outcome == "PASS" and witnessed is not None and witnessed <= (last := last_told(case.record)):
+        short = (
+            f"your witnesses have not seen the end of this run: what they cosigned has the first {witnessed} events, and the "
+            f"run's last is event {last}. Ask its operator for `marin ledger witness ask`"
+        )
+        return Verdict("PARTIAL", (short, *lines, *verdict.lines))
     return Verdict(verdict.outcome, (*(lines if verdict.outcome != "FAIL" else ()), *verdict.lines))
 
 
@@ -52,6 +60,12 @@ def judge_events(case: Case) -> Verdict:
     count = sum(len(stretch.events) for stretch in case.record.stretches)
     by = (f"it was {OWN}",) if case.run.is_loop else ()
     return Verdict("PASS", (f"{count} events of the run agree with one another", *by))
+
+
+def last_told(record: RunRecord) -> int:
+    """The last event that tells of the run, its execution or evaluation; verdicts on it came later."""
+    told = [index for stretch in record.stretches for index, event in stretch.events if event.type not in VERDICTS]
+    return max((*told, *(fact.index for fact in (*record.evaluations, *record.measured))))
 
 
 def described(checkpoint: LogCheckpoint, notes: Sequence[str] = ()) -> str:

@@ -31,6 +31,7 @@ from ledger.format.event import ANCHORED, Draft, Event, format_time
 from ledger.format.note import decode_base64
 from ledger.log.reader import LogReader
 from ledger.witness.asking import post
+from ledger.witness.instant import instant_of
 
 _STREAM = "log/anchors"
 _KIND = "rfc3161"
@@ -40,7 +41,8 @@ _MAX_ANSWER = 40_000
 
 @dataclass(frozen=True)
 class Stamped:
-    """What a time stamp shows: events below ``size`` existed at ``time``, so says ``authority``."""
+    """What a time stamp shows: events below ``size`` existed before ``time`` (:mod:`ledger.witness.instant`), so says
+    ``authority``."""
 
     index: int
     """The event that holds the stamp."""
@@ -82,7 +84,7 @@ def stamp_checkpoint(
 def verify_stamp(
     answer: bytes, text: str, authorities: Sequence[x509.Certificate], *, nonce: int | None = None
 ) -> tuple[str, str]:
-    """The time of a stamp over ``text`` and who signed it; ``Malformed`` or ``Unverified`` where it is none."""
+    """Before when ``text`` existed, by a stamp over it, and who signed that; ``Malformed`` or ``Unverified`` where it is none."""
     from rfc3161_client import VerificationError, VerifierBuilder, decode_timestamp_response
 
     try:
@@ -101,10 +103,14 @@ def verify_stamp(
         builder = builder.nonce(nonce)
     try:
         builder.build().verify_message(response, text.encode())
-        moment: datetime = response.tst_info.gen_time
-        return format_time(moment), _signer_of(response)
+        second: datetime = response.tst_info.gen_time  # the library drops the fraction
+        signer, token = _signer_of(response), response.time_stamp_token()
     except (VerificationError, ValueError, LookupError) as error:
         raise _untrusted(str(error)[:300]) from error
+    instant = instant_of(token)
+    if instant.second != second:
+        raise Malformed("a time stamp of two times", expected=format_time(second), found=format_time(instant.second))
+    return format_time(instant.bound), signer
 
 
 def check_stamp(

@@ -7,10 +7,12 @@ from pathlib import Path
 import msgspec
 
 from ledger import describe_tree, digest_bytes
+from marin.data.borrowed import trial
 from marin.data.borrowed.chats import chat_template, special_tokens
 from marin.data.borrowed.folder import opened
 from marin.data.chat import STOPS, TEMPLATE
 from marin.data.template import ChatTemplate
+from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import open_tokenizer
 from marin.evaluation.folder import embedding_rows
 from marin.evaluation.marks import marks_of
@@ -33,10 +35,12 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     """
     canary.check(recipe.arithmetic)
     use_compilation_cache(compilation_cache())
+    if (content := folder / TOKENIZER).is_file():
+        trial.check(content.read_bytes(), where=str(content))
     with opened(folder) as kept:
-        tokenizer, content = open_tokenizer(kept), (kept / "tokenizer.json").read_bytes()
+        tokenizer, read_as = open_tokenizer(kept), (kept / TOKENIZER).read_bytes()
         # A class of transformers may add tokens to the file's: a text that has one is refused (Scorer), as torch does.
-        own = folder if (folder / "tokenizer.json").is_file() else kept
+        own = folder if content.is_file() else kept
         model = msgspec.structs.replace(recipe.model, embedding_rows=embedding_rows(folder))
         read = read_model(recipe, vocabulary_size(own, model), folder)
     digest = describe_tree(folder).digest
@@ -44,7 +48,7 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     marks = marks_of(tokenizer, recipe.tokens.begin, recipe.tokens.end)
     plain = msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(recipe.tokenizer, reading="plain"))
     template = template_in(folder)
-    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(content), template, special, marks)
+    return Subject("", plain, read, tokenizer, digest, 0, digest_bytes(read_as), template, special, marks)
 
 
 def template_in(folder: Path, *, clock: bool = False) -> ChatTemplate | None:

@@ -13,8 +13,10 @@ from tempfile import TemporaryDirectory
 from levanter.models.lm_model import LmHeadModel
 
 from ledger import StateManifest, Store
+from marin.data.borrowed import trial
 from marin.data.borrowed.chats import special_tokens
 from marin.data.template import SPECIAL, ChatTemplate, plain_template, template_of
+from marin.data.tokenizer import FILE as TOKENIZER
 from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.marks import Marks, marks_of
@@ -81,6 +83,8 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         folder = Path(base)
         made = run.output("tokenizer")
         outputs.checkout(store, made, folder / "tokenizer", kind=outputs.KINDS["tokenizer"])
+        if (content := folder / "tokenizer" / TOKENIZER).is_file():
+            trial.check(content.read_bytes(), where=f"tokenizer of run {run.run}")
         vocab = vocabulary_size(folder / "tokenizer", recipe.model)
         tokenizer = open_tokenizer(folder / "tokenizer", as_recorded=as_recorded(recipe))
         special = special_tokens(folder / "tokenizer")

@@ -18,6 +18,7 @@ from typing import Any
 
 import tensorstore
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rfc3161_client import decode_timestamp_response
 
 from ledger import (
     Draft,
@@ -65,6 +66,7 @@ from ledger.tensors.shards import PartialTensor
 from ledger.tensors.slices import SlicedForm
 from ledger.tensors.statepack import read_state
 from ledger.tensors.tensors import StateManifest
+from ledger.witness.instant import instant_of
 from ledger.witness.timestamp import load_authorities, verify_stamp
 from ledger.witness.witness import WitnessRequest
 from marin.cli.ledger.append import parse_object
@@ -295,6 +297,11 @@ def stamped() -> tuple[bytes, list[Any]]:
     return (CORPUS / "seeds/stamp.tsr").read_bytes(), load_authorities(CORPUS / "seeds/authority.pem")
 
 
+def token_of(answer: bytes) -> bytes:
+    token: bytes = decode_timestamp_response(answer).time_stamp_token()
+    return token
+
+
 def documents() -> list[bytes]:
     line = {"text": "a\n", "source": {"file": "a"}, "metadata": {}, "learned": [[0, 1]]}
     return [json.dumps(line).encode() + b"\n"]
@@ -456,6 +463,7 @@ def parsers() -> list[Parser]:
             ("witness.witness.WitnessRequest.parse",),
         ),
         P("time stamp", lambda data: verify_stamp(data, "text", stamped()[1]), lambda: [stamped()[0]]),
+        P("time stamp token", instant_of, lambda: [token_of(stamped()[0])]),
         P(
             "authorities",
             on_file(load_authorities),

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from ledger import LedgerError, Store
+from marin.data.borrowed import trial
 from marin.data.documents import PARTS
-from marin.data.tokenizer import parse_tokenizer
+from marin.data.tokenizer import MOST_BYTES, parse_tokenizer
 from marin.history.run import Run
 from marin.record.outputs import bytes_of, checkout
 from marin.reporting.runs.order import batches
@@ -207,7 +208,9 @@ def _tokenizer(run: Run, store: Store) -> Any:
     with store.open_file(bytes_of(made.output), "tokenizer.json") as stream:
         before = _as_recorded(run)
         where = f"output of step tokenizer, {bytes_of(made.output)}"
-        found = parse_tokenizer(stream.read(), where=where, as_recorded=before)
+        data = stream.read(MOST_BYTES + 1)
+    trial.check(data, where=where)
+    found = parse_tokenizer(data, where=where, as_recorded=before)
     found.encode_special_tokens = before
     return found
 

@@ -77,7 +77,8 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
             cure="train steps are numbered through all phases, from 0",
         )
     apply(recipe.arithmetic, Execution())
-    from marin.data.tokenizer import load_tokenizer
+    from marin.data.borrowed import trial
+    from marin.data.tokenizer import FILE, load_tokenizer
     from marin.training.data import seen_at
 
     with TemporaryDirectory(prefix="marin-show-") as base:
@@ -85,6 +86,8 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
         for name, folder in folders.items():
             outputs.checkout(store, view.output(name), folder, kind=name)
         seen, digest = seen_at(recipe, folders["tokens"] / "train", step)
+        if (content := folders["tokenizer"] / FILE).is_file():
+            trial.check(content.read_bytes(), where=f"tokenizer of run {view.run}")
         tokenizer = load_tokenizer(folders["tokenizer"])
         sequences = tuple(
             Sequence(

@@ -30,6 +30,18 @@ default_policy = 1.2.3.4.1
 digests = sha256
 ess_cert_id_alg = sha256
 """
+PRECISE = """
+[precise]
+serial = {folder}/serial
+signer_cert = {folder}/tsa.pem
+signer_key = {folder}/tsa.key
+signer_digest = sha256
+default_policy = 1.2.3.4.1
+digests = sha256
+ess_cert_id_alg = sha256
+clock_precision_digits = {digits}
+{accuracy}
+"""
 
 
 def openssl(folder, *arguments: str):
@@ -98,6 +110,26 @@ class Authority:
             "stamps",
         )
         self.certificates = load_authorities(folder / "ca.pem")
+
+    def precise(self, query, *, digits, accuracy=""):
+        """An answer with up to so many digits of a second, and an accuracy as openssl has it."""
+        made = PRECISE.format(folder=self.folder, digits=digits, accuracy=f"accuracy = {accuracy}" if accuracy else "")
+        (self.folder / "precise").write_text(made)
+        (self.folder / "query").write_bytes(query)
+        openssl(
+            self.folder,
+            "ts",
+            "-reply",
+            "-config",
+            "precise",
+            "-section",
+            "precise",
+            "-queryfile",
+            "query",
+            "-out",
+            "reply",
+        )
+        return (self.folder / "reply").read_bytes()
 
     def answer(self, query):
         if self.answers:

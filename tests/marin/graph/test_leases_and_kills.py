@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -305,6 +306,53 @@ def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Wr
     assert (sleeper.returncode, out.split()[1]) == (0, "0"), err
     assert completed(root) == {"slow": 1}
     assert "the lease was lost" in err
+
+
+@pytest.mark.parametrize("where", ["HERE", "None"])
+def test_a_stopped_executor_and_the_one_that_takes_over_have_folders_of_their_own(
+    write: Write, root: Root, tally: Callable[[], list[str]], where: str
+) -> None:
+    """The first one is stopped in the middle of its files, in its own process or in that of a job; the second makes them. The
+    first finds its folder as it left it, and its result is dropped."""
+    file = write(f"""
+        def slow(context):
+            (context.out / "text").write_text("one ")
+            (TALLY.parent / "inside").touch()
+            while not (TALLY.parent / "go on").exists():
+                pass
+            with (context.out / "text").open("a") as stream:
+                stream.write("two")
+            tally("slow")
+
+        steps = [Step("slow", slow, {{}}, {{}}{", HERE" if where == "HERE" else ""})]
+    """)
+    cache = Path(os.environ["TALLY"]).parent
+    with program(root, file, 0, "before", "0.2") as sleeper:
+        while not (cache / "inside").exists():
+            assert sleeper.poll() is None
+        stopped = [sleeper.pid, *children(sleeper.pid)]
+        for number in stopped:
+            os.kill(number, signal.SIGSTOP)
+        (cache / "go on").touch()
+        outcome = execute_graph(load_graph(file), root, file=file)
+        assert outcome.failures == {}
+        for number in stopped:
+            os.kill(number, signal.SIGCONT)
+        out, err = sleeper.communicate(timeout=60)
+    assert (sleeper.returncode, out.split()[1]) == (0, "0"), err
+    assert completed(root) == {"slow": 1} and tally() == ["slow", "slow"]
+    with root.store().open_file(outcome.results["slow"].output.artifact, "text") as stream:
+        assert stream.read() == b"one two"
+
+
+def children(number: int) -> list[int]:
+    """The processes that this one has started."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == number:
+                found.append(int(stat.parent.name))
+    return found
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**53 - 1])

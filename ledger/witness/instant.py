@@ -45,10 +45,10 @@ def instant_of(token: bytes) -> Instant:
     if kind != (_OBJECT, _SIGNED_DATA) or content[0] != _EXPLICIT:
         raise _bad("signed data", kind[1].hex())
     signed = _only(_SEQUENCE, content[1])
-    kind, content = _fields(_inner(signed, 2, _SEQUENCE), 2)
+    kind, content = _exactly(_inner(signed, 2, _SEQUENCE), 2)
     if kind != (_OBJECT, _TOKEN_INFO) or content[0] != _EXPLICIT:
         raise _bad("a TSTInfo", kind[1].hex())
-    ((tag, info),) = _fields(content[1], 1)
+    ((tag, info),) = _exactly(content[1], 1)
     if tag != _OCTETS:
         raise _bad("a TSTInfo in octets", f"tag {tag:#04x}")
     fields = _only(_SEQUENCE, info)
@@ -100,7 +100,7 @@ def _inner(fields: list[tuple[int, bytes]], place: int, tag: int) -> bytes:
 
 def _only(tag: int, data: bytes) -> list[tuple[int, bytes]]:
     """The fields of the one value that ``data`` is."""
-    ((found, value),) = _fields(data, 1)
+    ((found, value),) = _exactly(data, 1)
     if found != tag:
         raise _bad(f"tag {tag:#04x}", f"{found:#04x}")
     fields = list(_each(value))
@@ -109,7 +109,7 @@ def _only(tag: int, data: bytes) -> list[tuple[int, bytes]]:
     return fields
 
 
-def _fields(data: bytes, count: int) -> list[tuple[int, bytes]]:
+def _exactly(data: bytes, count: int) -> list[tuple[int, bytes]]:
     fields = list(_each(data))
     if len(fields) != count:
         raise _bad(f"{count} fields", str(len(fields)))

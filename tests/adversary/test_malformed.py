@@ -65,7 +65,23 @@ def deep(levels: int) -> Any:
 def odd(draw: random.Random) -> Any:
     """What no field expects, or no reader."""
     return draw.choice(
-        [None, True, -1, 0, 2**53 - 1, -(2**53) + 1, "", "x" * 5000, "\u202e\x1b[2J", [], [[]], {}, deep(3), deep(200), deep(900)]
+        [
+            None,
+            True,
+            -1,
+            0,
+            2**53 - 1,
+            -(2**53) + 1,
+            "",
+            "x" * 5000,
+            "\u202e\x1b[2J",
+            [],
+            [[]],
+            {},
+            deep(3),
+            deep(200),
+            deep(900),
+        ]
     )
 
 

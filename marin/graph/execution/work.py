@@ -56,7 +56,11 @@ class StepWorkspace:
 
     @cached_property
     def folders(self) -> Workspace:
-        """Its folders, of this process alone: those of one that was stopped and lost its lease stay that one's."""
+        """Its folders, of this process alone: those of one that was stopped and lost its lease stay that one's.
+
+        Raises:
+            StepFailed: too many processes keep theirs.
+        """
         for self.place in range(PLACES):
             workspace = Workspace(Path(self.folder))
             with suppress(Locked):

@@ -18,15 +18,17 @@ from marin.record import events
 from marin.record.root import create_root, open_root
 from marin.reporting.lineage.samples import read_samples
 
-WORDS = {name: number for number, name in enumerate(["<|endoftext|>", "the", "river", "mill"])}
-FOREIGN = json.dumps(
-    {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
-        "model": {"type": "WordLevel", "vocab": WORDS, "unk_token": "<|endoftext|>"},
-    }
-).encode()  # fmt: skip
-"""Words, a form that is not trained here."""
+WORDS = ("<|endoftext|>", "the", "river", "mill")
+
+
+def foreign(*more: str) -> bytes:
+    """A tokenizer of words, a form that is not trained here. What was tried once is not tried again: each test has its own."""
+    parts = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
+    vocabulary = {name: number for number, name in enumerate((*WORDS, *more))}
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": WORDS[0]}
+    return json.dumps(
+        {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model, **parts}
+    ).encode()
 
 
 @pytest.fixture
@@ -36,21 +38,15 @@ def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in.write_text("#!/bin/sh\nkill -KILL $$\n")
     stand_in.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(stand_in))
-    trial._ended.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> None:
-    trial._ended.cache_clear()
 
 
 def test_a_child_that_lives_says_nothing() -> None:
-    trial.check(FOREIGN, where="here")
+    trial.check(foreign("lives"), where="here")
 
 
 def test_a_child_that_is_killed_is_an_answer(dying: None) -> None:
     with pytest.raises(DataError, match=r"a tokenizer that cannot be opened: here: .*found status -9"):
-        trial.check(FOREIGN, where="here")
+        trial.check(foreign("killed"), where="here")
 
 
 def test_a_child_that_never_ends_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +55,7 @@ def test_a_child_that_never_ends_is_an_answer(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(trial, "SECONDS", 0.1)
     with pytest.raises(DataError, match="no end after"):
-        trial.check(FOREIGN, where="here")
+        trial.check(foreign("waits"), where="here")
 
 
 def test_what_was_judged_before_a_child_died_is_printed_and_recorded(
@@ -75,12 +71,12 @@ def test_what_was_judged_before_a_child_died_is_printed_and_recorded(
     create_root(str(tmp_path / "root"), origin="marin.test/borrowed")
     folder = tmp_path / "words"
     folder.mkdir()
-    (folder / "tokenizer.json").write_bytes(FOREIGN)
+    (folder / "tokenizer.json").write_bytes(foreign("recorded"))
     store: Store = open_root().store()
     digest = store.put_tree(folder).digest
     (tmp_path / "params.yaml").write_text(
         "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, minimal_pairs: 3}\n"
-        f"tokenizer: {{vocab_size: {len(WORDS)}, artifact: '{digest}'}}\n"
+        f"tokenizer: {{vocab_size: {len(WORDS) + 1}, artifact: '{digest}'}}\n"
     )
     assert run(["stage", "tokenizer"]) == 0, capsys.readouterr().err
     (name,) = run_ids(open_root().history())

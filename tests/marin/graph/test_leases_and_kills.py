@@ -361,9 +361,15 @@ def test_a_claim_of_no_process_at_no_time_keeps_nothing_for_long(pid: int, year:
     """A log of somebody else may say anything."""
     at = datetime(year, 12, 31, 23, 59, tzinfo=UTC)
     body = {
-        "executor": "odd", "host": os.uname().nodename, "pid": pid, "born": birth(os.getpid()), "over": [],
-        "until": "9999-12-31T23:59:59.999999Z", "steps": {STEP: "a"}, "term": 2**53 - 1,
-    }  # fmt: skip
+        "executor": "odd",
+        "host": os.uname().nodename,
+        "pid": pid,
+        "born": birth(os.getpid()),
+        "over": [],
+        "until": "9999-12-31T23:59:59.999999Z",
+        "steps": {STEP: "a"},
+        "term": 2**53 - 1,
+    }
     leases = Leases()
     leases.see(events.LEASE_TAKEN, 0, body, at)
     assert leases.living() == []

@@ -81,7 +81,7 @@ class Workspace:
         Raises:
             Locked: another process of this machine has it.
         """
-        return _lock(self.folder, " ".join(sys.argv)[:200])
+        return _locked_folder(self.folder, " ".join(sys.argv)[:200])
 
     @property
     def out(self) -> Path:
@@ -140,7 +140,7 @@ class Abandoned:
     idle: float
 
 
-def _lock(folder: Path, holder: str) -> AbstractContextManager[None]:
+def _locked_folder(folder: Path, holder: str) -> AbstractContextManager[None]:
     return PosixStorage(folder.parent.parent).lock(f"work/locks/{folder.name}", holder)
 
 
@@ -181,7 +181,7 @@ def sweep_abandoned(
     for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
         if folder.name[-32:] in busy:
             continue
-        with suppress(Locked), _lock(folder, "sweep of abandoned attempts"):
+        with suppress(Locked), _locked_folder(folder, "sweep of abandoned attempts"):
             found = _measure(folder, time.time() if now is None else now)
             if found.idle >= min_age:
                 swept.append(found)

@@ -124,6 +124,45 @@ def test_a_signal_means_the_same_before_while_and_after(tmp_path: Path) -> None:
     assert "SIGTERM received" not in told, "Ray's own handler below Python prints a stack"
 
 
+JOB = """
+import pathlib, time
+
+def hang(payload):
+    place = pathlib.Path(payload.decode())
+    place.write_text("begun")
+    try:
+        while True:
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        place.write_text("asked")
+        raise
+"""
+CANCELS = """
+import pathlib, sys, time
+import hanging
+from marin.runners.engines import open_jobs
+from marin.runners.jobs import Job
+
+place = pathlib.Path(sys.argv[1])
+with open_jobs("ray", cpus=1) as jobs:
+    future = jobs.submit(Job("hang", hanging.hang, str(place).encode()))
+    while not place.exists():
+        time.sleep(0.02)
+assert future.exception() is not None
+"""
+
+
+@pytest.mark.long(seconds=25)
+def test_a_job_on_ray_is_asked_before_it_is_ended(tmp_path: Path) -> None:
+    """So that a step of a graph, or one that `marin stage` has executed there, records that it was stopped."""
+    (tmp_path / "hanging.py").write_text(JOB)
+    own = environment(tmp_path) | {"PYTHONPATH": f"{REPOSITORY}:{tmp_path}"}
+    command = [sys.executable, "-c", CANCELS, str(tmp_path / "place")]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "place").read_text() == "asked"
+
+
 STAGE = """
 import sys
 from marin.cli.main import main

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
 """How long folders are waited for that belong to a process without a lease on their step."""
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -151,21 +151,21 @@ def own_workspace(local: Path, step: str, identity: str, is_free: Callable[[], b
     until = time.monotonic() + PATIENCE_SECONDS
     place = 0
     with ExitStack() as held:
-        while True:
+        own: Workspace | None = None
+        while own is None:
             workspace = Workspace.of(local, step, identity, place)
             try:
                 held.enter_context(workspace.lock())
-                break
+                own = workspace
             except Locked as locked:
                 if not is_free():
-                    workspace = None
                     break
                 if place or time.monotonic() >= until:
                     log.info("%s: another process keeps %s (%s)", step, workspace.folder.name, locked.found)
                     place += 1
                 else:
                     time.sleep(POLL_SECONDS)
-        yield workspace
+        yield own
 
 
 def sweep_abandoned(

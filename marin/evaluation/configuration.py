@@ -158,6 +158,10 @@ def _by_table(said: Mapping[str, Any], kind: str) -> dict[str, Any]:
             values["num_key_value_heads"] = values["num_attention_heads"]
         if kind == "llama" and values["head_dim"] is None:
             values["head_dim"] = values["hidden_size"] // values["num_attention_heads"]
+        if kind == "llama" and values["hidden_size"] % values["num_attention_heads"]:
+            raise ValueError("hidden_size is no multiple of num_attention_heads, whatever head_dim says")
+        if type(values["head_dim"]) is not int:
+            raise ValueError(f"head_dim: a number is expected, {values['head_dim']!r} found")
         if kind == "qwen3":
             values["sliding_window"] = values["sliding_window"] if values["use_sliding_window"] else None
             if values["layer_types"] is None:

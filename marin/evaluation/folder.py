@@ -146,16 +146,17 @@ def folder_recipe(folder: Path) -> Recipe:
     values = config.values
     found = {ours: values[theirs] for ours, theirs in (GPT2 if kind == "gpt2" else NAMES).items()}
     found |= _inner(values, folder) if kind == "gpt2" else _rotary(values["rope_parameters"], folder)
-    found |= _padded(values, folder)
+    found |= _padded(values, folder) | _head(values)
     try:
         model = msgspec.convert({"architecture": kind, **found}, Model)
     except msgspec.ValidationError as error:
         raise _other(folder, "config.json", "sizes of a model", error) from None
-    if model.hidden_dim % model.num_heads or model.num_heads % model.num_kv_heads:
+    divided = model.head_dim is not None or model.hidden_dim % model.num_heads == 0
+    if not divided or model.num_heads % model.num_kv_heads:
         sizes = f"{model.num_heads} heads, {model.num_kv_heads} of keys, of {model.hidden_dim}"
         raise _other(folder, "num_attention_heads, num_key_value_heads", "heads that divide what they are of", sizes)
-    if values.get("head_dim", model.hidden_dim // model.num_heads) != model.hidden_dim // model.num_heads:
-        raise _other(folder, "head_dim", str(model.hidden_dim // model.num_heads), values["head_dim"])
+    if kind != "gpt2" and model.head % 2:
+        raise _other(folder, "head_dim", "an even number, as rotary embeddings need it", model.head)
     return Recipe(model=model, tokens=_ends(values, said, folder))
 
 
@@ -190,6 +191,13 @@ def _inner(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         raise _other(folder, "n_embd, n_inner", "numbers", f"{outer}, {inner}")
     inner = stored_width(folder) or 4 * outer if inner is None else inner
     return {"intermediate_dim": inner} | ({"inner_width": inner} if inner != 4 * outer else {})
+
+
+def _head(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of a head, where it is not that of the heads which divide the width."""
+    head, width, heads = (values.get(name) for name in ("head_dim", "hidden_size", "num_attention_heads"))
+    sizes = all(type(one) is int for one in (head, width, heads))
+    return {} if head is None or (sizes and head * heads == width) else {"head_dim": head}
 
 
 def _rotary(rope: Mapping[str, Any], folder: Path) -> dict[str, Any]:

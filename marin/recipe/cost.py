@@ -169,12 +169,12 @@ class Throughput(Protocol):
 def flops_per_token(model: Model, vocab_size: int, context: int | None = None) -> float:
     """FLOPs of one forward pass for one token at a context of ``context`` tokens (the model's own by default)."""
     hidden, heads, span = model.hidden_dim, model.num_heads, context or model.seq_len
-    head = hidden / heads
+    across = heads * model.head
     gpt2 = model.architecture == "gpt2"
     kv_heads = heads if gpt2 else model.num_kv_heads
     mlp = 2 * (2 if gpt2 else 3) * hidden * model.inner
-    projections = 2 * hidden * (heads * head + 2 * kv_heads * head) + 2 * hidden * hidden
-    attention = 4 * span * heads * head + 3 * span * heads
+    projections = 2 * hidden * (across + 2 * kv_heads * model.head) + 2 * hidden * across
+    attention = 4 * span * across + 3 * span * heads
     return model.num_layers * (mlp + projections + attention) + 2 * hidden * vocab_size
 
 
@@ -187,9 +187,8 @@ def parameters(model: Model, vocab_size: int) -> int:
             (hidden + 1) * 3 * hidden + (hidden + 1) * hidden + (hidden + 1) * wide + (wide + 1) * hidden + 4 * hidden
         )
         return vocab_size * hidden + model.seq_len * hidden + layers * block + 2 * hidden
-    head = hidden // model.num_heads
-    attention = 2 * hidden * hidden + 2 * hidden * head * model.num_kv_heads
-    norms = 2 * hidden + (2 * head if model.architecture == "qwen3" else 0)
+    attention = 2 * hidden * model.head * (model.num_heads + model.num_kv_heads)
+    norms = 2 * hidden + (2 * model.head if model.architecture == "qwen3" else 0)
     block = attention + 3 * hidden * model.intermediate_dim + norms
     return (1 if model.tie_word_embeddings else 2) * vocab_size * hidden + layers * block + hidden
 
@@ -200,8 +199,8 @@ def adapter_parameters(model: Model, rank: int) -> int:
     if model.architecture == "gpt2":
         wide = model.inner
         return rank * model.num_layers * (6 * hidden + 2 * (hidden + wide))
-    keys = hidden // model.num_heads * model.num_kv_heads
-    return rank * model.num_layers * (6 * hidden + 2 * keys + 3 * (hidden + model.intermediate_dim))
+    across = 2 * model.head * (model.num_heads + model.num_kv_heads)
+    return rank * model.num_layers * (4 * hidden + across + 3 * (hidden + model.intermediate_dim))
 
 
 def activation_bytes(

@@ -15,7 +15,8 @@ class Model(Section, frozen=True):
     those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192); ``rope_theta``: of another base;
     ``rope_factor``: scaled by another number. ``embedding_rows``: of embedding and head, where they are more than the
     tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax. ``inner_width``: of a GPT-2, where
-    it is not four times the outer; without it, as in records of an older release, ``intermediate_dim`` is cut down."""
+    it is not four times the outer; without it, as in records of an older release, ``intermediate_dim`` is cut down. ``head_dim``:
+    the size of a head, where it is another than ``hidden_dim / num_heads``, as in Qwen3 0.6B."""
 
     architecture: Literal["llama", "gpt2", "qwen3"] = "llama"
     hidden_dim: Positive = 128
@@ -33,6 +34,12 @@ class Model(Section, frozen=True):
     rope_factor: Annotated[float, Meta(ge=1.0, le=1024.0)] | None = None
     embedding_rows: Positive | None = None
     inner_width: Positive | None = None
+    head_dim: Positive | None = None
+
+    @property
+    def head(self) -> int:
+        """The size of a head."""
+        return self.head_dim or self.hidden_dim // self.num_heads
 
     @property
     def inner(self) -> int:

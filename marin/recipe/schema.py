@@ -565,7 +565,8 @@ def check(recipe: Recipe, *, where: str) -> None:
                 cure=f"change {large_name} or {small_name}",
             )
 
-    divides(model.num_heads, model.hidden_dim, "model.num_heads", "model.hidden_dim")
+    if model.head_dim is None:
+        divides(model.num_heads, model.hidden_dim, "model.num_heads", "model.hidden_dim")
     divides(model.num_kv_heads, model.num_heads, "model.num_kv_heads", "model.num_heads")
     divides(arithmetic.logical_shards, trainer.batch_size, "arithmetic.logical_shards", "trainer.batch_size")
     share, of = trainer.batch_size // arithmetic.logical_shards, "trainer.batch_size / arithmetic.logical_shards"
@@ -578,13 +579,21 @@ def check(recipe: Recipe, *, where: str) -> None:
             found=str(model.intermediate_dim),
             cure="set model.inner_width",
         )
-    if model.architecture != "gpt2" and (model.hidden_dim // model.num_heads) % 2:
+    if model.architecture == "gpt2" and model.head_dim is not None:
+        raise UsageError(
+            "heads of a size that the architecture does not have",
+            where=f"{where}: model.head_dim",
+            expected="null: of a GPT-2 it is hidden_dim / num_heads",
+            found=str(model.head_dim),
+            cure="leave it out, or take another model.architecture",
+        )
+    if model.architecture != "gpt2" and model.head % 2:
         raise UsageError(
             "odd head size",
-            where=f"{where}: model.hidden_dim",
-            expected="hidden_dim / num_heads to be even (rotary)",
-            found=str(model.hidden_dim // model.num_heads),
-            cure="change model.hidden_dim or model.num_heads",
+            where=f"{where}: model.{'hidden_dim' if model.head_dim is None else 'head_dim'}",
+            expected="head_dim, or hidden_dim / num_heads, to be even (rotary)",
+            found=str(model.head),
+            cure="change model.head_dim, model.hidden_dim or model.num_heads",
         )
     _check_scale(recipe, where)
     check_schedule(recipe, where)

@@ -38,6 +38,8 @@ def hugging_face_config(recipe: Recipe, vocab_size: int) -> dict[str, object]:
     others = [token for token in recipe.tokens.stops if token != recipe.tokens.end]
     if recipe.model.inner_width is not None and recipe.model.architecture == "gpt2":
         config["n_inner"] = recipe.model.inner_width  # Levanter leaves it out, and so do old records
+    if recipe.model.head_dim is not None:
+        config["head_dim"] = recipe.model.head_dim  # of a Llama, Levanter leaves it out
     config |= {
         "architectures": [ARCHITECTURES[recipe.model.architecture]],
         "bos_token_id": recipe.tokens.begin,

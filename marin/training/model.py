@@ -84,6 +84,7 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         intermediate_dim=model.intermediate_dim,
         num_layers=model.num_layers,
         num_heads=model.num_heads,
+        head_dim=model.head_dim,
         num_kv_heads=model.num_kv_heads,
         activation_function=ActivationFunctionEnum.silu,
         initializer_range=model.initializer_range,

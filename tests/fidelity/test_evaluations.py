@@ -17,6 +17,7 @@ pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)"
 
 import numpy as np
 import yaml
+from jinja2 import TemplateError
 from lm_eval import evaluator, utils
 from lm_eval.api.model import TemplateLM
 from lm_eval.tasks import TaskManager
@@ -47,6 +48,8 @@ TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] | trim }}<|eot|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+WITHOUT_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}" + TEMPLATE
+SYSTEM = "You are terse.\nAnswer."
 WORDS = ("one", "two words", "a", "x" * 20, "the last one", "of some")
 DATA = [{"question": f"say {word}", "answer": word, "other": word[::-1] + "!"} for word in WORDS]
 TASK: dict[str, Any] = {"dataset_path": "json", "test_split": "test", "fewshot_split": "test"}
@@ -69,6 +72,7 @@ TASKS: dict[str, dict[str, Any]] = {
     },
     "bare": {**CHOICE, "doc_to_text": "", "target_delimiter": ""},
     "marked": {**CHOICE, "doc_to_text": "<s>{{question}}"},
+    "prefixed": {**CHOICE, "gen_prefix": "The answer is"},
     "text": {
         **TASK,
         "output_type": "loglikelihood_rolling",
@@ -114,6 +118,7 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
     "add_bos_token false": {"processor": ["<s>"], "config": {"add_bos_token": False}},
     "no begin": {"config": {"bos_token": None}},
 }
+CHAT_TEMPLATES: dict[str, dict[str, Any]] = {"no system": {"config": {"chat_template": WITHOUT_SYSTEM}}}
 
 
 def folder_with(base: Path, name: str) -> Path:
@@ -122,7 +127,7 @@ def folder_with(base: Path, name: str) -> Path:
     tokenizer = Tokenizer(BPE({sign: n for n, sign in enumerate(SPECIAL)} | alphabet, []))
     tokenizer.add_special_tokens([AddedToken(sign, special=True) for sign in SPECIAL])
     tokenizer.pre_tokenizer, tokenizer.decoder = ByteLevel(add_prefix_space=False), ByteDecoder()
-    said = TOKENIZERS[name]
+    said = {**TOKENIZERS, **CHAT_TEMPLATES}[name]
     if marks := said.get("processor"):
         single = " ".join([marks[0], "$A", *marks[1:]])
         tokenizer.post_processor = TemplateProcessing(
@@ -155,7 +160,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
     base, found = tmp_path_factory.mktemp("models"), {}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)
-        for name in TOKENIZERS:
+        for name in (*TOKENIZERS, *CHAT_TEMPLATES):
             folder = folder_with(base, name)
             template = template_in(folder)
             assert template is not None
@@ -253,14 +258,14 @@ class ByTransformers(TemplateLM):
         return found
 
     def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> str:
-        return str(
-            self.tokenizer.apply_chat_template(
-                chat_history,
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=not add_generation_prompt,
-            )
-        )
+        def made(messages: Any) -> str:
+            more = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
+            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **more))
+
+        try:
+            return made(chat_history)
+        except TemplateError:
+            return made([message for message in chat_history if message["role"] != "system"])
 
 
 def theirs(folder: Path, scorer: Scorer, tasks: Path, name: str, **settings: Any) -> dict[str, Any]:
@@ -338,6 +343,40 @@ def test_chats(
         lambda: ours(subject, scorer, tasks, task, settings),
         wanted,
     )
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("chat", [None, True, False], ids=["plain", "turns", "one message"])
+@pytest.mark.parametrize("template", ["plain", "no system"])
+@pytest.mark.parametrize("task", ["choice", "described", "prefixed", "said", "text"])
+def test_system_instructions(
+    compare: Callable[..., None],
+    task: str,
+    template: str,
+    chat: bool | None,
+    subjects: dict[str, tuple[Path, Subject]],
+    scorer: Scorer,
+    tasks: Path,
+) -> None:
+    """Of a chat, and before a prompt that is none; of a whole text, which has no prompt, nothing."""
+    folder, subject = subjects[template]
+    if chat and TASKS[task]["output_type"] == "loglikelihood_rolling":
+        pytest.skip("no messages")
+    shots = None if TASKS[task]["output_type"] == "loglikelihood_rolling" else 2
+    turns = {} if chat is not False else {"fewshot_as_multiturn": False}
+    wanted = theirs(
+        folder,
+        scorer,
+        tasks,
+        task,
+        num_fewshot=shots,
+        system_instruction=SYSTEM,
+        apply_chat_template=chat is not None,
+        **turns,
+    )
+    settings = present(num_fewshot=shots, system_instruction=SYSTEM, chat=chat is not None, multiturn=bool(chat))
+    name = f"{task} under a system instruction, {template}, turns {chat}"
+    compare(KIND, name, lambda: ours(subject, scorer, tasks, task, settings), wanted)
 
 
 def test_resamples_are_the_harnesss(

@@ -145,6 +145,7 @@ SAME = [
     Case("llama, no rms_norm_eps", LLAMA, {"rms_norm_eps": DROP}),
     Case("llama, head_dim", LLAMA, {"head_dim": 8}),
     Case("llama, head_dim null", LLAMA, {"head_dim": None}),
+    Case("llama, head_dim of its own", LLAMA, {"head_dim": 16}),
     Case("llama, tied", LLAMA, TIED),
     Case("llama, tied, head stored too", LLAMA, TIED, tensors_of(_with_head)),
     Case("llama, tied, head stored alone", LLAMA, TIED, tensors_of(_head_alone)),
@@ -176,6 +177,10 @@ SAME = [
     Case("llama, unknown names", LLAMA, {"unsloth_version": "2026", "auto_map": {"AutoModel": "x.Y"}}),
     Case("llama, is_causal true", LLAMA, {"is_causal": True}),
     Case("qwen3", QWEN3),
+    Case("qwen3, head_dim of its own, as of Qwen3 0.6B", QWEN3, {"head_dim": 16}),
+    Case("qwen3, head_dim less", QWEN3, {"head_dim": 4}),
+    Case("qwen3, heads that do not divide the width", QWEN3, {"num_attention_heads": 6, "head_dim": 16}),
+    Case("qwen3, head_dim left out", QWEN3, {"head_dim": DROP}),
     Case("qwen3, tied", QWEN3, {**TIED, "rope_theta": 1e6}),
     Case("qwen3, a window that no layer has", QWEN3, {"use_sliding_window": True, "sliding_window": 4}),
     Case(
@@ -208,11 +213,17 @@ REFUSED = [
     Case("llama, attention_bias", LLAMA, {"attention_bias": True}, refusal=OTHER_MODELS),
     Case("llama, mlp_bias", LLAMA, {"mlp_bias": True}, refusal=OTHER_MODELS),
     Case("llama, gelu", LLAMA, {"hidden_act": "gelu"}, refusal=OTHER_MODELS),
-    Case("llama, head_dim of its own", LLAMA, {"head_dim": 16}, refusal=OTHER_MODELS),
+    Case(
+        "llama, heads that do not divide the width",
+        LLAMA,
+        {"num_attention_heads": 6, "head_dim": 4},
+        refusal=OTHER_MODELS,
+    ),
+    Case("qwen3, head_dim null", QWEN3, {"head_dim": None}, refusal=OTHER_MODELS),
+    Case("llama, an odd head_dim", LLAMA, {"head_dim": 5}, refusal=OTHER_MODELS),
     Case("llama, quantized", LLAMA, {"quantization_config": {"quant_method": "fp8"}}, refusal=OTHER_MODELS),
     Case("llama, sliding window", LLAMA, {"sliding_window": 8}, refusal=OTHER_MODELS),
     Case("qwen3, windows", QWEN3, {"use_sliding_window": True, "max_window_layers": 0}, refusal=OTHER_MODELS),
-    Case("qwen3, head_dim left out", QWEN3, {"head_dim": DROP}, refusal=OTHER_MODELS),
     Case("qwen3, attention_bias", QWEN3, {"attention_bias": True}, refusal=OTHER_MODELS),
     Case("gpt2, scaled by layer", GPT2, {"scale_attn_by_inverse_layer_idx": True}, refusal=OTHER_MODELS),
     Case("gpt2, unscaled", GPT2, {"scale_attn_weights": False}, refusal=OTHER_MODELS),
@@ -258,15 +269,17 @@ def shapes(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
             for norm in ("ln_1", "ln_2"):
                 found |= dict.fromkeys((f"h.{layer}.{norm}.weight", f"h.{layer}.{norm}.bias"), (width,))
         return found | dict.fromkeys(("ln_f.weight", "ln_f.bias"), (width,))
-    width, inner, head = 32, 48, 8
-    keys = (said.get("num_key_value_heads") or said["num_attention_heads"]) * head
+    width, inner, heads = 32, 48, said["num_attention_heads"]
+    head = said.get("head_dim") or (128 if said["model_type"] == "qwen3" else width // heads)
+    keys = (said.get("num_key_value_heads") or heads) * head
     found = {"model.embed_tokens.weight": (ROWS, width), "model.norm.weight": (width,)}
     for layer in range(2):
         at = f"model.layers.{layer}"
         found |= {
-            f"{at}.self_attn.{name}_proj.weight": (size, width) for name, size in (("q", 32), ("k", keys), ("v", keys))
+            f"{at}.self_attn.{name}_proj.weight": (size, width)
+            for name, size in (("q", heads * head), ("k", keys), ("v", keys))
         }
-        found |= {f"{at}.self_attn.o_proj.weight": (width, 32), f"{at}.mlp.down_proj.weight": (width, inner)}
+        found |= {f"{at}.self_attn.o_proj.weight": (width, heads * head), f"{at}.mlp.down_proj.weight": (width, inner)}
         found |= {f"{at}.mlp.{name}_proj.weight": (inner, width) for name in ("gate", "up")}
         found |= {f"{at}.{name}_layernorm.weight": (width,) for name in ("input", "post_attention")}
         if said["model_type"] == "qwen3":
@@ -359,6 +372,7 @@ def read(folder: Path) -> dict[str, Any]:
     rope = [model.rope or "default", model.rope_theta or (5e5 if model.rope else 1e4)]
     return {
         "sizes": [model.hidden_dim, model.inner, model.num_layers, model.num_heads, model.num_kv_heads, model.seq_len],
+        "head": model.head,
         "epsilon": model.layer_norm_epsilon,
         "tied": model.architecture == "gpt2" or model.tie_word_embeddings,
         "rope": [] if model.architecture == "gpt2" else rope,
@@ -379,6 +393,7 @@ def by_reference(folder: Path) -> dict[str, Any]:
     keys = heads if gpt2 else config.num_key_value_heads
     return {
         "sizes": [config.hidden_size, inner, config.num_hidden_layers, heads, keys, config.max_position_embeddings],
+        "head": getattr(config, "head_dim", config.hidden_size // heads),
         "epsilon": config.layer_norm_epsilon if gpt2 else config.rms_norm_eps,
         "tied": config.tie_word_embeddings,
         "rope": [rope["rope_type"], rope["rope_theta"]] if rope else [],
@@ -425,9 +440,9 @@ EXPORTED = [
     replace(SMALL, architecture="gpt2", intermediate_dim=inner, inner_width=width)
     for inner, width in ((64, None), (48, 48), (40, 40), (8, 8))
 ] + [
-    replace(SMALL, architecture=kind, num_kv_heads=1, rope=rope)
+    replace(SMALL, architecture=kind, num_kv_heads=1, rope=rope, head_dim=head)
     for kind in ("llama", "qwen3")
-    for rope in (None, "llama3")
+    for rope, head in ((None, None), ("llama3", None), (None, 16))
 ]
 
 

@@ -64,6 +64,12 @@ from marin.process.text import several
     help="Each example is a question and an answer of its own there.  [default: with a template]",
 )
 @click.option(
+    "--system_instruction",
+    "system",
+    metavar="TEXT",
+    help="Before everything else in each prompt; the system's message under a chat template.",
+)
+@click.option(
     "--bootstrap_iters",
     "bootstrap",
     type=click.IntRange(min=0),
@@ -93,6 +99,7 @@ def eval(
     step: int | None,
     chat: bool,
     multiturn: bool | None,
+    system: str | None,
     bootstrap: int,
     no_record: bool,
     output_path: Path | None,
@@ -112,11 +119,11 @@ def eval(
       marin eval latest --babylm evaluation_data/full_eval
     """
     names = [name for name in (part.strip() for part in named.split(",")) if name]
-    if babylm is not None and (num_fewshot is not None or chat):
+    if babylm is not None and (num_fewshot is not None or chat or system is not None):
         raise UsageError(
             "BabyLM's tasks have no examples and no messages",
             where="--babylm",
-            expected="neither --num-fewshot nor --apply_chat_template",
+            expected="no --num-fewshot, --apply_chat_template or --system_instruction",
             found=str(babylm),
         )
     if multiturn and not chat:
@@ -125,6 +132,10 @@ def eval(
             where="--fewshot_as_multiturn",
             expected="--apply_chat_template beside it",
             found="none",
+        )
+    if system is not None and any("\ud800" <= sign <= "\udfff" for sign in system):
+        raise UsageError(
+            "a text that no record can hold", where="--system_instruction", expected="UTF-8", found=ascii(system)[:80]
         )
     if not names and babylm is None:
         raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
@@ -182,6 +193,7 @@ def eval(
             groups=asked.groups,
             chat=chat,
             multiturn=chat if multiturn is None else multiturn,
+            system_instruction=system,
             bootstrap=bootstrap,
         )
     else:  # nothing of it is the harness's

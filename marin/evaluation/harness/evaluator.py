@@ -100,6 +100,7 @@ def _evaluated(
         {"tasks": built, "groups": groups},
         limit=settings.limit,
         bootstrap_iters=settings.bootstrap,
+        system_instruction=settings.system_instruction,
         apply_chat_template=settings.chat,
         fewshot_as_multiturn=settings.multiturn,
         log_samples=True,

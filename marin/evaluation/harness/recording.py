@@ -59,6 +59,8 @@ def evaluated(
             "apply_chat_template": settings.chat,
         }
         config |= {"fewshot_as_multiturn": True} if settings.multiturn else {}
+        system = settings.system_instruction
+        config |= {} if system is None else {"system_instruction": system}
         return own_files(said, config)
 
     return Evaluated(ASKER, tuple(tasks), settings, results, samples, write)

@@ -104,7 +104,8 @@ class TaskGroup(Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """What decides requests beside the tasks: few-shot examples (None: the task's own number), the first ``limit``
     documents alone, the seed of few-shot draws and of sampled tokens, resamples of a bootstrapped error, groups, whether
-    prompts are messages under the chat template of a run, and whether each example is then a turn (``multiturn``).
+    prompts are messages under the chat template of a run, whether each example is then a turn (``multiturn``), and what stands
+    before everything else (``system_instruction``: the system's message of a chat).
 
     ``rules``: how texts become tokens and tokens a text. 1: as evaluations were recorded before there was a word of it, with
     nothing put around a text; 2: as the harness's own model of transformers does it (:func:`present`)."""
@@ -116,6 +117,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     groups: list[TaskGroup] = []
     chat: bool = False
     multiturn: bool = False
+    system_instruction: str | None = None
     rules: Literal[1, 2] = 1
 
 

@@ -96,9 +96,10 @@ def _narrow(recipe: Recipe) -> Recipe:
 
 
 def _small_model(model: Model) -> Model:
-    hidden = model.num_heads * min(HEAD, model.hidden_dim // model.num_heads)
+    hidden = model.num_heads * min(HEAD, max(1, model.hidden_dim // model.num_heads))
     return replace(
         model,
+        head_dim=None if model.head_dim is None else min(HEAD, model.head_dim),
         num_layers=min(LAYERS, model.num_layers),
         hidden_dim=hidden,
         intermediate_dim=max(1, model.intermediate_dim * hidden // model.hidden_dim),

@@ -17,7 +17,16 @@ FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "rounding", "z_loss", "states_at_words", "most_epochs")
 ENDS = ("begin_of_text", "end_of_text", "stop_tokens")
-FROM_FOLDERS = ("initial", *ENDS, "rope_theta", "rope_factor", "embedding_rows", "inner_width", "taken_from")
+FROM_FOLDERS = (
+    "initial",
+    *ENDS,
+    "rope_theta",
+    "rope_factor",
+    "embedding_rows",
+    "inner_width",
+    "head_dim",
+    "taken_from",
+)
 WHAT_IS_READ = (
     "chat",
     "chat_template",

@@ -400,6 +400,7 @@ def _asked(body: EvaluationRecorded, task: str) -> str:
     told += [f"with {examples} examples"] if isinstance(examples, int) else []
     told += ["as messages of a chat"] if body.settings.get("chat") is True else []
     told += ["each example a turn"] if body.settings.get("multiturn") is True and examples != 0 else []
+    told += ["after a system instruction"] if body.settings.get("system_instruction") else []
     return "".join(f", {part}" for part in told)
 
 

@@ -45,12 +45,15 @@ def test_an_exported_model_scores_with_the_same_bits(exported: Path, subject: Su
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3"])
+@pytest.mark.parametrize(
+    ("architecture", "head"), [("llama", None), ("gpt2", None), ("qwen3", None), ("llama", 4), ("qwen3", 16)]
+)
 @pytest.mark.parametrize("tied", [False, True])
 def test_both_layouts_come_back_tied_or_not(
     tmp_path: Path,
     subject: Subject,
     architecture: Literal["llama", "gpt2", "qwen3"],
+    head: int | None,
     tied: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,6 +68,7 @@ def test_both_layouts_come_back_tied_or_not(
         num_kv_heads=2,
         seq_len=32,
         tie_word_embeddings=tied,
+        head_dim=head,
     )
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257)
@@ -72,6 +76,7 @@ def test_both_layouts_come_back_tied_or_not(
     once = tied or architecture == "gpt2"
     assert ("lm_head.weight" in load_file(tmp_path / "model.safetensors")) is not once
     recipe = folder_recipe(tmp_path)
+    assert recipe.model.head_dim == head
     read = open_folder(tmp_path, recipe).model
     before, after = jax.tree.leaves(model), jax.tree.leaves(read)
     assert len(before) == len(after) > 8
@@ -88,6 +93,8 @@ def test_both_layouts_come_back_tied_or_not(
         Model(num_kv_heads=2, tie_word_embeddings=True),
         Model(architecture="gpt2", intermediate_dim=512, tie_word_embeddings=False),
         Model(architecture="qwen3", num_kv_heads=2, rope_theta=1e6),
+        Model(architecture="qwen3", hidden_dim=1024, num_heads=16, num_kv_heads=8, head_dim=128),
+        Model(head_dim=8),
     ],
 )
 def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:

@@ -39,8 +39,44 @@ TEMPLATE = (
 STOPS = tuple(f"\n<|{role}|>" for role in ROLES)
 """Where an answer under :data:`TEMPLATE` ends: at the next turn."""
 
+AMBIGUOUS = {"human": "user", "gpt": "assistant"}
+"""Roles of ShareGPT, and what axolotl makes of them."""
+
 Span = tuple[int, int]
 """Where a stretch of a text begins and ends, in characters."""
+
+
+def messages_of(value: Mapping[str, Any], where: str) -> object:
+    """The messages of a line, whatever they are: :func:`checked` says. ``{"conversations": [{"from": ROLE, "value": TEXT}]}`` is
+    read as TRL's trainer reads it (1.16.0, ``maybe_convert_to_chatml``).
+
+    Raises:
+        NoConversation: tools differ in what these roles mean, or the conversation stands in a field that none reads.
+    """
+    turns = value.get("conversations")
+    if not isinstance(turns, list) or not turns or not isinstance(turns[0], dict):
+        return value.get("messages")
+    if not ("from" in turns[0] and "value" in turns[0]):
+        if "messages" in value:
+            return value["messages"]
+        raise not_a_chat(
+            where, "messages in the field 'messages'", "in 'conversations'", "call the field 'messages' in every line"
+        )
+    roles = [turn.get("from") for turn in turns if isinstance(turn, dict)]
+    if odd := next((role for role in roles if isinstance(role, str) and role in AMBIGUOUS), None):
+        raise not_a_chat(
+            where,
+            f"a role that every tool reads alike: {', '.join(ROLES)}",
+            f"{odd!r}, which TRL hands to the template as it is and axolotl calls {AMBIGUOUS[odd]!r}",
+            "write user for human and assistant for gpt in every line",
+        )
+    return [_renamed(turn) if isinstance(turn, dict) else turn for turn in turns]
+
+
+def _renamed(turn: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"from": "role", "value": "content"}
+    rest = {name: item for name, item in turn.items() if name not in names}
+    return rest | {names[name]: turn[name] for name in names if name in turn}
 
 
 def checked(messages: object, where: str) -> list[dict[str, Any]]:
@@ -119,8 +155,6 @@ def check_calls(calls: object, at: str) -> None:
             raise not_a_chat(at, "tool_calls: a function's name and arguments each", repr(call)[:80])
 
 
-def not_a_chat(where: str, expected: str, found: str) -> NoConversation:
+def not_a_chat(where: str, expected: str, found: str, cure: str = "correct or remove the line") -> NoConversation:
     """The refusal of a line."""
-    return NoConversation(
-        "not a chat document", where=where, expected=expected, found=found, cure="correct or remove the line"
-    )
+    return NoConversation("not a chat document", where=where, expected=expected, found=found, cure=cure)

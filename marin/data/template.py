@@ -22,7 +22,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from marin.data.chat import LEARNED, STOPS, TEMPLATE, Span, check_plain, checked, not_a_chat
+from marin.data.chat import LEARNED, STOPS, TEMPLATE, Span, check_plain, checked, messages_of, not_a_chat
 from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import NoConversation, UsageError
 from marin.recipe.schema import Dataset, FilesDataset, chats, parts
@@ -257,7 +257,7 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
         NoConversation: it is none, or the template does not take it.
         UsageError: the template reads the clock.
     """
-    messages = checked(value.get("messages"), where)
+    messages = checked(messages_of(value, where), where)
     if template.text == TEMPLATE:
         check_plain(messages, where)
     if not template.marks and not any(message["role"] == LEARNED for message in messages):

@@ -17,11 +17,13 @@ from chat_templates import TEMPLATES, unmarked
 
 from marin.data.borrowed.chats import chat_template, check_marks, special_tokens
 from marin.data.borrowed.folder import borrow
+from marin.data.chat import messages_of
 from marin.data.documents import Document
 from marin.data.template import ChatTemplate, conversation
 from marin.errors import NoConversation
 from marin.training.tokens.encoding import load_tokenizer
 from marin.training.tokens.loss_mask import encoded_with_mask
+from tests.fidelity.references import asked
 
 MARKS = (
     "<|endoftext|>",
@@ -404,6 +406,64 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "`tojson` with an indent above 256",
     ),
 }
+
+
+TURNS: dict[str, dict[str, Any]] = {
+    "from and value": {"conversations": [{"from": "user", "value": "why?"}, {"from": "assistant", "value": "so"}]},
+    "from and value, tools and a system": {
+        "conversations": [
+            {"from": "system", "value": "Be brief."},
+            {"from": "user", "value": "weather?", "weight": 0},
+            {"from": "assistant", "value": None, "tool_calls": [CALL]},
+            {"from": "tool", "value": "sun"},
+            {"from": "assistant", "value": "It is sunny."},
+        ]
+    },
+    "from and value beside messages": {
+        "messages": [user("no"), said("not this")],
+        "conversations": [{"from": "user", "value": "why?"}, {"from": "assistant", "value": "so"}],
+    },
+    "from and value beside role and content": {
+        "conversations": [
+            {"from": "user", "value": "why?", "role": "x", "content": "y"},
+            {"role": "assistant", "content": "so"},
+        ]
+    },
+    "messages beside other conversations": {"messages": [user("why?"), said("so")], "conversations": [{"id": 1}]},
+}
+BY_TRL = """
+import copy, json, sys
+from trl.data_utils import is_conversational, is_conversational_from_value, maybe_convert_to_chatml
+def made(line):
+    line = maybe_convert_to_chatml(line) if is_conversational_from_value(line) else line
+    return line["messages"] if is_conversational(line) else "no conversation"
+print(json.dumps([made(line) for line in json.load(sys.stdin)]))
+"""
+
+
+def test_lines_of_from_and_value(compare: Callable[..., None]) -> None:
+    theirs = asked(BY_TRL, list(TURNS.values()))
+    for (name, line), messages in zip(TURNS.items(), theirs, strict=True):
+        compare("lines of chats", name, lambda line=line: messages_of(line, "x"), messages)
+
+
+@pytest.mark.parametrize("role", ["human", "gpt"])
+def test_roles_that_tools_read_otherwise(compare: Callable[..., None], role: str) -> None:
+    turns = [{"from": "user", "value": "why?"}, {"from": role, "value": "so"}]
+    compare(
+        "lines of chats",
+        role,
+        lambda: messages_of({"conversations": turns}, "x"),
+        None,
+        refusal="roles `human` and `gpt` beside `from`",
+    )
+
+
+def test_conversations_of_roles(compare: Callable[..., None]) -> None:
+    line = {"conversations": [user("why?"), said("so")]}
+    compare(
+        "lines of chats", "conversations", lambda: messages_of(line, "x"), None, refusal="a field `conversations` of"
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)

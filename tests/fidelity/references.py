@@ -36,3 +36,12 @@ def asked(program: str, question: object) -> Any:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def package(name: str) -> Path:
+    """What a package of packages.txt ships, or one that the references have; a test is skipped where it is not there."""
+    base = Path(interpreter()).parent.parent
+    for found in (base / "packages" / name, *base.glob(f"lib/python*/site-packages/{name}")):
+        if found.is_dir():
+            return found
+    pytest.skip(f"no package {name} beside the references: `make references` unpacks it")

@@ -19,7 +19,7 @@ from marin.data.borrowed.chats import chat_template, check_marks, special_tokens
 from marin.data.borrowed.folder import borrow
 from marin.data.chat import messages_of
 from marin.data.documents import Document
-from marin.data.template import ChatTemplate, conversation
+from marin.data.template import ChatTemplate, conversation, tools_of
 from marin.errors import NoConversation
 from marin.training.tokens.encoding import load_tokenizer
 from marin.training.tokens.loss_mask import encoded_with_mask
@@ -265,7 +265,12 @@ def ours(folder: Path, template: str, line: dict[str, Any]) -> Any:
     except NoConversation as error:
         if made.marks or "before others follow" not in error.found:
             return "refused"
-        text, learned = made.render(line["messages"], prompt=False), ()  # refused for what is learned of it alone
+        others, documents = line.get("chat_template_kwargs"), line.get("documents")
+        more = {"tools": tools_of(line.get("tools"), "x"), "documents": documents, "others": others}
+        text, learned = (
+            made.render(line["messages"], prompt=False, **more),
+            (),
+        )  # refused for what is learned of it alone
     document = Document(text, "x", {}, learned, by_difference=not made.marks)
     ((ids, mask),) = encoded_with_mask(load_tokenizer(folder), [document], [])
     return text, ids.tolist(), list(mask) if made.marks else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -411,29 +411,30 @@ def test_tokenizer(name: str, compare: Compare, tmp_path: Path) -> None:
     folder = written(case, tmp_path / "folder")
     refusal = FOREIGN if name in OF_PYTHON else case.refusal
 
-    def ours() -> dict[str, object]:
-        found = borrow(folder, target)
-        made, trains = open_tokenizer(target), load_tokenizer(target)
-        ids = [made.encode(text).ids for text in TEXTS]
-        assert [list(one.ids) for one in trains.encode_batch_fast(TEXTS)] == ids, "in training as elsewhere"
-        assert load_tokenizer(target).encode_batch(TEXTS[:2])[1].ids == ids[1], "whatever is beside it"
-        special = {name: made.special.id(name) for name in made.special.named}
-        return {
-            "ids": ids,
-            "around": [made.encode(text, add_special_tokens=True).ids for text in TEXTS],
-            "texts": [made.decode(one) for one in ids],
-            "size": found.size,
-            "special": special,
-            "extra": sorted(made.special.extra),
-            "begin and end": [found.begin, found.end],
-        }
-
-    compare("tokenizers", name, ours, None if refusal else reference(folder), refusal=refusal)
+    compare("tokenizers", name, lambda: ours(folder, target), None if refusal else reference(folder), refusal=refusal)
     if refusal is None:  # and so do those who load what is exported
         compare("tokenizers, exported", name, lambda: reference(target), reference(folder))
 
 
-def reference(folder: Path) -> dict[str, object]:
+def ours(folder: Path, target: Path, texts: Sequence[str] = TEXTS) -> dict[str, object]:
+    """What is kept in ``target`` makes of them."""
+    found = borrow(folder, target)
+    made, trains = open_tokenizer(target), load_tokenizer(target)
+    ids = [made.encode(text).ids for text in texts]
+    assert [list(one.ids) for one in trains.encode_batch_fast(texts)] == ids, "in training as elsewhere"
+    assert load_tokenizer(target).encode_batch(texts[:2])[1].ids == ids[1], "whatever is beside it"
+    return {
+        "ids": ids,
+        "around": [made.encode(text, add_special_tokens=True).ids for text in texts],
+        "texts": [made.decode(one) for one in ids],
+        "size": found.size,
+        "special": {name: made.special.id(name) for name in made.special.named},
+        "extra": sorted(made.special.extra),
+        "begin and end": [found.begin, found.end],
+    }
+
+
+def reference(folder: Path, texts: Sequence[str] = TEXTS) -> dict[str, object]:
     """What transformers says, with settings of a call switched off, as its own calls do."""
     from transformers import AutoTokenizer
 
@@ -445,12 +446,12 @@ def reference(folder: Path) -> dict[str, object]:
         found = GPT2Tokenizer.from_pretrained(folder)
     else:
         found = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    ids = [found.encode(text, add_special_tokens=False, truncation=False, padding=False) for text in TEXTS]
+    ids = [found.encode(text, add_special_tokens=False, truncation=False, padding=False) for text in texts]
     end = found.convert_tokens_to_ids(END) if found.eos_token is None else found.eos_token_id
     special = {name: found.convert_tokens_to_ids(text) for name, text in found.special_tokens_map.items()}
     return {
         "ids": ids,
-        "around": [found.encode(text, truncation=False, padding=False) for text in TEXTS],
+        "around": [found.encode(text, truncation=False, padding=False) for text in texts],
         "texts": [found.decode(one) for one in ids],
         "size": len(found),
         "special": special if found.eos_token is not None else {**special, "eos_token": end},

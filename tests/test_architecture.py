@@ -41,6 +41,9 @@ CONFINED = {
     "huggingface_hub": ("marin/data/network/hub.py",),
     "starlette": ("marin/plugins/serve/",),
     "uvicorn": ("marin/plugins/serve/", "marin/tracking/"),
+    # The door opens every tokenizer; borrowed makes one of what others have, the step trains one. Nobody else asks the library:
+    # its settings of a call, its chance and its panics would come in with it.
+    "tokenizers": ("marin/data/tokenizer.py", "marin/data/borrowed/", "marin/pipeline/tokenizer.py"),
 }
 
 # msgspec and orjson: JSON at the speed of C, held equal to RFC 8785 by tests/ledger/format/test_canonical.py
@@ -488,6 +491,8 @@ def test_a_breach_would_be_found() -> None:
     inside = list(imports_of(source, "marin/verify/segments/compare.py"))
     assert [item.module for item in inside] == ["jax.numpy", "ledger.format.tlog", "marin.pipeline", "marin.cli"]
     assert breaches_of_confinement(inside) == ["marin/verify/segments/compare.py:1 imports jax.numpy"]
+    asked = list(imports_of("def f():\n    from tokenizers.models import BPE", "marin/plugins/serve/answers.py"))
+    assert breaches_of_confinement(asked) == ["marin/plugins/serve/answers.py:2 imports tokenizers.models"]
     assert breaches_of_direction(inside) == [
         "marin/verify/segments/compare.py:2 imports ledger.format.tlog instead of its door"
     ]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from marin.errors import DataError, MarinError
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding
+    from tokenizers import Encoding as Encoding  # its name for who reads one
     from tokenizers import Tokenizer as Library
 
 logger = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ def parse_tokenizer(
             library.no_truncation()
             library.no_padding()
         config = config or {}
-        special = special_tokens(library, config, special_map or {})
+        special = _special_tokens(library, config, special_map or {})
         library.encode_special_tokens = config.get("split_special_tokens") is True
         forced = config.get("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output") is True
         bpe = type(library.model).__name__ == "BPE"
@@ -268,7 +268,7 @@ def named_tokens(config: Mapping[str, Any], special_map: Mapping[str, Any]) -> d
     return named
 
 
-def special_tokens(library: Library, config: Mapping[str, Any], special_map: Mapping[str, Any]) -> SpecialTokens:
+def _special_tokens(library: Library, config: Mapping[str, Any], special_map: Mapping[str, Any]) -> SpecialTokens:
     """The special tokens of ``library``, as the files beside it name them (:func:`named_tokens`)."""
     named, listed = named_tokens(config, special_map), _listed(_said(config, special_map))
     extra = tuple(text for each in (listed if isinstance(listed, list) else ()) if (text := _content(each)) is not None)

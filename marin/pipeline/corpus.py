@@ -321,6 +321,10 @@ def _chats(dataset: FilesDataset, task: Task) -> _Chats:
     if not dataset.chat:
         return _Chats()
     if dataset.chat_reference is None:
+        log.warning(
+            "dataset.chat_reference is not named: conversations by the rules of an older release, their marks as text; "
+            "those of transformers: chat_reference=transformers"
+        )
         if dataset.chat_template is None:
             return _Chats(lambda value, at: earlier.render(value.get("messages"), at))
         return _Chats(

@@ -8,22 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from marin.data.tokenizer import named_tokens, read_settings
+from marin.data.tokenizer import CONFIG, FILE, SPECIAL_MAP, named_tokens, read_settings
 from marin.errors import UsageError
 
 TEMPLATE_FILE, OTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
 
 
 def special_tokens(folder: Path) -> dict[str, str]:
-    """The texts of the special tokens that have a name, as a template sees them: one that is null has none. Those of
-    ``special_tokens_map.json`` come after, where ``tokenizer_config.json`` does not list its tokens itself.
+    """The texts of the special tokens that have a name, as a template sees them: one that is null has none.
 
     Raises:
         UsageError: a file cannot be read.
     """
-    config = read_settings(folder / "tokenizer_config.json", UsageError)
-    beside = {} if "added_tokens_decoder" in config else read_settings(folder / "special_tokens_map.json", UsageError)
-    return named_tokens(config, beside)
+    return named_tokens(*(read_settings(folder / name, UsageError) for name in (CONFIG, SPECIAL_MAP)))
 
 
 def check_marks(folder: Path) -> None:
@@ -32,7 +29,7 @@ def check_marks(folder: Path) -> None:
     Raises:
         UsageError: ``tokenizer_config.json`` has ``split_special_tokens``.
     """
-    if read_settings(folder / "tokenizer_config.json", UsageError).get("split_special_tokens"):
+    if read_settings(folder / CONFIG, UsageError).get("split_special_tokens"):
         raise UsageError(
             "a tokenizer that splits its special tokens",
             where=f"{folder}: tokenizer_config.json",
@@ -44,7 +41,7 @@ def check_marks(folder: Path) -> None:
 
 def special_texts(folder: Path) -> frozenset[str]:
     """The texts that its tokenizer takes for one token each wherever they stand."""
-    added = read_settings(folder / "tokenizer.json", UsageError).get("added_tokens")
+    added = read_settings(folder / FILE, UsageError).get("added_tokens")
     found = [one.get("content") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
     return frozenset(text for text in found if isinstance(text, str) and text.strip())
 
@@ -60,7 +57,7 @@ def chat_template(folder: Path) -> str | None:
     if (folder / TEMPLATE_FILE).is_file():
         files = {"default": folder / TEMPLATE_FILE, **files}
     found: Any = {name: _file_text(path) for name, path in files.items()}
-    found = found or read_settings(folder / "tokenizer_config.json", UsageError).get("chat_template")
+    found = found or read_settings(folder / CONFIG, UsageError).get("chat_template")
     if isinstance(found, list):
         found = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
     if not isinstance(found, dict):

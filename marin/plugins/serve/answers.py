@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from tokenizers.pre_tokenizers import ByteLevel
-
+from marin.data.borrowed.ranks import alphabet
 from marin.evaluation.scoring import Prompt, Ranked, request_name
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.engine import SequenceRequest, SequenceUpdate
@@ -280,13 +279,8 @@ def _entry(
 
 @cache
 def _byte_of() -> dict[str, int]:
-    """The byte of each letter of a byte-level vocabulary: printable Latin-1 stands for itself, the others for what is
-    left, in order, from U+0100 on."""
-    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in own]
-    letters = {chr(byte): byte for byte in own} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
-    assert letters.keys() == set(ByteLevel.alphabet()), "tokenizers' own alphabet"
-    return letters
+    """The byte of each letter of a byte-level vocabulary."""
+    return {letter: byte for byte, letter in enumerate(alphabet())}
 
 
 def token_bytes(subject: Subject, token: int) -> bytes:

@@ -26,7 +26,8 @@ from marin.recipe.form.chats import CHAT_REFERENCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from tokenizers import Encoding
+
+    from marin.data.tokenizer import Encoding
 
 
 def has_mask(split: Path) -> bool:

@@ -180,6 +180,24 @@ def test_a_tokenizer_from_elsewhere_is_taken_as_it_is_and_verified(project: Proj
     assert done.returncode == 2 and "keeps its tokenizer" in done.stderr
 
 
+def test_a_wordpiece_tokenizer_is_taken_and_verified(project: Project) -> None:
+    """Its decoding gives no text back; words are counted in the text itself, and a verifier counts them too."""
+    folder = project.folder / "bert"
+    folder.mkdir()
+    letters = [chr(sign) for sign in range(ord("a"), ord("z") + 1)]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".,!?'-", *letters, *(f"##{one}" for one in letters)]
+    (folder / "vocab.txt").write_text("".join(f"{one}\n" for one in tokens), "utf-8")
+    config = {"tokenizer_class": "BertTokenizer", "bos_token": "[CLS]", "eos_token": "[SEP]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    told = go(project, "--tokenizer", "bert", "trainer.states_at_words=[20]")
+    shutil.rmtree(folder)
+    status, report = project.verify()
+    assert (status, set(report["verdicts"].values())) == (0, {"PASS"}), report
+    assert any("was taken from folder bert" in str(claim) for claim in report["claimed"]), report["claimed"]
+    done = project.marin("show", told["run"], "--json")
+    assert json.loads(done.stdout)["recipe"]["tokens"]["end_of_text"] == tokens.index("[SEP]"), done.stdout
+
+
 def test_adapters_of_a_model_from_elsewhere_are_trained_verified_and_merged(project: Project, folder: Path) -> None:
     done = project.marin("train", "--config-json", "params.yaml", "lora.rank=2")
     assert (done.returncode, "adapters without a model that they adapt" in done.stderr) == (2, True), done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from test_chats import LINES, byte_level
 from test_chats import ours as chat_of_ours
 from test_chats import reference as chat_of_theirs

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from marin.errors import UsageError
 from marin.recipe.section import Positive, Section
 
 
@@ -47,3 +48,27 @@ class Model(Section, frozen=True):
         if self.architecture != "gpt2":
             return self.intermediate_dim
         return self.inner_width or self.hidden_dim * (self.intermediate_dim // self.hidden_dim)
+
+
+def check_head(model: Model, where: str) -> None:
+    """Refuse heads of a size that the architecture cannot have.
+
+    Raises:
+        UsageError: they have it.
+    """
+    if model.architecture == "gpt2" and model.head_dim is not None:
+        raise UsageError(
+            "heads of a size that the architecture does not have",
+            where=f"{where}: model.head_dim",
+            expected="null: of a GPT-2 it is hidden_dim / num_heads",
+            found=str(model.head_dim),
+            cure="leave it out, or take another model.architecture",
+        )
+    if model.architecture != "gpt2" and model.head % 2:
+        raise UsageError(
+            "odd head size",
+            where=f"{where}: model.{'hidden_dim' if model.head_dim is None else 'head_dim'}",
+            expected="head_dim, or hidden_dim / num_heads, to be even (rotary)",
+            found=str(model.head),
+            cure="change model.head_dim, model.hidden_dim or model.num_heads",
+        )

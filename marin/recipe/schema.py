@@ -38,6 +38,7 @@ from marin.recipe.form.record import unplain as unplain
 from marin.recipe.form.schedule import check_schedule
 from marin.recipe.mixture import block_counts
 from marin.recipe.model import Model as Model
+from marin.recipe.model import check_head
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Rate, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
@@ -579,22 +580,7 @@ def check(recipe: Recipe, *, where: str) -> None:
             found=str(model.intermediate_dim),
             cure="set model.inner_width",
         )
-    if model.architecture == "gpt2" and model.head_dim is not None:
-        raise UsageError(
-            "heads of a size that the architecture does not have",
-            where=f"{where}: model.head_dim",
-            expected="null: of a GPT-2 it is hidden_dim / num_heads",
-            found=str(model.head_dim),
-            cure="leave it out, or take another model.architecture",
-        )
-    if model.architecture != "gpt2" and model.head % 2:
-        raise UsageError(
-            "odd head size",
-            where=f"{where}: model.{'hidden_dim' if model.head_dim is None else 'head_dim'}",
-            expected="head_dim, or hidden_dim / num_heads, to be even (rotary)",
-            found=str(model.head),
-            cure="change model.head_dim, model.hidden_dim or model.num_heads",
-        )
+    check_head(model, where)
     _check_scale(recipe, where)
     check_schedule(recipe, where)
     if recipe.tokenizer.artifact is None and recipe.tokenizer.vocab_size < LEAST_TRAINED and recipe.initial is None:

@@ -175,7 +175,7 @@ def flops_per_token(model: Model, vocab_size: int, context: int | None = None) -
     mlp = 2 * (2 if gpt2 else 3) * hidden * model.inner
     projections = 2 * hidden * (across + 2 * kv_heads * model.head) + 2 * hidden * across
     attention = 4 * span * across + 3 * span * heads
-    return model.num_layers * (mlp + projections + attention) + 2 * hidden * vocab_size
+    return float(model.num_layers * (mlp + projections + attention) + 2 * hidden * vocab_size)
 
 
 def parameters(model: Model, vocab_size: int) -> int:

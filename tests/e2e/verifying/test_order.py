@@ -38,7 +38,7 @@ def test_an_order_without_a_name_is_replayed(project: Any) -> None:
     named = load_params(params)
     params.write_text(json.dumps(values), encoding="utf-8")
     assert load_params(params).order is None and named.order == "swap-or-not"
-    project.forked(AGAIN)
+    project.forked(AGAIN, "--devices", "2")
     history = open_root(str(project.root)).history()
     new, old = (load(history, run) for run in run_ids(history))
     assert "order" not in old.started.body.recipe and new.started.body.recipe["order"] == "swap-or-not"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from marin.execution.companions import Beside
 from marin.execution.plan import Plan
+from marin.pipeline.companions import Beside
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.evaluate import EVALUATE
 from marin.pipeline.export import EXPORT

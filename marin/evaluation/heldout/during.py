@@ -65,7 +65,7 @@ def due(recipe: Recipe, step: int) -> bool:
 
 
 class During:
-    """What stands beside the step ``train`` for recipes that ask for it (:class:`marin.execution.companions.Beside`)."""
+    """What stands beside the step ``train`` for recipes that ask for it (:class:`marin.pipeline.companions.Beside`)."""
 
     def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
         """See there: states of an equal training may have been recorded in a run that was asked for less."""

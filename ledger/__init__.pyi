@@ -19,6 +19,7 @@ from ledger.format.budgets import exceeded as exceeded
 from ledger.format.canonical import canonical_bytes as canonical_bytes
 from ledger.format.canonical import parse_canonical as parse_canonical
 from ledger.format.checkpoint import LogCheckpoint as LogCheckpoint
+from ledger.format.cosignature import Subtree as Subtree
 from ledger.format.cosigner import Cosigner as Cosigner
 from ledger.format.digest import canonical_digest as canonical_digest
 from ledger.format.digest import digest_bytes as digest_bytes
@@ -37,7 +38,11 @@ from ledger.format.note import add_signatures as add_signatures
 from ledger.format.proof import LogProof as LogProof
 from ledger.format.proof import ProvenEntry as ProvenEntry
 from ledger.format.proof import verify_proof as verify_proof
+from ledger.format.tlog import is_subtree as is_subtree
 from ledger.format.tlog import root_of as root_of
+from ledger.format.tlog import subtree_proof as subtree_proof
+from ledger.format.tlog import subtree_root as subtree_root
+from ledger.format.tlog import verify_subtree as verify_subtree
 from ledger.log.batch import Receipt as Receipt
 from ledger.log.database import DoesNotFit as DoesNotFit
 from ledger.log.database import FoldedDatabase as FoldedDatabase
@@ -55,6 +60,10 @@ from ledger.log.reader import make_proof as make_proof
 from ledger.log.trust import check_signers as check_signers
 from ledger.log.trust import follow_keys as follow_keys
 from ledger.log.writer import Log as Log
+from ledger.mirror.following import follow_log as follow_log
+from ledger.mirror.following import mirror_at as mirror_at
+from ledger.mirror.following import post_to as post_to
+from ledger.mirror.mirror import LogMirror as LogMirror
 from ledger.service.client import LogClient as LogClient
 from ledger.service.client import Spool as Spool
 from ledger.service.server import GroupCommit as GroupCommit
@@ -114,9 +123,13 @@ from ledger.tensors.tensors import describe_state as describe_state
 from ledger.tensors.tensors import state_digest as state_digest
 from ledger.tensors.tensors import tensor_digest as tensor_digest
 from ledger.tensors.tensors import tensor_info as tensor_info
+from ledger.witness.monitoring import origin_hash as origin_hash
+from ledger.witness.monitoring import read_cosigned as read_cosigned
 from ledger.witness.policy import PolicyWitness as PolicyWitness
 from ledger.witness.policy import WitnessPolicy as WitnessPolicy
 from ledger.witness.server import WitnessServer as WitnessServer
+from ledger.witness.subtree import ask_subtree as ask_subtree
+from ledger.witness.subtree import check_subtree as check_subtree
 from ledger.witness.timestamp import Stamped as Stamped
 from ledger.witness.timestamp import check_stamp as check_stamp
 from ledger.witness.timestamp import load_authorities as load_authorities

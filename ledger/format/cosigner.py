@@ -14,8 +14,8 @@ from ledger.errors import Refused
 from ledger.format.cosignature import (
     COSIGNATURE_ED25519,
     COSIGNATURE_MLDSA44,
-    ed25519_message,
     Subtree,
+    ed25519_message,
     mldsa44_message,
     pack_cosignature,
     subtree_message,

@@ -72,8 +72,12 @@ def verify_cosignature(algorithm: int, name: str, public: bytes, text: str | Sub
         if algorithm == COSIGNATURE_ED25519 and isinstance(text, str):
             Ed25519PublicKey.from_public_bytes(public).verify(raw, ed25519_message(text, timestamp))
         elif algorithm == COSIGNATURE_MLDSA44:
-            of = subtree_message if isinstance(text, Subtree) else mldsa44_message
-            MLDSA44PublicKey.from_public_bytes(public).verify(raw, of(text, timestamp, name))
+            message = (
+                mldsa44_message(text, timestamp, name)
+                if isinstance(text, str)
+                else subtree_message(text, timestamp, name)
+            )
+            MLDSA44PublicKey.from_public_bytes(public).verify(raw, message)
         else:
             return False
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, binascii.Error):

@@ -143,9 +143,11 @@ def test_no_time_no_newest_tree(reader, signer):
             answer = super().add_checkpoint(body)
             return type(answer)(answer.status, str(line).encode())
 
-    with WitnessServer(Late(MemoryStorage(), [TWO], {signer.name: [signer.verifier]})) as server:
-        with pytest.raises(Unverified):
-            ask_witness(server.address, reader.note(), reader.consistency_proof, [TWO.verifier])
+    with (
+        WitnessServer(Late(MemoryStorage(), [TWO], {signer.name: [signer.verifier]})) as server,
+        pytest.raises(Unverified),
+    ):
+        ask_witness(server.address, reader.note(), reader.consistency_proof, [TWO.verifier])
 
 
 def test_only_a_whole_tree_has_a_time(reader):
@@ -173,7 +175,7 @@ def test_what_a_witness_shows_of_a_log(witness, reader, signer):
         with pytest.raises(Unverified):
             read_cosigned(server.address, signer.name, log, [Cosigner(ONE.name, TWO.key).verifier])
         with pytest.raises(Unverified):
-            read_cosigned(server.address, signer.name, KEYS[:1], KEYS)
+            read_cosigned(server.address, signer.name, [Cosigner(signer.name, ONE.key).verifier], KEYS)
     short = MemoryStorage()
     Log.create(short, signer)
     with pytest.raises(Tampered, match="rolled back"):

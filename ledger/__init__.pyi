@@ -32,6 +32,7 @@ from ledger.format.event import EventTypes as EventTypes
 from ledger.format.event import format_time as format_time
 from ledger.format.event import parse_time as parse_time
 from ledger.format.finding import Finding as Finding
+from ledger.format.note import NoteSignature as NoteSignature
 from ledger.format.note import Signer as Signer
 from ledger.format.note import VerifierKey as VerifierKey
 from ledger.format.note import add_signatures as add_signatures

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
 COSIGNATURE_ED25519 = 0x04
 COSIGNATURE_MLDSA44 = 0x06
+COSIGNATURES = (COSIGNATURE_ED25519, COSIGNATURE_MLDSA44)
 
 _TIME = struct.Struct(">Q")
 _LABEL = b"subtree/v1\n\x00"

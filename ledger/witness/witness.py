@@ -25,7 +25,7 @@ from ledger.format.cosigner import Cosigner
 from ledger.format.note import Note, NoteSignature, VerifierKey, decode_base64, parse_note
 from ledger.format.tlog import EMPTY_ROOT, HASH_SIZE, verify_consistency
 from ledger.storage.port import Storage
-from ledger.witness.asking import ANSWER_SECONDS, WitnessAnswer, ask, said
+from ledger.witness.asking import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
 from ledger.witness.monitoring import origin_hash
 from ledger.witness.subtree import sign_subtree
 from ledger.witness.upload import Upload
@@ -240,7 +240,7 @@ def _check_continues(known: LogCheckpoint, new: LogCheckpoint, proof: Sequence[b
 
 def _verified(text: str, body: bytes, keys: Sequence[VerifierKey]) -> list[NoteSignature]:
     known = {(key.name, key.key_id): key for key in keys}
-    lines = parse_note(text.encode() + b"\n" + body).signatures
+    lines = signature_lines(body) if body else ()
     good = [
         line
         for line in lines
@@ -249,7 +249,8 @@ def _verified(text: str, body: bytes, keys: Sequence[VerifierKey]) -> list[NoteS
         and cosigned_at(line.signature)  # without a time it does not say that this tree is the newest
     ]
     if not good:
-        raise Unverified("the witness sent no cosignature of its keys", found=", ".join(line.name for line in lines))
+        found = ", ".join(line.name for line in lines) or "none"
+        raise Unverified("the witness sent no cosignature of its keys", found=found)
     return good
 
 

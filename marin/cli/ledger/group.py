@@ -24,6 +24,9 @@ MEMBERS = {
         "Derive every tile, entry and signature of the log again, and hash every artifact of the store.",
     ),
     "key": Lazy("marin.cli.ledger.key", "The keys of this log: list, rotate, retire."),
+    "mirror": Lazy(
+        "marin.cli.ledger.mirror", "Mirrors: whole copies of logs, kept for others and vouched for (C2SP tlog-mirror)."
+    ),
     "proof": Lazy(
         "marin.cli.ledger.proof",
         "Print the proof that entry INDEX is in the log (C2SP tlog-proof): a text that can be checked offline.",

@@ -78,11 +78,13 @@ def request(payload: bytes, signature: bytes, public: bytes) -> dict[str, Any]:
     }
 
 
-def entry(payload: bytes, signature: bytes, public: bytes) -> bytes:
-    """The entry that a Rekor v2 appends for the request, in its canonical JSON: what its tree has the hash of."""
+def entry(payload: bytes, signature: bytes, public: bytes, *, certificate: bytes | None = None) -> bytes:
+    """The entry that a Rekor v2 appends for the request, in its canonical JSON: what its tree has the hash of.
+
+    With a ``certificate`` (DER) that of a request which names the key so: some clients read no other."""
     digest = hashlib.sha256(pae(PAYLOAD_TYPE, payload)).digest()
     hashed = {"algorithm": "SHA2_256", "digest": base64.b64encode(digest).decode()}
-    spec = {"hashedRekordV002": {"data": hashed, "signature": _signature(signature, public)}}
+    spec = {"hashedRekordV002": {"data": hashed, "signature": _signature(signature, public, certificate)}}
     return canonical_bytes({"apiVersion": "0.0.2", "kind": "hashedrekord", "spec": spec})
 
 
@@ -93,7 +95,10 @@ def check(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
         Malformed, Unverified: the log does not vouch for the key.
         Tampered: an envelope or a request is not what the key signed, or they do not belong together.
     """
-    vouched = open_vouched((folder / PROOF).read_bytes(), keys)
+    try:
+        vouched = open_vouched((folder / PROOF).read_bytes(), keys)
+    except OSError as error:
+        raise _not_signed(PROOF, str(error.strerror)) from None
     found = []
     for number in range(len(list(folder.glob("*.intoto.json")))):
         where = f"{number}.intoto.json"
@@ -102,7 +107,7 @@ def check(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
             payload, signature = _opened(content)
             vouched.key.verify(signature, pae(PAYLOAD_TYPE, payload), ec.ECDSA(hashes.SHA256()))
             asked = (folder / f"{number}.rekor.json").read_bytes()
-        except (InvalidSignature, ValueError, KeyError, TypeError, OSError) as error:
+        except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError, OSError) as error:
             raise _not_signed(where, type(error).__name__) from None
         # What follows from payload, signature and key is written in one way, and nothing stands beside it.
         if content != canonical_bytes(envelope(payload, signature, vouched.public)) + b"\n":
@@ -129,6 +134,7 @@ def _not_signed(where: str, found: str) -> Tampered:
     )
 
 
-def _signature(signature: bytes, public: bytes) -> dict[str, Any]:
-    verifier = {"keyDetails": _DETAILS, "publicKey": {"rawBytes": base64.b64encode(public).decode()}}
+def _signature(signature: bytes, public: bytes, certificate: bytes | None = None) -> dict[str, Any]:
+    kind, raw = ("publicKey", public) if certificate is None else ("x509Certificate", certificate)
+    verifier = {"keyDetails": _DETAILS, kind: {"rawBytes": base64.b64encode(raw).decode()}}
     return {"content": base64.b64encode(signature).decode(), "verifier": verifier}

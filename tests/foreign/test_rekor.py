@@ -16,7 +16,7 @@ import judges
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from programs import ask
 
 from ledger import LogReader, PosixStorage, VerifierKey, load_attestation_key
@@ -141,3 +141,52 @@ def test_sigstore_python_reads_our_requests(requested, tmp_path, judge):
 
 def ed25519_spki(public):
     return bytes.fromhex("302a300506032b6570032100") + public
+
+
+def test_rekors_own_code_takes_our_requests(requested, judge):
+    """What decides in a Rekor v2 whether a request becomes an entry, and which: the package of its own source."""
+    folder, verifier, key = requested
+    vouched, (payload,) = check(folder, [verifier])
+    asked = json.loads((folder / "0.rekor.json").read_bytes())
+    signature = base64.b64decode(asked["hashedRekordRequestV002"]["signature"]["content"])
+    certificate = certified(key)
+
+    def changed(change):
+        copy = json.loads(json.dumps(asked))
+        change(copy["hashedRekordRequestV002"])
+        return copy
+
+    pure = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32))
+    digest = base64.b64decode(asked["hashedRekordRequestV002"]["digest"])
+    other = encoded(certified(ec.generate_private_key(ec.SECP256R1())))
+    asks = [
+        asked,
+        changed(lambda one: one["signature"].update(verifier=_certificate(encoded(certificate)))),
+        changed(lambda one: one.update(digest=encoded(bytes(32)))),
+        changed(lambda one: one["signature"].update(content=encoded(signature[:-1] + bytes([signature[-1] ^ 1])))),
+        changed(lambda one: one["signature"].update(verifier=_certificate(other))),
+        # The log's own kind of key.
+        changed(lambda one: one.update(signature=_pure(pure, digest))),
+    ]
+    lines = "".join(json.dumps(one) + "\n" for one in asks).encode()
+    status, said = ask(judges.go_program("rekor", "rekor"), stdin=lines)
+    assert status == 0, said
+    answers = said.splitlines()
+    assert answers[0] == "entry " + entry(payload, signature, vouched.public).decode()
+    assert answers[1] == "entry " + entry(payload, signature, vouched.public, certificate=certificate).decode()
+    assert [answer.partition(":")[0] for answer in answers[2:]] == ["refused"] * 4, said
+    judged = judge("Rekor v2", judges.version("rekor", "golang-github-sigstore-rekor-tiles-dev"))
+    judged.accepts(
+        "our request for an attestation, and the same with a certificate; its entries are ours, byte for byte"
+    )
+    judged.refuses("another hash, another bit in the signature, another key; a pure Ed25519 key, as the log's own is")
+
+
+def _certificate(raw):
+    return {"keyDetails": "PKIX_ECDSA_P256_SHA_256", "x509Certificate": {"rawBytes": raw}}
+
+
+def _pure(key, digest):
+    spki = ed25519_spki(key.public_key().public_bytes_raw())
+    verifier = {"keyDetails": "PKIX_ED25519", "publicKey": {"rawBytes": encoded(spki)}}
+    return {"content": encoded(key.sign(digest)), "verifier": verifier}

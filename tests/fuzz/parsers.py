@@ -44,6 +44,7 @@ from ledger.format.note import NoteSignature, VerifierKey, decode_base64, open_n
 from ledger.format.proof import LogProof
 from ledger.log.journal import Record, read_records
 from ledger.log.trust import follow_keys, named_keys
+from ledger.log.vouching import open_vouched
 from ledger.mirror.entries import EntriesHead, MirrorInfo, Package, encode_entries
 from ledger.service.wire import (
     FrameSocket,
@@ -388,6 +389,7 @@ def parsers() -> list[Parser]:
     )
     seen = str(Cosigner("w.example", Ed25519PrivateKey.from_private_bytes(bytes(32))).verifier)
     policy = f"log {vkey.decode()}\nwitness a {seen} https://w.example\ngroup g 1 a\nquorum g\n".encode()
+    events = Signer("log.example/events", Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))).verifier
     package = Package(254, 256, (b"one", b"two"), (bytes(32),) * 3)
     P = Parser
     return [
@@ -474,6 +476,12 @@ def parsers() -> list[Parser]:
             same(WitnessRequest.parse, WitnessRequest.encode),
             given(WitnessRequest(0, (), note).encode(), WitnessRequest(3, (bytes(32),) * 4, note).encode()),
             ("witness.witness.WitnessRequest.parse",),
+        ),
+        P(
+            "proof of a vouched key",
+            lambda data: open_vouched(data, [events]),
+            lambda: [(PROJECT / "tests/golden/events/log.key-vouched.v1.tlog-proof").read_bytes()],
+            ("log.vouching.open_vouched",),
         ),
         P(
             "request for a subtree",

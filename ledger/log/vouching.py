@@ -28,6 +28,7 @@ from ledger.errors import Malformed, Refused, Unverified
 from ledger.format.event import KEY_VOUCHED, Draft, parse_event
 from ledger.format.note import Signer, VerifierKey, decode_base64
 from ledger.format.proof import LogProof, verify_proof
+from ledger.log.keyring import STREAM
 from ledger.log.keys import read_private, secret_of, write_private
 from ledger.log.reader import LogReader, make_proof
 from ledger.log.writer import Log
@@ -35,7 +36,6 @@ from ledger.storage.port import Storage
 
 ALGORITHM = "ecdsa-p256-sha256"
 USE = "attestations"
-_STREAM = "log/keys"
 _FIELDS = {"algorithm", "by", "possession", "public", "use"}
 
 
@@ -113,7 +113,7 @@ def vouch_for(storage: Storage, signer: Signer, key: ec.EllipticCurvePrivateKey)
         "public": base64.b64encode(public).decode(),
         "use": USE,
     }
-    draft = Draft(KEY_VOUCHED, _STREAM, body, id=f"log.key-vouched:{hashlib.sha256(public).hexdigest()[:16]}")
+    draft = Draft(KEY_VOUCHED, STREAM, body, id=f"log.key-vouched:{hashlib.sha256(public).hexdigest()[:16]}")
     with Log.open(storage, signer) as log:
         index = log.append_key_event(draft).index
         log.publish()

@@ -7,7 +7,7 @@ that signs a hash, so not the log's own, which is Ed25519. The log vouches for a
     key.pem            the ECDSA key
     key.tlog-proof     the event by which the log vouches for it, with its proof (C2SP tlog-proof)
     N.intoto.json      a statement (``marin.export.in_toto``) in a DSSE envelope under that key
-    N.rekor.json       the request for that envelope: `POST /api/v2/log/entries` of a Rekor v2
+    N.rekor.json       the request for that envelope: ``POST /api/v2/log/entries`` of a Rekor v2
 
 Nothing is sent. ``check`` is what somebody does with such a folder and the log's verifier key, and nothing else.
 """
@@ -39,8 +39,11 @@ _MOST = 64 << 20
 def write_requests(
     run: Run, origin: VerifierKey, key: ec.EllipticCurvePrivateKey, proof: LogProof, folder: Path
 ) -> int:
-    """Write the folder for all statements about ``run``; how many there are. ``proof`` shows that ``origin`` vouches for
-    ``key``."""
+    """Write the folder for all statements about ``run``; how many there are. ``proof`` shows that ``origin`` vouches for ``key``.
+
+    Raises:
+        Tampered: it vouches for another key.
+    """
     vouched = open_vouched(str(proof).encode(), [origin])
     encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     if key.public_key().public_bytes(encoding, form) != vouched.public:

@@ -119,7 +119,7 @@ def vouch(as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def attested(folder: Path, vkeys: tuple[str, ...], as_json: bool) -> None:
-    """Check a folder of `marin export --rekor` offline: the key, every attestation, and the request for each. Needs no root.
+    """Check a folder of `marin export --rekor` offline: key, attestations, requests. Needs no root.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ folder's name is the version.
     mirror-push    FOLDER SUBMISSION MONITORING: its client (client/mirror) brings the log in FOLDER to a mirror, and prints what
                    that signed
 
-    MARIN_FOREIGN_TESSERA=/tmp/fb252acd pytest -m foreign tests/foreign/test_mirrors.py
+    MARIN_FOREIGN_TESSERA=/tmp/fb252acd pytest -m foreign tests/foreign/logs/test_mirrors.py
 """
 
 import base64

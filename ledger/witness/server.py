@@ -37,7 +37,7 @@ _DECIDING = 32
 _REQUEST_SECONDS = 10.0
 _ANSWER_SECONDS = 10.0
 _UPLOADS = 4
-"""How many may send a long body at the same time."""
+"""How many may send a long body at the same time. The next one takes the place of the address that has most of them."""
 _MAX_PIECE = 1 << 25
 """Bytes on the wire of a piece of a long body: 256 entries of 65,535 bytes, and their proof."""
 _LINGER_SECONDS = 2.0
@@ -75,7 +75,8 @@ class WitnessServer:
     ) -> None:
         """Listen. At most ``seats`` requests are being read at a time, each for ``request_seconds`` at most."""
         self._lobby = Lobby(seats=seats, inside=_DECIDING)
-        uploading = threading.BoundedSemaphore(_UPLOADS)
+        uploading = Lobby(seats=_UPLOADS, inside=0)
+        self._uploading = uploading
         settings = {"served": witness, "lobby": self._lobby, "request_seconds": request_seconds, "uploading": uploading}
         handler = type("Handler", (_Handler,), settings)
         self._server = _Server((host, port), handler, self._lobby)
@@ -92,6 +93,7 @@ class WitnessServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lobby.close()
+        self._uploading.close()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -127,7 +129,7 @@ class _Server(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     served: Served
     lobby: Lobby
-    uploading: threading.BoundedSemaphore
+    uploading: Lobby
     request_seconds: float
     connection: socket.socket
     protocol_version = "HTTP/1.1"
@@ -183,8 +185,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             found = Malformed("a body in a coding that is not known here", expected="gzip", found=coding[:40])
             self._send(said(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, found))
             return
-        if not self.uploading.acquire(blocking=False):
-            self._send(said(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many send at once", cure="send again")))
+        if not self.uploading.enter(self.connection, str(self.client_address[0])):
             return
         try:
             if not self.lobby.admit(self.connection):
@@ -203,7 +204,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(answer)
             self._linger()
         finally:
-            self.uploading.release()
+            self.uploading.leave(self.connection)
 
     def _linger(self) -> None:
         """Read on for a moment: a connection that is closed on what it was sent loses the answer on its way."""

@@ -8,6 +8,7 @@ import gzip
 import http.client
 import random
 import struct
+from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
 
 import pytest
@@ -289,6 +290,21 @@ def test_a_body_that_drips_ends(mirror, signer):
         with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
             connection.getresponse()
         connection.close()
+
+
+def test_a_crowd_of_uploads_that_stall_keeps_nobody_from_sending(mirror, signer):
+    """The entries of a public log are anybody's to send again; the seats that one address takes are its own to lose."""
+    (reader,) = grown(signer, 300)
+    mirror.add_checkpoint(WitnessRequest(0, (), reader.note()).encode())
+    head = spec_body(signer.name, 0, 300, [], most=0)
+    with WitnessServer(mirror, request_seconds=60) as server, ExitStack() as stack:
+        place = urlsplit(server.address)
+        for _ in range(12):
+            stalled = stack.enter_context(closing(http.client.HTTPConnection(place.hostname, place.port)))
+            stalled.putrequest("POST", "/add-entries")
+            stalled.putheader("Content-Length", "100000")
+            stalled.endheaders(head)
+        assert follow_log(mirror_at(server.address), reader, [OURS.verifier])
 
 
 def test_no_stranger_makes_it_hold_more_than_a_package(mirror, signer):

@@ -218,6 +218,20 @@ def test_a_mirror_follows_the_log_and_another_follows_its_copy(marin: Marin, roo
     assert (wrong.status, "--log" in wrong.err) == (2, True)
 
 
+def test_a_log_vouches_for_a_key_of_another_kind(marin: Marin, root: Path) -> None:
+    marin(*EVENT, stdin=b"{}")
+    vouched = marin("ledger", "key", "vouch", "--json").json
+    assert (vouched["index"], vouched["public"].startswith("-----BEGIN PUBLIC KEY-----")) == (1, True)
+    assert Path(vouched["key"]).stat().st_mode & 0o777 == 0o600
+    assert marin("ledger", "key", "vouch", "--json").json == vouched, "the same key, and no second event"
+    assert marin("ledger", "fsck").status == 0
+    (root / "none").mkdir()
+    vkey = (root / "vkey").read_text().strip()
+    empty = marin("ledger", "key", "attested", root / "none", "--vkey", vkey)
+    assert (empty.status, "key.tlog-proof" in empty.err) == (1, True), empty.err
+    assert marin("ledger", "append", "log.key-vouched/v1", "--stream", "log/keys", stdin=b"{}").status == 2
+
+
 def test_a_witness_that_is_away_leaves_the_policy_unmet(marin: Marin, root: Path, start: Start) -> None:
     vkey = (root / "vkey").read_text().strip()
     witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w")

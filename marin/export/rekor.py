@@ -25,7 +25,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ledger import LogProof, Tampered, VerifierKey, VouchedKey, canonical_bytes, open_vouched
+from ledger import LogProof, Refused, Tampered, VerifierKey, VouchedKey, canonical_bytes, open_vouched
 from marin.export.in_toto import payloads
 from marin.history.run import Run
 from marin.record.attestation import PAYLOAD_TYPE, pae
@@ -43,6 +43,7 @@ def write_requests(
 
     Raises:
         Tampered: it vouches for another key.
+        Refused: the folder is not empty.
     """
     vouched = open_vouched(str(proof).encode(), [origin])
     encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -51,6 +52,8 @@ def write_requests(
             "the log vouches for another key", where=PROOF, expected="the key for attestations", found="another"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise Refused("the folder has files already", where=str(folder), expected="a new one", cure="name another")
     (folder / KEY).write_bytes(vouched.pem)
     (folder / PROOF).write_bytes(str(proof).encode())
     statements = payloads(run, origin)

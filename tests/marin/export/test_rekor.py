@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ledger import Draft, LedgerError, Tampered, Unverified, VerifierKey, load_attestation_key
+from ledger import Draft, LedgerError, Refused, Tampered, Unverified, VerifierKey, load_attestation_key
 from marin.export.in_toto import payloads
 from marin.export.rekor import check, entry, write_requests
 from marin.history.run import Run
@@ -112,6 +112,9 @@ def test_no_other_key_is_written(written: tuple[Root, Run, Path], tmp_path: Path
     stranger = ec.generate_private_key(ec.SECP256R1())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARIN_KEY", str(root.storage.local_path("x").parent.parent / "key"))  # type: ignore[union-attr]
-        _, proof = vouch(root)
+        key, proof = vouch(root)
     with pytest.raises(Tampered):
         write_requests(run, root.verifier, stranger, proof, tmp_path)
+    (tmp_path / "7.intoto.json").write_text("of another run")
+    with pytest.raises(Refused):
+        write_requests(run, root.verifier, load_attestation_key(key), proof, tmp_path)

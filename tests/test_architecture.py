@@ -153,6 +153,7 @@ def test_experiments_use_marin_and_marin_uses_the_ledger_through_its_door() -> N
 LEDGER_FLOORS = (
     "reference",
     "testing",
+    "mirror",
     "witness",
     "service",
     "audit",
@@ -562,6 +563,7 @@ PRINTS = {
     "ledger/reference.py": "ledger/REFERENCE.md, our own words",
     "marin/cli/looking/log.py": "flush and the question whether it is a terminal",
     "marin/cli/ledger/service.py": "flush",
+    "marin/cli/ledger/mirror.py": "flush",
     "marin/cli/ledger/witness.py": "flush",
     "marin/graph/execution/progress.py": "a bar whose notes are visible",
     "marin/process/progress.py": "a bar whose notes are visible",

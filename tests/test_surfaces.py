@@ -1,6 +1,7 @@
 """What listens on a port answers as its OpenAPI description says, whatever is asked: schemathesis asks real servers.
 
-The descriptions lie beside the code: ledger/witness/openapi.json and marin/tracking/mlflow/server/gate.openapi.json.
+The descriptions lie beside the code: ledger/witness/openapi.json, ledger/mirror/openapi.json and
+marin/tracking/mlflow/server/gate.openapi.json.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ import requests
 import schemathesis
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode, Response
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -28,14 +32,28 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ledger import Draft, Log, LogReader, MemoryStorage, create_key, load_signer
+from ledger import (
+    Draft,
+    Log,
+    LogMirror,
+    LogReader,
+    MemoryStorage,
+    add_signatures,
+    create_key,
+    load_signer,
+    subtree_proof,
+    subtree_root,
+)
 from ledger.format.cosigner import Cosigner
+from ledger.mirror.entries import EntriesHead, Package, encode_entries
 from ledger.witness.server import WitnessServer
+from ledger.witness.subtree import SubtreeRequest
 from ledger.witness.witness import Witness, WitnessRequest
 from marin.tracking.mlflow.server.gate import Gate
 
 PROJECT = Path(__file__).resolve().parent.parent
 WITNESS = json.loads((PROJECT / "ledger/witness/openapi.json").read_text(encoding="utf-8"))
+MIRROR = json.loads((PROJECT / "ledger/mirror/openapi.json").read_text(encoding="utf-8"))
 GATE = (PROJECT / "marin/tracking/mlflow/server/gate.openapi.json").read_text(encoding="utf-8")
 CHECKS = [status_code_conformance, content_type_conformance, response_headers_conformance]
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
@@ -77,11 +95,17 @@ def ask(
                 judge(case, answer)
                 came[f"{case.method} {answer.status_code}"] += 1
 
-            (seed(drawn)(one) if drawn else one)()
+            # A body of any bytes, under no parameters, has no wrong form.
+            with suppress(Unsatisfiable) if mode is GenerationMode.NEGATIVE else nullcontext():
+                (seed(drawn)(one) if drawn else one)()
     return came
 
 
 # -- the witness --------------------------------------------------------------------------------------------------
+
+
+SUBTREES = Cosigner("witness.example/one", MLDSA44PrivateKey.from_seed_bytes(bytes(32)), clock=lambda: 1)
+"""The key that cosigns subtrees too."""
 
 
 @pytest.fixture
@@ -92,7 +116,7 @@ def witnessed(tmp_path: Path) -> Iterator[tuple[str, LogReader]]:
     storage = MemoryStorage()
     Log.create(storage, signer)
     cosigner = Cosigner("witness.example/one", Ed25519PrivateKey.from_private_bytes(bytes(32)), clock=lambda: 1)
-    witness = Witness(MemoryStorage(), [cosigner], {signer.name: [signer.verifier]})
+    witness = Witness(MemoryStorage(), [cosigner, SUBTREES], {signer.name: [signer.verifier]})
     with Log.open(storage, signer, publish_seconds=0) as log:
         log.append([Draft("t/v1", "s", {"n": n}) for n in range(3)])
         first = LogReader(storage, [signer.verifier]).note()
@@ -115,7 +139,27 @@ def bodies(reader: LogReader) -> st.SearchStrategy[bytes]:
     asked = st.builds(WitnessRequest, sizes, st.one_of(st.just(proof), hashes), notes)
     unproven = st.builds(WitnessRequest, st.sampled_from([3, 5]), hashes.map(lambda found: found[:5]), st.just(note))
     proven = st.sampled_from([3, 5]).map(lambda old: WitnessRequest(old, proof if old == 3 else (), note))
-    return st.one_of(st.one_of(asked, unproven, proven).map(WitnessRequest.encode), st.binary(max_size=400))
+    checkpoints = st.one_of(asked, unproven, proven).map(WitnessRequest.encode)
+    return st.one_of(checkpoints, parts(reader).map(SubtreeRequest.encode), st.binary(max_size=400))
+
+
+def parts(reader: LogReader) -> st.SearchStrategy[SubtreeRequest]:
+    """Requests for a subtree that are nearly right, and right ones."""
+    note = reader.note()
+    signed = add_signatures(note, [SUBTREES.line(str(reader.checkpoint()))])
+    root, proof = subtree_root(2, 4, reader.hash), tuple(subtree_proof(2, 4, 5, reader.hash))
+    right = SubtreeRequest(2, 4, root, proof, signed)
+    places = st.sampled_from([(2, 4), (2, 4), (2, 4), (1, 3), (4, 5), (4, 9)])
+    return st.one_of(
+        st.just(right),
+        st.builds(
+            lambda place, root, proof, note: SubtreeRequest(*place, root, proof, note),
+            places,
+            st.sampled_from([root, bytes(32)]),
+            st.sampled_from([proof, proof[1:]]),
+            st.sampled_from([signed, note]),
+        ),
+    )
 
 
 def test_the_witness_answers_as_described(witnessed: tuple[str, LogReader]) -> None:
@@ -155,6 +199,47 @@ def test_every_other_method_of_the_witness_is_405_and_names_the_right_one(witnes
         prepared.headers.update(headers)
         with requests.Session() as session:
             assert session.send(prepared, timeout=30).status_code == status and str(status) in documented
+
+
+# -- the mirror ---------------------------------------------------------------------------------------------------
+
+
+def uploads(reader: LogReader) -> st.SearchStrategy[bytes]:
+    """Entries for a mirror that waits for five of them: right, cut short, of other leaves, and nothing."""
+    entries = tuple(entry for _, entry in reader.entries())
+    origin = reader.checkpoint().origin
+
+    def body(start: int, end: int, most: int, origin: str, proof: tuple[bytes, ...]) -> bytes:
+        sent = [Package(start, end, entries[start:end], proof)][:most] if start < end else []
+        return encode_entries(EntriesHead(origin, start, end), sent)
+
+    numbers = st.sampled_from([0, 3, 5, 5, 5, 6])
+    known = st.sampled_from([origin, origin, origin, "example.org/other"])
+    drawn = st.builds(body, numbers, numbers, st.integers(0, 1), known, st.sampled_from([(), (), (bytes(32),)]))
+    right = st.just(body(0, 5, 1, origin, ()))
+    cut = right.flatmap(lambda whole: st.integers(0, len(whole)).map(lambda at: whole[:at]))
+    return st.one_of(drawn, drawn, right, cut, st.binary(max_size=80))
+
+
+def test_the_mirror_answers_as_described(witnessed: tuple[str, LogReader]) -> None:
+    _, reader = witnessed
+    origin = reader.checkpoint().origin
+    schemathesis.openapi.media_type("text/plain", bodies(reader))
+    schemathesis.openapi.media_type("application/octet-stream", uploads(reader))
+    mirror = LogMirror(MemoryStorage(), [SUBTREES], {origin: reader.signers()})
+    assert mirror.add_checkpoint(WitnessRequest(0, (), reader.note()).encode()).status == 200
+
+    def judge(case: Case, answer: Response) -> None:
+        assert answer.status_code < 500, answer.text
+        assert answer.headers["connection"] == ["close"]
+
+    wanted, came = {200, 400, 404, 409, 422}, Counter[str]()
+    with WitnessServer(mirror) as server:
+        for drawn in range(10):
+            came += ask(MIRROR, server.address, judge, drawn=drawn)
+            if {int(status.split()[1]) for status in came} >= wanted:
+                break
+    assert {int(status.split()[1]) for status in came} >= wanted, came
 
 
 # -- the gate of marin ui -----------------------------------------------------------------------------------------

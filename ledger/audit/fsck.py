@@ -12,7 +12,7 @@ events as entries, also: canonical form, ids that occur once, streams without ga
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
@@ -21,7 +21,7 @@ from ledger.errors import LedgerError, NotFound, Unavailable
 from ledger.format.budgets import BUDGETS
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
-from ledger.format.event import KEY_TYPES, Event
+from ledger.format.event import KEY_TYPES, KEY_VOUCHED, Event
 from ledger.format.finding import Finding
 from ledger.format.layout import (
     ENTRIES,
@@ -38,6 +38,7 @@ from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Frontier, Tile, TileEdge, 
 from ledger.log.journal import read_records
 from ledger.log.reader import LogReader
 from ledger.log.trust import audit_keys
+from ledger.log.vouching import check_vouched
 from ledger.storage.port import Storage
 from ledger.store.store import Store
 
@@ -68,7 +69,7 @@ def check(
     given = verifiers
     if log == LOG:
         verifiers, findings = audit_keys(storage, verifiers)
-    changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in KEY_TYPES}
+    changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in (*KEY_TYPES, KEY_VOUCHED)}
     wanted = {**changes, **(of_type or {})}
     events = EventAudit(storage, wanted, artifacts=artifacts) if entries_are_events else None
     audit = _Audit(storage, verifiers, log, events, workers, continues)
@@ -78,9 +79,18 @@ def check(
             LogReader(storage, given).signers([item for kind in KEY_TYPES for item in wanted[kind]])
         except LedgerError as error:
             findings.append(Finding(error.what, error.where, error.expected, error.found))
+    findings += _vouched(audit.origin, wanted[KEY_VOUCHED])
     if deep:
         findings += Store(storage).verify_all()
     return findings
+
+
+def _vouched(origin: str, events: Sequence[tuple[int, Event]]) -> Iterator[Finding]:
+    for index, event in events:
+        try:
+            check_vouched(event.body, origin)
+        except LedgerError as error:
+            yield Finding(error.what, f"entry {index}", error.expected, error.found)
 
 
 @dataclass
@@ -155,7 +165,7 @@ class _Audit:
         self._files = Inventory(0)
         self._edge: list[_EdgeTile] = []
         self._local = storage.local_path(checkpoint_path(log)) is not None
-        self._size = 0
+        self._size, self.origin = 0, ""
         self._missing = 0
         self._later: list[bytes] = []
         """Entries beyond the published size, which only the journal holds."""
@@ -172,7 +182,7 @@ class _Audit:
         checkpoint = self._checkpoint()
         if checkpoint is None:
             return self._findings
-        self._size = checkpoint.size
+        self._size, self.origin = checkpoint.size, checkpoint.origin
         if self._size > BUDGETS.log_entries:
             raise _TooMuch("a log of so many entries", f"{BUDGETS.log_entries}", f"{self._size}")
         self._inventory()

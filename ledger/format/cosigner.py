@@ -10,12 +10,15 @@ from functools import cached_property
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
+from ledger.errors import Refused
 from ledger.format.cosignature import (
     COSIGNATURE_ED25519,
     COSIGNATURE_MLDSA44,
+    Subtree,
     ed25519_message,
     mldsa44_message,
     pack_cosignature,
+    subtree_message,
 )
 from ledger.format.note import NoteSignature, VerifierKey
 
@@ -47,3 +50,22 @@ class Cosigner:
     def line(self, text: str) -> NoteSignature:
         """The same as a signature line of a note."""
         return NoteSignature(self.name, self.verifier.key_id, self.sign(text))
+
+    @property
+    def signs_subtrees(self) -> bool:
+        """Whether the key is of the kind that can: the message of an Ed25519 cosignature is a checkpoint's text."""
+        return not isinstance(self.key, Ed25519PrivateKey)
+
+    def subtree_line(self, subtree: Subtree) -> NoteSignature:
+        """The cosignature of a subtree, without a time.
+
+        Raises:
+            Refused: the key cannot sign subtrees, or these are numbers that none has.
+        """
+        if isinstance(self.key, Ed25519PrivateKey):
+            raise Refused("an Ed25519 cosigner signs no subtrees", where=self.name, cure="use an ML-DSA-44 key")
+        try:
+            message = subtree_message(subtree, 0, self.name)
+        except ValueError as error:
+            raise Refused("not a subtree to sign", where=subtree.origin[:80], found=str(error)) from None
+        return NoteSignature(self.name, self.verifier.key_id, pack_cosignature(0, self.key.sign(message)))

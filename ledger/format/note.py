@@ -33,7 +33,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ledger.errors import Malformed, Refused, Unverified
-from ledger.format.cosignature import COSIGNATURE_ED25519, COSIGNATURE_MLDSA44, verify_cosignature
+from ledger.format.cosignature import COSIGNATURE_ED25519, COSIGNATURE_MLDSA44, Subtree, verify_cosignature
 
 ED25519 = 0x01
 MAX_NOTE_BYTES = 1_000_000
@@ -105,6 +105,10 @@ class VerifierKey:
             return verify_cosignature(self.algorithm, self.name, self.public, text, signature)
         signed = _signed_before if len(text) <= _KEPT else _signed
         return signed(self.public, text, signature)
+
+    def verify_subtree(self, subtree: Subtree, signature: bytes) -> bool:
+        """Whether ``signature`` (without the key id) is this key's cosignature of a subtree."""
+        return verify_cosignature(self.algorithm, self.name, self.public, subtree, signature)
 
 
 def _signed(public: bytes, text: str, signature: bytes) -> bool:

@@ -9,6 +9,10 @@ leaves [index·2^level, (index+1)·2^level). Verification is that of RFC 9162, s
 which is the same tree. Nothing here trusts its input; a proof that does not hold raises ``Unverified``, hashes
 of a wrong length ``Malformed``.
 
+A subtree [start, end) is a range of leaves that begins at a multiple of the smallest power of two that is not below its length
+(draft-ietf-plants-merkle-tree-certs-03, section 4); its root is that of a tree over these leaves alone. An older tree is the
+subtree [0, old), and a consistency proof the proof of that subtree.
+
 Tiles are 256 hashes wide. Tile (L, N) holds the subtrees of height 8·L from N·256 on.
 """
 
@@ -142,19 +146,46 @@ def consistency_proof(old: int, new: int, read: HashReader) -> list[bytes]:
     """
     if not 0 <= old <= new:
         raise Refused("no such older tree", where=f"size {old}", expected=f"0 to {new}")
-    if old in (0, new):
-        return []
-    start, end, path, whole = 0, new, [], True
-    while old != end:
-        middle = start + _split(end - start)
-        if old <= middle:
-            path.append((middle, end))
-            end = middle
+    return [] if old in (0, new) else subtree_proof(0, old, new, read)
+
+
+def is_subtree(start: int, end: int) -> bool:
+    """Whether the leaves [start, end) are a subtree: not empty, and beginning where a tree of their height may."""
+    return 0 <= start < end and start % (1 << (end - start - 1).bit_length()) == 0
+
+
+def subtree_root(start: int, end: int, read: HashReader) -> bytes:
+    """The root over the leaves [start, end) alone.
+
+    Raises:
+        Refused: they are no subtree.
+    """
+    _check_subtree(start, end)
+    return _range_hash(start, end, read)
+
+
+def subtree_proof(start: int, end: int, size: int, read: HashReader) -> list[bytes]:
+    """That the leaves [start, end) are a subtree of the tree of ``size`` leaves.
+
+    Raises:
+        Refused: they are no subtree of it.
+    """
+    _check_subtree(start, end)
+    if end > size:
+        raise Refused("no such subtree", where=f"leaves {start} to {end}", expected=f"an end of at most {size}")
+    first, last, path, whole = 0, size, [], True
+    while (start, end) != (first, last):
+        middle = first + _split(last - first)
+        if end <= middle:
+            path.append((middle, last))
+            last = middle
         else:
-            path.append((start, middle))
-            start, whole = middle, False
+            path.append((first, middle))
+            first = middle
+            if start < middle:  # only what lies right of the middle is still to be found
+                start, whole = middle, False
     if not whole:
-        path.append((start, end))
+        path.append((first, last))
     return [_range_hash(*bounds, read) for bounds in reversed(path)]
 
 
@@ -218,6 +249,28 @@ def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, pro
         raise Unverified("consistency proof", found="fewer hashes than the tree is high")
     _check_root("consistency proof", old, old_root, older)
     _check_root("consistency proof", new, new_root, newer)
+
+
+def verify_subtree(start: int, end: int, size: int, subtree: bytes, root: bytes, proof: Sequence[bytes]) -> None:
+    """Raise unless ``proof`` shows that ``subtree`` is the root over the leaves [start, end) of this tree.
+
+    Raises:
+        Unverified: they are no subtree of it, or the proof does not lead to both roots.
+    """
+    _check_hashes((subtree, root, *proof))
+    where = f"leaves {start} to {end} of {size}"
+    if not is_subtree(start, end) or end > size:
+        raise Unverified("subtree proof", where=where, expected="a subtree of the tree", found="none")
+    hashes = iter(proof)
+    try:
+        found, above = _climb(start, end, size, subtree, hashes)
+    except StopIteration:
+        raise Unverified("subtree proof", where=where, found="fewer hashes than the tree is high") from None
+    if next(hashes, None) is not None:
+        raise Unverified("subtree proof", where=where, found="more hashes than the tree is high")
+    if found != subtree:
+        raise Unverified("subtree proof", where=where, expected=subtree.hex(), found=found.hex())
+    _check_root("subtree proof", size, root, above)
 
 
 # Tiles
@@ -352,6 +405,37 @@ def _range_hash(start: int, end: int, read: HashReader) -> bytes:
     for left in reversed(hashes[:-1]):
         root = node_hash(left, root)
     return root
+
+
+def _climb(start: int, end: int, size: int, subtree: bytes | None, hashes: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """The roots over [start, end) and over all of ``size`` leaves, from the proof's hashes, the lowest first.
+
+    ``subtree`` is the root that is taken as it is where the way down arrives at the whole subtree; None where only a right part
+    of it is below, whose root is a hash of the proof.
+    """
+    if (start, end) == (0, size):
+        known = next(hashes) if subtree is None else subtree
+        return known, known
+    middle = _split(size)
+    if end <= middle:
+        found, left = _climb(start, end, middle, subtree, hashes)
+        return found, node_hash(left, next(hashes))
+    if start >= middle:
+        found, right = _climb(start - middle, end - middle, size - middle, subtree, hashes)
+        return found, node_hash(next(hashes), right)
+    found, right = _climb(0, end - middle, size - middle, None, hashes)
+    left = next(hashes)
+    return node_hash(left, found), node_hash(left, right)
+
+
+def _check_subtree(start: int, end: int) -> None:
+    if not is_subtree(start, end):
+        raise Refused(
+            "not a subtree",
+            where=f"leaves {start} to {end}",
+            expected="a start that is a multiple of the smallest power of two not below the length",
+            found=f"{end - start} leaves",
+        )
 
 
 def _check_hashes(hashes: Iterable[bytes]) -> None:

@@ -25,7 +25,8 @@ from ledger.log.trust import link_path, read_links
 from ledger.log.writer import Log
 from ledger.storage.port import Storage
 
-_STREAM = "log/keys"
+STREAM = "log/keys"
+"""Of all events of keys."""
 
 
 def rotate_key(storage: Storage, old: Signer, new: Signer) -> tuple[VerifierKey, ...]:
@@ -68,7 +69,7 @@ def retire_key(storage: Storage, signer: Signer, retired: Sequence[VerifierKey])
 def _record(log: Log, storage: Storage, signer: Signer, kind: str, keys: Sequence[VerifierKey]) -> int:
     """The event of these keys, and its link; the index of the event."""
     body = {"vkeys": [str(key) for key in keys], "by": [str(key) for key in signer.verifiers]}
-    draft = Draft(kind, _STREAM, body, id=f"{kind.split('/')[0]}:{keys[0].key_id:08x}")
+    draft = Draft(kind, STREAM, body, id=f"{kind.split('/')[0]}:{keys[0].key_id:08x}")
     index = log.append_key_event(draft).index
     log.publish()
     reader = LogReader(storage, list(signer.verifiers))

@@ -51,7 +51,7 @@ def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid
     keys: list[Ed25519PrivateKey | MLDSA44PrivateKey] = [Ed25519PrivateKey.generate()]
     if hybrid:
         keys.append(MLDSA44PrivateKey.generate())
-    secret = _passphrase(passphrase)
+    secret = secret_of(passphrase)
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if secret:
         encryption = serialization.BestAvailableEncryption(secret)
@@ -59,11 +59,22 @@ def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid
     pem = b"".join(key.private_bytes(encoding, form, encryption) for key in keys)
     signer = _signer(origin, keys, path)
     shown = "".join(f"vkey: {key}\n" for key in signer.verifiers)
+    write_private(path, f"origin: {origin}\n{shown}".encode() + pem)
+    return signer
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a key file with mode 0600, durably.
+
+    Raises:
+        AlreadyExists: a file is there; it is left alone.
+        StorageFailed: the file could not be written.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(f"origin: {origin}\n{shown}".encode() + pem)
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
     except FileExistsError:
@@ -72,13 +83,12 @@ def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid
         ) from None
     except OSError as error:
         raise StorageFailed("could not write a key", where=str(path), found=str(error.strerror)) from error
-    return signer
 
 
 def public_keys(path: Path) -> tuple[VerifierKey, ...]:
     """The verifier keys of the signing key at ``path``: those that the file shows, or derived where it is an older one,
     which may need the passphrase."""
-    shown = [VerifierKey.parse(text.decode("utf-8", "replace")) for text in _VKEY.findall(_read_private(path))]
+    shown = [VerifierKey.parse(text.decode("utf-8", "replace")) for text in _VKEY.findall(read_private(path))]
     return tuple(shown) or load_signer(path).verifiers
 
 
@@ -90,10 +100,10 @@ def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
         Refused: it is no key file.
         Refused: others can read it, the passphrase is wrong, or the key is damaged.
     """
-    data = _read_private(path)
+    data = read_private(path)
     origin = _ORIGIN.match(data)
     assert origin is not None, "looked at when it was read"
-    secret = _passphrase(passphrase)
+    secret = secret_of(passphrase)
     encrypted = b"ENCRYPTED" in data
     if encrypted and not secret:
         raise Unavailable(
@@ -124,7 +134,13 @@ def _signer(name: str, keys: Sequence[object], path: Path) -> Signer:
     raise Malformed("not a key of this log", where=str(path), expected="Ed25519, perhaps with ML-DSA-44", found=found)
 
 
-def _read_private(path: Path) -> bytes:
+def read_private(path: Path) -> bytes:
+    """The content of a key file, which nobody else can read.
+
+    Raises:
+        Unavailable: there is no file, or it cannot be read.
+        Refused: others can read it, or it is no key file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO is not waited for
     except FileNotFoundError:
@@ -169,6 +185,7 @@ def _no_key(path: Path, found: str) -> Refused:
     )
 
 
-def _passphrase(given: str | None) -> bytes | None:
+def secret_of(given: str | None) -> bytes | None:
+    """The passphrase that was given, or else the environment's."""
     text = given if given is not None else os.environ.get(PASSPHRASE_VARIABLE)
     return text.encode() if text else None

@@ -35,7 +35,7 @@ from types import TracebackType
 from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, OutOfSequence, Refused, StorageFailed
 from ledger.format.bundle import pack_entries
 from ledger.format.checkpoint import LogCheckpoint
-from ledger.format.event import KEY_TYPES, Draft, Event, EventTypes, format_time, parse_time
+from ledger.format.event import KEPT_TYPES, Draft, Event, EventTypes, format_time, parse_time
 from ledger.format.layout import (
     LOG,
     checkpoint_path,
@@ -317,7 +317,7 @@ class Log:
             self._load()
 
     def append_key_event(self, draft: Draft) -> Receipt:
-        """Append an event that decides which keys readers believe; for ``keyring`` alone."""
+        """Append an event that only the holder of the key appends; for ``keyring`` and ``vouching`` alone."""
         (outcome,) = self.enter([[draft]], key_events=True).outcomes()
         if isinstance(outcome, LedgerError):
             raise outcome
@@ -342,7 +342,7 @@ class Log:
         return outcomes
 
     def _place(self, draft: Draft, now: str, there: Mapping[str, int], batch: Batch, key_events: bool) -> Placed:
-        if draft.type in KEY_TYPES and not key_events:
+        if draft.type in KEPT_TYPES and not key_events:
             raise _key_event(draft)
         self._types.check(draft.type, draft.body)
         id, stream = draft.id, draft.stream

@@ -130,6 +130,11 @@ class PromptReader(io.RawIOBase):
         self._left -= count
         return count
 
+    def allow(self, *, seconds: float, limit: int) -> None:
+        """From now on so many seconds and bytes more, for somebody who is known now, or has said something of worth."""
+        self._until = self._clock() + seconds
+        self._left = limit
+
     def exactly(self, size: int) -> bytes:
         """So many bytes, or fewer at the end of the stream."""
         found = bytearray()

@@ -7,7 +7,8 @@
     quorum witnesses
 
 A group is met when so many of its members are, and a member is a witness that cosigned or another group. The
-URL of a witness is the prefix below which it answers ``add-checkpoint`` (tlog-witness).
+URL of a witness is the prefix below which it answers ``add-checkpoint`` (tlog-witness). A mirror (tlog-mirror) is listed as a
+witness is, under the key that vouches for its copies.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 
 from ledger.errors import Malformed, Refused, Unverified
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
+from ledger.format.cosignature import COSIGNATURES
 from ledger.format.note import Note, VerifierKey
 
 NONE = "none"
@@ -166,6 +168,9 @@ class _Reading:
             case ["witness", name, key, *url] if len(url) <= 1:
                 self._fresh(name, where)
                 parsed = self._key(key, (w.key.public for w in self._witnesses), where)
+                if parsed.algorithm not in COSIGNATURES:
+                    expected = "the key of a cosigner (0x04 or 0x06)"
+                    raise _malformed(where, expected, f"algorithm {parsed.algorithm:#04x} of {parsed.name}")
                 self._witnesses.append(PolicyWitness(name, parsed, *url))
             case ["group", name, count, first, *others]:
                 self._fresh(name, where)

@@ -1,8 +1,9 @@
-"""The HTTP around a witness (C2SP tlog-witness): one request per connection, small, and said at once.
+"""The HTTP around a witness or a mirror (C2SP tlog-witness, tlog-mirror): one request per connection, said at once.
 
-A witness is asked by anybody, so it counts on clients that begin a request and stop, send a body a byte at a time,
+It is asked by anybody, so it counts on clients that begin a request and stop, send a body a byte at a time,
 claim a large one, or come in thousands. Each has one deadline for his whole request, one bound of bytes, and a seat
-that the next one takes when all are taken (``ledger.service.lobby``); the rest are answered meanwhile.
+that the next one takes when all are taken (``ledger.service.lobby``); the rest are answered meanwhile. The entries that
+a mirror is sent are a long body: few may send one at a time, and each piece of it has a deadline of its own.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import logging
 import re
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from ledger.errors import LedgerError, Malformed, NotFound, Unavailable
 from ledger.service.lobby import Lobby, PromptReader
-from ledger.witness.witness import Witness, WitnessAnswer, said
+from ledger.witness.asking import WitnessAnswer, said
+from ledger.witness.upload import Body, Upload
 
 _LOG = logging.getLogger(__name__)
 MAX_BODY = 1 << 18
@@ -33,16 +36,37 @@ _DECIDING = 32
 """How many requests may be read whole and not be answered yet."""
 _REQUEST_SECONDS = 10.0
 _ANSWER_SECONDS = 10.0
+_UPLOADS = 4
+"""How many may send a long body at the same time. The next one takes the place of the address that has most of them."""
+_MAX_PIECE = 1 << 25
+"""Bytes on the wire of a piece of a long body: 256 entries of 65,535 bytes, and their proof."""
+_LINGER_SECONDS = 2.0
+_MAX_LINGER = 1 << 26
 _LENGTH = re.compile(r"[0-9]{1,7}")
-_CHECKPOINT = re.compile(r"/([0-9a-f]{64})/checkpoint")
+_LONG_LENGTH = re.compile(r"[0-9]{1,12}")
+
+
+class Served(Protocol):
+    """What a server is put around: ``Witness``, or ``ledger.mirror.mirror.LogMirror``."""
+
+    @property
+    def posts(self) -> Mapping[str, Callable[[bytes], WitnessAnswer]]:
+        """What is asked with a body that is read whole, by path."""
+
+    @property
+    def uploads(self) -> Mapping[str, Callable[[Upload], WitnessAnswer]]:
+        """What is sent piece by piece, by path."""
+
+    def page(self, path: str) -> WitnessAnswer | None:
+        """The answer to ``GET path``; None where there is no such page."""
 
 
 class WitnessServer:
-    """A witness over HTTP. Use it as a context manager."""
+    """A witness or a mirror over HTTP. Use it as a context manager."""
 
     def __init__(
         self,
-        witness: Witness,
+        witness: Served,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -51,9 +75,10 @@ class WitnessServer:
     ) -> None:
         """Listen. At most ``seats`` requests are being read at a time, each for ``request_seconds`` at most."""
         self._lobby = Lobby(seats=seats, inside=_DECIDING)
-        handler = type(
-            "Handler", (_Handler,), {"witness": witness, "lobby": self._lobby, "request_seconds": request_seconds}
-        )
+        uploading = Lobby(seats=_UPLOADS, inside=0)
+        self._uploading = uploading
+        settings = {"served": witness, "lobby": self._lobby, "request_seconds": request_seconds, "uploading": uploading}
+        handler = type("Handler", (_Handler,), settings)
         self._server = _Server((host, port), handler, self._lobby)
         self.address = f"http://{host}:{self._server.server_port}"
         self._thread = threading.Thread(
@@ -68,6 +93,7 @@ class WitnessServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lobby.close()
+        self._uploading.close()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -101,8 +127,9 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    witness: Witness
+    served: Served
     lobby: Lobby
+    uploading: Lobby
     request_seconds: float
     connection: socket.socket
     protocol_version = "HTTP/1.1"
@@ -112,15 +139,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
-        reader = PromptReader(self.connection, seconds=self.request_seconds, limit=_MAX_HEAD + MAX_BODY)
-        self.rfile = io.BufferedReader(reader)
+        self.reader = PromptReader(self.connection, seconds=self.request_seconds, limit=_MAX_HEAD + MAX_BODY)
+        self.rfile = io.BufferedReader(self.reader)
 
     def handle(self) -> None:
         with suppress(OSError):  # too slow, gone, or sent away for another
             self.handle_one_request()
 
     def do_POST(self) -> None:
-        if self.path != "/add-checkpoint":
+        if self.path in self.served.uploads:
+            self._upload(self.served.uploads[self.path])
+            return
+        if self.path not in self.served.posts:
             self._wrong_place("POST")
             return
         length = self.headers.get("Content-Length", "")
@@ -136,17 +166,64 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(said(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many ask at once", cure="ask again")))
             return
         try:
-            answer = self.witness.add_checkpoint(body)
+            answer = self.served.posts[self.path](body)
         except LedgerError as error:
             answer = said(HTTPStatus.INTERNAL_SERVER_ERROR, error)
         self._send(answer)
 
+    def _upload(self, endpoint: Callable[[Upload], WitnessAnswer]) -> None:
+        """A long body: the endpoint reads it, piece by piece, and may answer before its end."""
+        length, coding = (
+            self.headers.get("Content-Length", ""),
+            self.headers.get("Content-Encoding", "identity").lower(),
+        )
+        chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        if chunked == ("Content-Length" in self.headers) or not (chunked or _LONG_LENGTH.fullmatch(length)):
+            self._send(said(HTTPStatus.LENGTH_REQUIRED, Malformed("a body that does not say where it ends")))
+            return
+        if coding not in ("identity", "gzip", "x-gzip"):
+            found = Malformed("a body in a coding that is not known here", expected="gzip", found=coding[:40])
+            self._send(said(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, found))
+            return
+        if not self.uploading.enter(self.connection, str(self.client_address[0])):
+            return
+        try:
+            if not self.lobby.admit(self.connection):
+                self._send(said(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many ask at once", cure="ask again")))
+                return
+            body = Body(
+                self.rfile,  # type: ignore[arg-type]
+                length=None if chunked else int(length),
+                zipped=coding != "identity",
+                piece=lambda: self.reader.allow(seconds=self.request_seconds, limit=_MAX_PIECE),
+            )
+            try:
+                answer = endpoint(body)
+            except LedgerError as error:
+                answer = said(HTTPStatus.INTERNAL_SERVER_ERROR, error)
+            self._send(answer)
+            self._linger()
+        finally:
+            self.uploading.leave(self.connection)
+
+    def _linger(self) -> None:
+        """Read on for a moment: a connection that is closed on what it was sent loses the answer on its way."""
+        with suppress(OSError):
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_WR)
+            self.reader.allow(seconds=_LINGER_SECONDS, limit=_MAX_LINGER)
+            while self.rfile.read(1 << 16):
+                pass
+
     def do_GET(self) -> None:
-        match = _CHECKPOINT.fullmatch(self.path)
-        if match is None:
+        try:
+            answer = self.served.page(self.path)
+        except LedgerError as error:
+            answer = said(HTTPStatus.INTERNAL_SERVER_ERROR, error)
+        if answer is None:
             self._wrong_place("GET")
         else:
-            self._send(self.witness.checkpoint(match[1]))
+            self._send(answer)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """As http.server's, in one line; a method that nothing here has is not allowed, rather than unheard of."""
@@ -160,7 +237,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _wrong_place(self, method: str) -> None:
         """404, or 405 where there is something that is asked for in another way."""
-        allowed = {"/add-checkpoint": "POST"}.get(self.path, "GET" if _CHECKPOINT.fullmatch(self.path) else "")
+        posted = self.path in self.served.posts or self.path in self.served.uploads
+        allowed = "POST" if posted else "GET" if self.served.page(self.path) is not None else ""
         if allowed and allowed != method:
             self._send(
                 said(HTTPStatus.METHOD_NOT_ALLOWED, Malformed("not asked in this way", expected=allowed)), allowed
@@ -176,6 +254,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer.body)))
         if allowed:
             self.send_header("Allow", allowed)
+        if self.path in self.served.uploads:
+            self.send_header("Accept-Encoding", "gzip")
         self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":

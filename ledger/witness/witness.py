@@ -12,27 +12,28 @@ side, and ``check_witnessed`` the policy of whoever verifies: n of these m witne
 from __future__ import annotations
 
 import base64
-import hashlib
-import http.client
 import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Refused, Tampered, Unavailable, Unverified
+from ledger.errors import Conflict, LedgerError, Malformed, NotFound, Tampered, Unverified
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
+from ledger.format.cosignature import cosigned_at
 from ledger.format.cosigner import Cosigner
 from ledger.format.note import Note, NoteSignature, VerifierKey, decode_base64, parse_note
 from ledger.format.tlog import EMPTY_ROOT, HASH_SIZE, verify_consistency
 from ledger.storage.port import Storage
-from ledger.witness.asking import ANSWER_SECONDS, post
+from ledger.witness.asking import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
+from ledger.witness.monitoring import origin_hash
+from ledger.witness.subtree import sign_subtree
+from ledger.witness.upload import Upload
 
 _LOG = logging.getLogger(__name__)
+_CHECKPOINT = re.compile(r"/([0-9a-f]{64})/checkpoint")
 _OLD = re.compile(r"old (0|[1-9][0-9]{0,18})\Z")
 _MAX_PROOF = 63
-_MAX_ANSWER = 1 << 20
 _LOCK_SECONDS = 10.0
 
 
@@ -64,21 +65,13 @@ class WitnessRequest:
         return cls(int(old[1]), proof, note)
 
 
-@dataclass(frozen=True)
-class WitnessAnswer:
-    """Status, content type and body, as the protocol has them."""
-
-    status: int
-    body: bytes
-    content_type: str = "text/plain; charset=utf-8"
-
-
 class Witness:
     """Decides over checkpoints of the logs it is told to watch, and remembers what it cosigned."""
 
     def __init__(
         self, storage: Storage, cosigners: Sequence[Cosigner], logs: Mapping[str, Sequence[VerifierKey]]
     ) -> None:
+        """Without ``cosigners`` it signs nothing and keeps what it has seen, as a mirror does with what is still to come."""
         self._storage = storage
         self._cosigners = tuple(cosigners)
         self._logs = dict(logs)
@@ -110,15 +103,36 @@ class Witness:
                 _LOG.warning("refused to cosign: %s", error)
                 return said(422, error)
             lines = [cosigner.line(note.text) for cosigner in self._cosigners]
-            self._storage.replace(name, str(Note(note.text, (*note.signatures, *lines))).encode())
+            trusted = {(key.name, key.key_id) for key in self._logs[checkpoint.origin]}
+            verified = [line for line in note.signatures if (line.name, line.key_id) in trusted]
+            self._storage.replace(name, str(Note(note.text, (*verified, *lines))).encode())
         return WitnessAnswer(200, "".join(map(str, lines)).encode())
 
-    def checkpoint(self, origin_hash: str) -> WitnessAnswer:
+    def sign_subtree(self, body: bytes) -> WitnessAnswer:
+        """The answer to ``POST sign-subtree``."""
+        return sign_subtree(body, self._cosigners, self._logs)
+
+    def checkpoint(self, hashed: str) -> WitnessAnswer:
         """The answer to ``GET <origin hash>/checkpoint``: the newest that was cosigned."""
         try:
-            return WitnessAnswer(200, self._storage.read(f"witness/{origin_hash}"))
+            return WitnessAnswer(200, self._storage.read(f"witness/{hashed}"))
         except LedgerError as error:
             return said(404, error)
+
+    @property
+    def posts(self) -> Mapping[str, Callable[[bytes], WitnessAnswer]]:
+        """What is asked with a body that is read whole, by path."""
+        return {"/add-checkpoint": self.add_checkpoint, "/sign-subtree": self.sign_subtree}
+
+    @property
+    def uploads(self) -> Mapping[str, Callable[[Upload], WitnessAnswer]]:
+        """What is sent piece by piece, by path."""
+        return {}
+
+    def page(self, path: str) -> WitnessAnswer | None:
+        """The answer to ``GET path``; None where there is no such page."""
+        match = _CHECKPOINT.fullmatch(path)
+        return None if match is None else self.checkpoint(match[1])
 
     def _known(self, name: str, origin: str) -> LogCheckpoint:
         try:
@@ -126,7 +140,8 @@ class Witness:
         except NotFound:
             return LogCheckpoint(origin, 0, EMPTY_ROOT)
         # Its own record must carry its own signature: one that somebody edited is not continued.
-        return open_checkpoint(data, [cosigner.verifier for cosigner in self._cosigners], origin=origin)[0]
+        signers = [cosigner.verifier for cosigner in self._cosigners] or self._logs[origin]
+        return open_checkpoint(data, signers, origin=origin)[0]
 
 
 def ask_witness(
@@ -149,15 +164,13 @@ def ask_witness(
         Tampered: the witness has seen a longer log.
         Unverified: what it answered is not signed by ``keys``.
     """
-    if urlsplit(address).scheme not in ("https", "http"):
-        raise Refused("not the address of a witness", where=address, expected="https://")
     text = parse_note(note).text
     size = LogCheckpoint.parse(text).size
     status, body = 0, b""
     for _ in range(3):
         proof = tuple(prove(old_size)) if old_size else ()
         request = WitnessRequest(old_size, proof, note).encode()
-        status, body = _post(f"{address.rstrip('/')}/add-checkpoint", request, seconds)
+        status, body = ask(f"{address.rstrip('/')}/add-checkpoint", request, seconds=seconds)
         if status == 200:
             return _verified(text, body, keys)
         known = body.decode("ascii", "replace").strip()
@@ -227,28 +240,19 @@ def _check_continues(known: LogCheckpoint, new: LogCheckpoint, proof: Sequence[b
 
 def _verified(text: str, body: bytes, keys: Sequence[VerifierKey]) -> list[NoteSignature]:
     known = {(key.name, key.key_id): key for key in keys}
-    lines = parse_note(text.encode() + b"\n" + body).signatures
+    lines = signature_lines(body) if body else ()
     good = [
         line
         for line in lines
-        if (key := known.get((line.name, line.key_id))) is not None and key.verify(text, line.signature)
+        if (key := known.get((line.name, line.key_id))) is not None
+        and key.verify(text, line.signature)
+        and cosigned_at(line.signature)  # without a time it does not say that this tree is the newest
     ]
     if not good:
-        raise Unverified("the witness sent no cosignature of its keys", found=", ".join(line.name for line in lines))
+        found = ", ".join(line.name for line in lines) or "none"
+        raise Unverified("the witness sent no cosignature of its keys", found=found)
     return good
 
 
-def _post(address: str, body: bytes, seconds: float) -> tuple[int, bytes]:
-    try:
-        return post(address, body, most=_MAX_ANSWER, seconds=seconds)
-    except (OSError, http.client.HTTPException) as error:
-        raise Unavailable("a witness cannot be reached", where=address, found=str(error)) from error
-
-
 def _record_name(origin: str) -> str:
-    return f"witness/{hashlib.sha256(origin.encode()).hexdigest()}"
-
-
-def said(status: int, error: LedgerError) -> WitnessAnswer:
-    """An error as an answer: one line of text."""
-    return WitnessAnswer(status, f"{error}\n".encode())
+    return f"witness/{origin_hash(origin)}"

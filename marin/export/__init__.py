@@ -6,6 +6,7 @@ card             a model card and the chat template beside the exported folder
 hub              that folder pushed to the Hugging Face Hub; a pinned revision pulled from it
 model_signing    an OpenSSF model signature over the exported model
 in_toto          attestations of steps and verdicts; in_toto_layout: steps as a layout and links, for in-toto's own verifier
+rekor            the same attestations as requests to Sigstore's public log, under a key that the log vouches for
 evaluation       recorded evaluations with their proofs, for who has the model alone
 unlearning       a certificate of what the run has unlearned
 babylm           a submission to the BabyLM challenge

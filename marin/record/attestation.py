@@ -64,7 +64,7 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
     try:
         envelope: Any = json.loads(content) if len(content) <= _MOST else None
         payload = base64.b64decode(envelope["payload"], validate=True)
-        kind = envelope["payloadType"].encode()
+        envelope["payloadType"].encode()
         signatures = [
             (str(one["keyid"]), base64.b64decode(one["sig"], validate=True)) for one in envelope["signatures"]
         ]
@@ -86,7 +86,7 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
         )
     if types != (STATEMENT, predicate, PAYLOAD_TYPE):
         raise Malformed("an attestation of something else", where=where, expected=predicate, found=repr(types)[:200])
-    signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+    signed = pae(envelope["payloadType"], payload)
     for name, signature in signatures:
         for key in keys:
             if str(key) == name and _signed(key, signed, signature):
@@ -95,6 +95,12 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
     raise Malformed(
         "the attestation is not signed by the log's key", where=where, expected=", ".join(map(str, keys)), found=named
     )
+
+
+def pae(kind: str, payload: bytes) -> bytes:
+    """What is signed of an envelope (DSSE's pre-authentication encoding)."""
+    named = kind.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(named), named, len(payload), payload)
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger import Refused, Signer, VerifierKey, create_key, load_signer, retire_key, rotate_key
+from ledger import (
+    LogProof,
+    Refused,
+    Signer,
+    VerifierKey,
+    create_attestation_key,
+    create_key,
+    load_attestation_key,
+    load_signer,
+    retire_key,
+    rotate_key,
+    vouch_for,
+)
 from marin.errors import UsageError
 from marin.record.homes import VKEY
 from marin.record.root import Root, key_path, vkey_lines
@@ -51,6 +63,21 @@ def retire(root: Root, name: str) -> tuple[VerifierKey, int]:
     do."""
     retired = _keys_named(root, name)
     return retired[0], retire_key(root.storage, root.signer(), retired)
+
+
+def attestation_key_path(origin: str) -> Path:
+    """Where the key for attestations of this log lies: beside the log's own."""
+    path = key_path(origin)
+    return path.with_name(f"{path.name}.attestations")
+
+
+def vouch(root: Root) -> tuple[Path, LogProof]:
+    """Let the log vouch for the key for attestations that lies beside its own, which is made where there is none."""
+    path = attestation_key_path(root.verifier.name)
+    signer = root.signer()  # says what is wrong with the log's key, before there is another
+    if not path.exists():
+        create_attestation_key(path, root.verifier.name)
+    return path, vouch_for(root.storage, signer, load_attestation_key(path))
 
 
 def kept_key(path: Path, signer: Signer) -> Path:

@@ -119,8 +119,17 @@ def go_program(name: str, sources: str = "go-sources") -> Path:
             "GOFLAGS": "",
             "CGO_ENABLED": "0",
         }
-        target = [str(file) for file in ours] or [name]
-        run([str(sdk / "bin/go"), "build", "-o", str(built), *target], env=os.environ | settings)
+        with tempfile.TemporaryDirectory(dir=built.parent) as private:
+            place = Path(private) / "src/judge" / name
+            if ours:
+                # Below a folder with a module's name, Go finds a library's later versions (…/v2) where they are without it.
+                place.mkdir(parents=True)
+                (place / "go.mod").write_text("module judge\n")
+                for file in ours:
+                    shutil.copyfile(file, place / file.name)
+                settings["GOPATH"] += f":{private}"
+            target, where = (".", place) if ours else (name, Path(private))
+            run([str(sdk / "bin/go"), "build", "-o", str(built), target], env=os.environ | settings, cwd=where)
     return built
 
 

@@ -56,7 +56,7 @@ class Exported:
         for kind, body in ((events.RUN_STARTED, started), (events.STEP_COMPLETED, completed)):
             root.append([Draft(kind, stream_of("2khr7ocq"), events.write(body))])
         run = load(root.history(), resolve(root.history(), "latest"))
-        self.folder = folder
+        self.folder, self.root = folder, root
         self.envelope = json.loads(bundle(run, root.signer()).splitlines()[0])
         self.subject = folder / "manifest.json"  # the bytes whose sha256 the attestation names
         hexadecimal = tree.digest.removeprefix("sha256:")

@@ -6,6 +6,7 @@ A new parser is one line here. `covers` names the public functions that the line
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import tempfile
@@ -43,6 +44,8 @@ from ledger.format.note import NoteSignature, VerifierKey, decode_base64, open_n
 from ledger.format.proof import LogProof
 from ledger.log.journal import Record, read_records
 from ledger.log.trust import follow_keys, named_keys
+from ledger.log.vouching import open_vouched
+from ledger.mirror.entries import EntriesHead, MirrorInfo, Package, encode_entries
 from ledger.service.wire import (
     FrameSocket,
     decode_act,
@@ -66,8 +69,11 @@ from ledger.tensors.shards import PartialTensor
 from ledger.tensors.slices import SlicedForm
 from ledger.tensors.statepack import read_state
 from ledger.tensors.tensors import StateManifest
+from ledger.witness.asking import signature_lines
 from ledger.witness.instant import instant_of
+from ledger.witness.subtree import SubtreeRequest
 from ledger.witness.timestamp import load_authorities, verify_stamp
+from ledger.witness.upload import bytes_upload
 from ledger.witness.witness import WitnessRequest
 from marin.cli.ledger.append import parse_object
 from marin.cli.ledger.witness import parse_vkey
@@ -162,6 +168,12 @@ def reader() -> LogReader:
 def golden(pattern: str) -> Callable[[], list[bytes]]:
     """Released bytes."""
     return lambda: [path.read_bytes() for path in sorted(GOLDEN.glob(pattern))]
+
+
+def _packages(data: bytes, coding: str = "") -> object:
+    body = bytes_upload(data, {"Content-Encoding": coding})
+    head = EntriesHead.read(body)
+    return head, Package.read(body, head.start, min(head.end, head.start + 256))
 
 
 def given(*seeds: bytes) -> Callable[[], list[bytes]]:
@@ -375,7 +387,10 @@ def parsers() -> list[Parser]:
             )
         ).encode()
     )
-    policy = f"log {vkey.decode()}\nwitness a {vkey.decode()} https://w.example\ngroup g 1 a\nquorum g\n".encode()
+    seen = str(Cosigner("w.example", Ed25519PrivateKey.from_private_bytes(bytes(32))).verifier)
+    policy = f"log {vkey.decode()}\nwitness a {seen} https://w.example\ngroup g 1 a\nquorum g\n".encode()
+    events = Signer("log.example/events", Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))).verifier
+    package = Package(254, 256, (b"one", b"two"), (bytes(32),) * 3)
     P = Parser
     return [
         P("note", same(parse_note, lambda n: str(n).encode()), given(note, cosigned), ("format.note.parse_note",)),
@@ -462,6 +477,31 @@ def parsers() -> list[Parser]:
             given(WitnessRequest(0, (), note).encode(), WitnessRequest(3, (bytes(32),) * 4, note).encode()),
             ("witness.witness.WitnessRequest.parse",),
         ),
+        P(
+            "proof of a vouched key",
+            lambda data: open_vouched(data, [events]),
+            lambda: [(PROJECT / "tests/golden/events/log.key-vouched.v1.tlog-proof").read_bytes()],
+            ("log.vouching.open_vouched",),
+        ),
+        P(
+            "request for a subtree",
+            same(SubtreeRequest.parse, SubtreeRequest.encode),
+            given(SubtreeRequest(4, 6, bytes(32), (bytes(32),) * 3, cosigned).encode()),
+            ("witness.subtree.SubtreeRequest.parse",),
+        ),
+        P("answer of a witness", signature_lines, given(cosigned.rpartition(b"\n\n")[2])),
+        P(
+            "entries for a mirror",
+            _packages,
+            given(encode_entries(EntriesHead("log.example/x", 254, 256, b"ticket"), [package])),
+            ("mirror.entries.EntriesHead.read", "mirror.entries.Package.read"),
+        ),
+        P(
+            "entries for a mirror in gzip",
+            lambda data: _packages(data, "gzip"),
+            given(gzip.compress(encode_entries(EntriesHead("log.example/x", 254, 256), [package]), mtime=0)),
+        ),
+        P("answer of a mirror", MirrorInfo.parse, given(b"700\n256\nAAAA\n"), ("mirror.entries.MirrorInfo.parse",)),
         P("time stamp", lambda data: verify_stamp(data, "text", stamped()[1]), lambda: [stamped()[0]]),
         P("time stamp token", instant_of, lambda: [token_of(stamped()[0])]),
         P(

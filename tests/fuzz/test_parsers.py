@@ -169,6 +169,7 @@ _NAME = re.compile(r"(parse|decode|read|load|unpack|open)(_|$)")
 ROOMS = (
     "ledger/format",
     "ledger/log",
+    "ledger/mirror",
     "ledger/service",
     "ledger/store",
     "ledger/tensors",
@@ -185,12 +186,15 @@ ROOMS = (
 )
 NOT_FOREIGN = {
     "log.keys.load_signer": "the reader's own key",
+    "log.keys.read_private": "the reader's own key",
+    "log.vouching.load_attestation_key": "the reader's own key",
     "marin.evaluation.folder_subject.open_folder": "a folder whose configuration is in the table; its tensors have one reader",
     "marin.data.borrowed.reference.read": "a folder, for transformers in a process of its own: its end is an answer too",
     "marin.data.tokenizer.read_settings": "settings and maps of special tokens are in the table, by those who read them so",
     "marin.data.network.fetching.open_gate": "a host's name, of an address that was parsed",
     "marin.training.checkpoints.whole.load": "a folder whose files are in the table: packed state, zarr metadata",
     "marin.training.step.hlo.Program.read": "a program that the compiler of this process wrote",
+    "witness.monitoring.read_cosigned": "an address, whose answer is a checkpoint as the table has it",
     "store.blobs.blobs.Blobs.read": "a digest, checked by parse_digest",
     "store.blobs.blobs.Blobs.read_range": "a digest, checked by parse_digest",
     "store.blobs.blobs.Blobs.open": "a digest, checked by parse_digest",

@@ -7,6 +7,7 @@ Each file is a C2SP tlog-proof that stands alone: the entry, its place, and a ch
 
 from __future__ import annotations
 
+import base64
 import re
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis.strategies import from_regex
 from msgspec import inspect
 
 from ledger import Draft, Log, LogReader, MemoryStorage, Signer, make_proof
+from ledger.log.vouching import possession_text
 from marin.record.events import BODIES
 
 FOLDER = Path(__file__).parent / "events"
@@ -68,10 +73,24 @@ def sample(kind: inspect.Type) -> Any:
     raise TypeError(f"no sample of {kind}")
 
 
+_VOUCHED = ec.derive_private_key(7, ec.SECP256R1())
+_VOUCHED_PUBLIC = _VOUCHED.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 _KEYS = {"vkeys": [str(VKEY)], "by": [str(VKEY)]}
 OURS: dict[str, dict[str, Any]] = {
     "log.key-rotated/v1": _KEYS,
     "log.key-retired/v1": _KEYS,
+    "log.key-vouched/v1": {
+        "algorithm": "ecdsa-p256-sha256",
+        "by": [str(VKEY)],
+        "possession": base64.b64encode(
+            _VOUCHED.sign(
+                possession_text("log.example/events", _VOUCHED_PUBLIC),
+                ec.ECDSA(hashes.SHA256(), deterministic_signing=True),
+            )
+        ).decode(),
+        "public": base64.b64encode(_VOUCHED_PUBLIC).decode(),
+        "use": "attestations",
+    },
     "log.anchored/v1": {
         "authority": "https://tsa.example",
         "checkpoint": "log.example/events\n0\n\n",

@@ -23,7 +23,12 @@ MEMBERS = {
         "marin.cli.ledger.fsck",
         "Derive every tile, entry and signature of the log again, and hash every artifact of the store.",
     ),
-    "key": Lazy("marin.cli.ledger.key", "The keys of this log: list, rotate, retire."),
+    "key": Lazy(
+        "marin.cli.ledger.key", "The keys of this log: list, rotate, retire, vouch; and what was attested under them."
+    ),
+    "mirror": Lazy(
+        "marin.cli.ledger.mirror", "Mirrors: whole copies of logs, kept for others and vouched for (C2SP tlog-mirror)."
+    ),
     "proof": Lazy(
         "marin.cli.ledger.proof",
         "Print the proof that entry INDEX is in the log (C2SP tlog-proof): a text that can be checked offline.",

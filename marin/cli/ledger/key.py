@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
-from ledger import Locked, follow_keys
+from ledger import Locked, follow_keys, open_vouched
+from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.record.keys import retire as retire_key
 from marin.record.keys import rotate as rotate_key
+from marin.record.keys import vouch as vouch_key
 from marin.record.root import Root, open_root
 
 
@@ -33,7 +36,7 @@ def _no_service(root: Root) -> Iterator[None]:
 
 @click.group()
 def key() -> None:
-    """The keys of this log: list, rotate, retire.
+    """The keys of this log: list, rotate, retire, vouch; and what was attested under them.
 
     Changes are events of the log, with a proof of each below keys/ in the root, so that whoever trusts an older key of
     the log finds the newer ones without asking.
@@ -84,6 +87,51 @@ def rotate(hybrid: bool, as_json: bool) -> None:
             [("vkey", str(done.new)), ("key", str(done.key)), ("old vkey", str(done.old)), ("kept", str(done.kept))]
         )
         say(f"`marin ledger key retire {done.old.key_id:08x}` ends what the old key may sign", err=True)
+
+
+@key.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def vouch(as_json: bool) -> None:
+    """Vouch in the log for an ECDSA key on P-256, which signs attestations where the log's own key is not taken.
+
+    The key is made on the first call, beside the log's own, with mode 0600. It signs no checkpoint and no event.
+    `marin export RUN --rekor DEST` uses it.
+
+    \b
+    Examples:
+      marin ledger key vouch
+    """
+    root = open_root()
+    with _no_service(root):
+        path, proof = vouch_key(root)
+    vouched = open_vouched(str(proof).encode(), [root.verifier])
+    if as_json:
+        print_json({"key": str(path), "index": vouched.index, "public": vouched.pem.decode()})
+    else:
+        print_fields([("key", str(path)), ("event", str(vouched.index))])
+        say(*vouched.pem.decode().rstrip("\n").split("\n"))
+
+
+@key.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--vkey", "vkeys", multiple=True, required=True, metavar="KEY", help="Verifier key of the log; repeatable."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def attested(folder: Path, vkeys: tuple[str, ...], as_json: bool) -> None:
+    """Check a folder of `marin export --rekor` offline: key, attestations, requests. Needs no root.
+
+    \b
+    Examples:
+      marin ledger key attested for-rekor/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
+    """
+    from marin.export.rekor import check  # here: other commands of keys read no attestations
+
+    vouched, payloads = check(folder, [parse_vkey(text) for text in vkeys])
+    if as_json:
+        print_json({"origin": vouched.origin, "index": vouched.index, "attestations": len(payloads)})
+    else:
+        say(f"{len(payloads)} attestations under the key that event {vouched.index} of {vouched.origin} vouches for")
 
 
 @key.command()

@@ -6,27 +6,18 @@ import logging
 import re
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from ledger import (
-    Cosigner,
-    PolicyWitness,
-    PosixStorage,
-    Signer,
-    VerifierKey,
-    Witness,
-    WitnessServer,
-    create_key,
-    load_signer,
-)
+from ledger import Cosigner, PolicyWitness, PosixStorage, VerifierKey, Witness, WitnessServer, create_key, load_signer
 from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
 from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
-from marin.record.trust.witnesses import WitnessAnswers, add_witness, ask_all, load_policy
+from marin.record.trust.witnesses import WitnessAnswers, add_witness, ask_all, compare_all, load_policy
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,7 +42,7 @@ def witness() -> None:
 @click.option("--ask/--no-ask", default=True, help="Ask it at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, as_json: bool) -> None:
-    """Add the witness at ADDRESS to the policy of this root, and have it cosign.
+    """Add the witness or mirror at ADDRESS to the policy of this root, and have it cosign.
 
     The policy is a file of the root, witness-policy, in the format of C2SP tlog-policy. From then on `marin ledger
     fsck` and `marin verify` want a checkpoint that so many witnesses cosigned.
@@ -130,6 +121,30 @@ def _show(asked: WitnessAnswers, *, as_json: bool) -> None:
 
 
 @witness.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: size, seen, agree.")
+def compare(as_json: bool) -> None:
+    """Compare this log with what its witnesses show of it (the monitoring part of C2SP tlog-witness).
+
+    Exit status 1 where one has seen a longer log or another history: then this copy was rolled back, or the log has two
+    histories. A witness may show what it cosigned up to an hour late.
+
+    \b
+    Examples:
+      marin ledger witness compare
+    """
+    root = open_root()
+    seen = compare_all(root.storage, [root.verifier])
+    agree = not any(one.conflict for one in seen)
+    if as_json:
+        print_json({"seen": [asdict(one) for one in seen], "agree": agree})
+    for one in () if as_json else seen:
+        said = f"{one.name}: {one.why or f'has seen this log up to size {one.size}'}"
+        say(said, err=one.conflict or one.size is None)
+    if not agree:
+        click.get_current_context().exit(1)
+
+
+@witness.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def policy(as_json: bool) -> None:
     """Show the policy of this root: which witnesses, and how many of them.
@@ -193,9 +208,7 @@ def serve(logs: tuple[str, ...], folder: Path, name: str, port: int, host: str, 
     for text in logs:
         key = parse_vkey(text)
         keys.setdefault(key.name, []).append(key)
-    path = folder / "key"
-    signer = load_signer(path) if path.exists() else create_key(path, name)
-    cosigners = _cosigners(signer)
+    cosigners = load_cosigners(folder / "key", name)
     vkeys = [str(cosigner.verifier) for cosigner in cosigners]
     with (
         asked_to_stop() as stop,
@@ -208,13 +221,18 @@ def serve(logs: tuple[str, ...], folder: Path, name: str, port: int, host: str, 
                 [("address", server.address), *(("vkey", vkey) for vkey in vkeys), *(("log", log) for log in keys)]
             )
         sys.stdout.flush()
-        _until(stop)
+        until(stop)
 
 
-def _until(stop: threading.Event) -> None:
+def until(stop: threading.Event) -> None:
+    """Wait for the end."""
     while not stop.wait(3600):
         pass
 
 
-def _cosigners(signer: Signer) -> list[Cosigner]:
+def load_cosigners(path: Path, name: str) -> list[Cosigner]:
+    """Both halves of the hybrid key in this file, which is made where there is none."""
+    if not path.exists():
+        create_key(path, name, hybrid=True)
+    signer = load_signer(path)
     return [Cosigner(signer.name, signer.key), *(c for c in signer.companions if isinstance(c, Cosigner))]

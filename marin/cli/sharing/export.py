@@ -24,7 +24,7 @@ MODEL = "export"
 """The step whose output is the model."""
 
 OWN_SHAPES = (
-    *("--hf", "--dvc", "--oci", "--model-signing", "--in-toto", "--unlearning", "--eval-bundle", "--babylm"),
+    *("--hf", "--dvc", "--oci", "--model-signing", "--in-toto", "--rekor", "--unlearning", "--eval-bundle", "--babylm"),
     *("--blank-card", "--dossier"),
 )
 SHAPES: tuple[Shape, ...] = tuple(shape for _, shape in loaded("marin.exports"))
@@ -63,6 +63,13 @@ File = click.Path(dir_okay=False, path_type=Path)
     type=File,
     metavar="FILE",
     help="Attestations of steps and verifications, signed by the log's key: FILE.intoto.jsonl.",
+)
+@click.option(
+    "--rekor",
+    "requests",
+    type=Folder,
+    metavar="DEST",
+    help="The same as requests to a Rekor v2 (Sigstore's log), under an ECDSA key that the log vouches for. Nothing is sent.",
 )
 @click.option(
     "--unlearning",
@@ -131,6 +138,7 @@ def export(
     signature: Path | None,
     signing_key: Path | None,
     statements: Path | None,
+    requests: Path | None,
     certificate: Path | None,
     bundled: Path | None,
     babylm: Path | None,
@@ -152,6 +160,7 @@ def export(
       marin export --hf model/ --card --license apache-2.0 --hub OWNER/NAME
       marin export latest --dvc for-dvc/
       marin export latest --in-toto run.intoto.jsonl
+      marin export latest --rekor for-rekor/
       marin export latest --unlearning unlearned.intoto.jsonl
       marin export latest --hf model/ --eval-bundle bundle/
       marin export latest --babylm submission/ --babylm-data evaluation_data/ --card --license mit
@@ -161,7 +170,7 @@ def export(
       marin export latest --dossier dossier/ --stated model-card.yaml
     """
     wanted = [shape for shape in SHAPES if shape.wanted(values)]
-    if not any((hf, dvc, oci, signature, statements, certificate, bundled, babylm, told, blank, wanted)):
+    if not any((hf, dvc, oci, signature, statements, requests, certificate, bundled, babylm, told, blank, wanted)):
         raise UsageError(
             "nothing to export",
             where="marin export",
@@ -231,6 +240,14 @@ def export(
         text = bundle(view, root.signer())
         statements.write_text(text, "utf-8")
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
+    if requests is not None:
+        from ledger import load_attestation_key
+        from marin.export.rekor import write_requests
+        from marin.record.keys import vouch
+
+        key, proof = vouch(root)
+        write_requests(view, root.verifier, load_attestation_key(key), proof, requests)
+        _say("rekor", requests, digest_bytes(str(proof).encode()), as_json)
     if certificate is not None:
         from marin.export import unlearning
 

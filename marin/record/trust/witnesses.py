@@ -16,15 +16,20 @@ from ledger import (
     LedgerError,
     Log,
     LogReader,
+    NoteSignature,
     NotFound,
     PolicyWitness,
     Storage,
+    Tampered,
     Unavailable,
     Unverified,
     VerifierKey,
     WitnessPolicy,
     add_signatures,
     ask_witness,
+    follow_log,
+    mirror_at,
+    read_cosigned,
 )
 
 POLICY = "witness-policy"
@@ -74,21 +79,13 @@ def add_witness(storage: Storage, log: VerifierKey, witness: PolicyWitness, need
 def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessAnswers:
     """Ask every witness of the policy to cosign the newest checkpoint, and publish what they sign.
 
-    A witness that refuses or is away does not keep the others from cosigning. When the policy is met, the checkpoint
-    is also kept as ``witnessed``.
+    A mirror is a witness that wants the entries too, before it signs. A witness that refuses or is away does not keep the
+    others from cosigning. When the policy is met, the checkpoint is also kept as ``witnessed``.
 
     Raises:
         Unavailable: this root has no witnesses.
     """
-    policy = load_policy(storage)
-    if policy is None or not policy.witnesses:
-        raise Unavailable(
-            "this root has no witnesses",
-            where=storage.describe(),
-            expected=POLICY,
-            found="no file",
-            cure="add one with `marin ledger witness add ADDRESS --vkey KEY`",
-        )
+    policy = _policy(storage)
     log.publish()
     reader = LogReader(storage, keys)
     note = reader.note()
@@ -99,8 +96,7 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessA
         if not witness.url:
             continue
         try:
-            # It says itself up to where it knows the log; the first guess is that it does not.
-            lines += ask_witness(witness.url, note, reader.consistency_proof, [witness.key])
+            lines += _asked(witness, reader)
             cosigned.append(witness.name)
         except LedgerError as error:
             failed.append((witness.name, str(error)))
@@ -115,3 +111,64 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessA
         return WitnessAnswers(reader.checkpoint().size, tuple(cosigned), tuple(failed), str(error))
     storage.replace(WITNESSED, signed)
     return WitnessAnswers(reader.checkpoint().size, tuple(cosigned), tuple(failed), None)
+
+
+def _asked(witness: PolicyWitness, reader: LogReader) -> list[NoteSignature]:
+    try:
+        # It says itself up to where it knows the log; the first guess is that it does not.
+        return ask_witness(witness.url, reader.note(), reader.consistency_proof, [witness.key])
+    except Unverified as unsigned:
+        # Taken, and not signed by this key: so does a mirror, which waits for the entries.
+        try:
+            return follow_log(mirror_at(witness.url), reader, [witness.key])
+        except LedgerError as error:
+            raise Conflict(f"{unsigned}; and as a mirror: {error}") from error
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a witness shows of this log: up to which size, or why that is not known; ``conflict`` where it saw another history."""
+
+    name: str
+    size: int | None
+    why: str = ""
+    conflict: bool = False
+
+
+def compare_all(storage: Storage, keys: Sequence[VerifierKey]) -> list[Seen]:
+    """What each witness of the policy has seen of this log, by its monitoring pages, beside the log.
+
+    Raises:
+        Unavailable: this root has no witnesses.
+    """
+    policy = _policy(storage)
+    reader = LogReader(storage, keys)
+    origin = reader.checkpoint().origin
+    found = []
+    for witness in policy.witnesses:
+        if not witness.url:
+            continue
+        try:
+            checkpoint, _ = read_cosigned(witness.url, origin, keys, [witness.key])
+        except LedgerError as error:
+            found.append(Seen(witness.name, None, str(error)))
+            continue
+        try:
+            reader.check_continues(checkpoint)
+            found.append(Seen(witness.name, checkpoint.size))
+        except Tampered as error:
+            found.append(Seen(witness.name, checkpoint.size, str(error), conflict=True))
+    return found
+
+
+def _policy(storage: Storage) -> WitnessPolicy:
+    policy = load_policy(storage)
+    if policy is None or not policy.witnesses:
+        raise Unavailable(
+            "this root has no witnesses",
+            where=storage.describe(),
+            expected=POLICY,
+            found="no file",
+            cure="add one with `marin ledger witness add ADDRESS --vkey KEY`",
+        )
+    return policy

@@ -20,14 +20,18 @@ from ledger.format.tlog import (
     consistency_proof,
     fold,
     inclusion_proof,
+    is_subtree,
     leaf_hash,
     partial_tiles,
     root_of,
+    subtree_proof,
+    subtree_root,
     tile_at,
     tile_of,
     tree_root,
     verify_consistency,
     verify_inclusion,
+    verify_subtree,
 )
 
 LIMIT = 130
@@ -68,6 +72,19 @@ def oracle_proof(m, entries, whole=True):
     if m <= k:
         return [*oracle_proof(m, entries[:k], whole), mth(entries[k:])]
     return [*oracle_proof(m - k, entries[k:], False), mth(entries[:k])]
+
+
+def oracle_subtree_proof(start, end, entries, whole=True):
+    """SUBTREE_SUBPROOF of draft-ietf-plants-merkle-tree-certs-03, section 4.4."""
+    n = len(entries)
+    if (start, end) == (0, n):
+        return [] if whole else [mth(entries)]
+    k = largest_power_below(n)
+    if end <= k:
+        return [*oracle_subtree_proof(start, end, entries[:k], whole), mth(entries[k:])]
+    if k <= start:
+        return [*oracle_subtree_proof(start - k, end - k, entries[k:], whole), mth(entries[:k])]
+    return [*oracle_subtree_proof(0, end - k, entries[k:], False), mth(entries[:k])]
 
 
 ENTRIES = [bytes([i % 7]) * (i % 5) + str(i).encode() for i in range(LIMIT)]
@@ -282,3 +299,60 @@ def test_broken_edges_are_malformed():
         TileEdge(3, [(Tile(0, 0, 2), LEAVES[0] + LEAVES[1])])
     with pytest.raises(Malformed):
         TileEdge(1, [(Tile(0, 0, 1), LEAVES[0][:31])])
+
+
+def bit_ceil(n):
+    power = 1
+    while power < n:
+        power *= 2
+    return power
+
+
+SUBTREES = 40
+"""Trees up to this size are tried with all of their subtrees."""
+
+
+def test_subtrees_are_those_of_the_definition():
+    for end in range(SUBTREES + 1):
+        for start in range(SUBTREES + 1):
+            assert is_subtree(start, end) == (start < end and start % bit_ceil(end - start) == 0)
+    assert is_subtree(0, (1 << 63) - 1) and not is_subtree(1 << 62, (1 << 63) + 1) and not is_subtree(-2, 0)
+
+
+@pytest.mark.parametrize("size", range(1, SUBTREES + 1))
+def test_proofs_of_subtrees(size):
+    """As the definition has them; the own root leads to the tree's, and nothing else does."""
+    for start in range(size):
+        for end in (end for end in range(start + 1, size + 1) if is_subtree(start, end)):
+            root = subtree_root(start, end, reader(size))
+            assert root == mth(ENTRIES[start:end])
+            proof = subtree_proof(start, end, size, reader(size))
+            assert proof == oracle_subtree_proof(start, end, ENTRIES[:size])
+            verify_subtree(start, end, size, root, ROOTS[size], proof)
+            wrong = [
+                (start, end, size, bytes(32), ROOTS[size], proof),
+                (start, end, size, root, bytes(32), proof),
+                (start, end, size, root, ROOTS[size], [*proof, bytes(32)]),
+                *((start, end, size, root, ROOTS[size], proof[:at] + proof[at + 1 :]) for at in range(len(proof))),
+                *(
+                    (start, end, size, root, ROOTS[size], [*proof[:at], flipped(proof[at]), *proof[at + 1 :]])
+                    for at in range(len(proof))
+                ),
+            ]
+            for case in wrong:
+                with pytest.raises(Unverified):
+                    verify_subtree(*case)
+
+
+def flipped(value):
+    return bytes([value[0] ^ 1]) + value[1:]
+
+
+def test_ranges_that_are_no_subtrees():
+    for start, end in ((1, 3), (2, 5), (3, 3), (4, 2), (-1, 0), (0, 9)):
+        with pytest.raises(Unverified):
+            verify_subtree(start, end, 8, bytes(32), bytes(32), [])
+        with pytest.raises(Refused):
+            subtree_proof(start, end, 8, reader(8))
+    with pytest.raises(Malformed):
+        verify_subtree(0, 1, 1, b"short", b"short", [])

@@ -142,3 +142,10 @@ def test_any_bytes_give_a_policy_or_the_librarys_error(data):
         WitnessPolicy.parse(data + b"\n")
     except LedgerError as error:
         str(error).encode()
+
+
+def test_a_witness_has_the_key_of_a_cosigner(signer):
+    """A plain Ed25519 key says nothing of when, or of what came before."""
+    with pytest.raises(Malformed, match="cosigner"):
+        WitnessPolicy.parse(f"witness X {signer.verifier}\nquorum X\n".encode())
+    assert WitnessPolicy.parse(f"log {signer.verifier}\nquorum none\n".encode()).logs == (signer.verifier,)

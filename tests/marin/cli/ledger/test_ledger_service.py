@@ -186,6 +186,52 @@ def test_witnesses_cosign_and_a_fork_is_refused_with_both_roots(marin: Marin, ro
     assert "two roots of the same size" in forked.err
 
 
+def test_a_mirror_follows_the_log_and_another_follows_its_copy(marin: Marin, root: Path, start: Start) -> None:
+    vkey = (root / "vkey").read_text().strip()
+    origin = vkey.partition("+")[0]
+    marin(*EVENT, stdin=b"{}")
+    mirror = start("ledger", "mirror", "serve", "--log", vkey, "--folder", "m1", "--name", "m.test/1")
+    assert len(mirror.ready["vkeys"]) == 2, "Ed25519, and ML-DSA-44, which signs subtrees too"
+    address, key = mirror.ready["address"], mirror.ready["vkeys"][1]
+    added = marin("ledger", "witness", "add", address, "--vkey", key, "--json")
+    assert (added.status, added.json["met"], added.json["cosigned"]) == (0, True, ["m.test/1"]), added.err
+    assert "\n— m.test/1 " in marin("ledger", "checkpoint").out
+    assert marin("ledger", "fsck", "--policy", root / "witness-policy").status == 0
+    # Its copy is a log of its own right, which the next one fetches.
+    second = start(
+        *("ledger", "mirror", "serve", "--log", vkey, "--folder", "m2", "--name", "m.test/2"),
+        *("--follow", f"{origin}={mirror.ready['logs'][origin]}", "--every", "1"),
+    )
+    marin(*EVENT, stdin=b'{"n": 1}')
+    assert marin("ledger", "witness", "ask").status == 0
+    lines_of(second, until="size 2")
+    compared = marin("ledger", "witness", "compare", "--json").json
+    assert compared == {"agree": True, "seen": [{"name": "m.test/1", "size": 2, "why": "", "conflict": False}]}
+    older = root.parent / "older"
+    subprocess.run(["cp", "-r", str(root), str(older)], check=True)
+    marin(*EVENT, stdin=b'{"n": 2}')
+    assert marin("ledger", "witness", "ask").status == 0
+    shutil.rmtree(default_pins().with_name("homes"))
+    rolled_back = marin("ledger", "witness", "compare", "--root", older)
+    assert (rolled_back.status, "rolled back" in rolled_back.err) == (1, True), rolled_back.err
+    wrong = marin("ledger", "mirror", "serve", "--log", vkey, "--follow", "example.org/other=https://log.example")
+    assert (wrong.status, "--log" in wrong.err) == (2, True)
+
+
+def test_a_log_vouches_for_a_key_of_another_kind(marin: Marin, root: Path) -> None:
+    marin(*EVENT, stdin=b"{}")
+    vouched = marin("ledger", "key", "vouch", "--json").json
+    assert (vouched["index"], vouched["public"].startswith("-----BEGIN PUBLIC KEY-----")) == (1, True)
+    assert Path(vouched["key"]).stat().st_mode & 0o777 == 0o600
+    assert marin("ledger", "key", "vouch", "--json").json == vouched, "the same key, and no second event"
+    assert marin("ledger", "fsck").status == 0
+    (root / "none").mkdir()
+    vkey = (root / "vkey").read_text().strip()
+    empty = marin("ledger", "key", "attested", root / "none", "--vkey", vkey)
+    assert (empty.status, "key.tlog-proof" in empty.err) == (1, True), empty.err
+    assert marin("ledger", "append", "log.key-vouched/v1", "--stream", "log/keys", stdin=b"{}").status == 2
+
+
 def test_a_witness_that_is_away_leaves_the_policy_unmet(marin: Marin, root: Path, start: Start) -> None:
     vkey = (root / "vkey").read_text().strip()
     witness = start("ledger", "witness", "serve", "--log", vkey, "--folder", "w")

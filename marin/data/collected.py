@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ledger import Store
 from marin.errors import DataError
+from marin.recipe.schema import DocumentsDataset, Recipe, parts
 
 _FILE = re.compile(r"documents/[0-9]{5}\.parquet")
 _COLUMNS = ("id", "text", "source", "split")
@@ -58,3 +59,9 @@ def _wrong(artifact: str, found: str) -> DataError:
         found=found,
         cure="name what `marin data build` printed",
     )
+
+
+def collections_of(recipe: Recipe) -> list[str]:
+    """The digests of the collections that a recipe names, each once, in the order of its parts."""
+    named = [part.artifact for part in parts(recipe.dataset).values() if isinstance(part, DocumentsDataset)]
+    return [artifact for artifact in dict.fromkeys(named) if artifact is not None]

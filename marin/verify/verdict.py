@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
-from marin.errors import DataMissing, MissingEvidence, Unsupported, UsageError
+from marin.errors import DataMissing, MissingEvidence, NotInstalled, Unsupported, UsageError
 from marin.provenance.extras import not_installed
 from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import Claim
@@ -41,7 +41,7 @@ def outcome_of(error: LedgerError) -> Outcome:
     """The verdict that an error means when it stops a judge."""
     if isinstance(error, Unsupported | UsageError):  # a setting of this machine or user: it says nothing about the run
         return "UNSUPPORTED"
-    if isinstance(error, Unavailable | MissingEvidence | NotFound | DataMissing | StorageFailed):
+    if isinstance(error, Unavailable | MissingEvidence | NotInstalled | NotFound | DataMissing | StorageFailed):
         return "UNAVAILABLE"
     return "FAIL"
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from ledger import Draft, LedgerError, LogReader, VerifierKey, check, parse_time
+from marin.data.collected import collections_of
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, UsageError
 from marin.execution import phases
@@ -28,6 +29,7 @@ from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
+from marin.provenance.plugins import named
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, REPLAY_COMPLETED, Continues, ReplayCompleted, read, write
 from marin.record.root import LedgerHistory, Root
@@ -41,9 +43,7 @@ from marin.verify.derivation.record import pinned_steps, read_record
 from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
-from marin.verify.judges.collection import with_collections
 from marin.verify.judges.data import judge_data
-from marin.verify.judges.evaluation import judge_evaluation
 from marin.verify.judges.exclusion import with_exclusion
 from marin.verify.judges.ledger import judge_events, judge_ledger
 from marin.verify.judges.loop import OWN, Executed, check_asked, judge_by_command, unasked
@@ -59,6 +59,8 @@ logger = logging.getLogger(__name__)
 
 EXECUTES = {"data": DATA_STEPS, "training": ("train",), "model": MODEL_STEPS}
 """Verdict -> the steps whose code gives it."""
+JUDGES = "marin.judges"
+"""Where plugins have judges of what a recipe or a record names."""
 WALKED = ("ledger", "artifacts", "data", "training")
 """The verdicts that runs before a phase are asked for. The model is that of the last phase."""
 
@@ -164,8 +166,7 @@ class Verification:
     def explain(self, report: Report, settings: Sequence[Setting], steps: tuple[int, int] | None) -> Report:
         """The report with an explanation of the first step that differs: between the recorded and the present setting,
         or between two given ones (then also when nothing failed: in the segment of ``steps``, or the first)."""
-        from marin.verify.segments.explain import explain
-
+        explain = named("marin.explanations", "train", "--explain")
         found = self.trained.divergence if self.trained is not None else None
         if not settings and (found is None or found.step is None or not self.run.training):
             return report
@@ -321,7 +322,10 @@ class Verification:
         pinned = pinned_steps(self.run)
         taken = [name for name in DATA_STEPS if name in pinned]
         made = judge_data(case, taken, self.run.planned, self.options.experiment)
-        return with_exclusion(case, with_collections(case, made, self.scope.sample, self.reader.checkpoint().root))
+        if made.outcome != "FAIL" and (collections_of(case.run.recipe) or case.collections):
+            judge = named(JUDGES, "collections", "a collection in the recipe")
+            made = judge(case, made, self.scope.sample, self.reader.checkpoint().root)
+        return with_exclusion(case, made)
 
     def _training(self, case: Case) -> Verdict:
         if "train" not in self.run.steps and not self.run.segments:
@@ -332,9 +336,16 @@ class Verification:
         return self.trained.verdict
 
     def _evaluation(self, case: Case, model: Verdict) -> Verdict:
-        root = self.reader.checkpoint().root
-        verdict, self.evaluated = judge_evaluation(case, model, self.scope.sample, root)
-        return verdict
+        record, found = case.record, None
+        if record.evaluations or record.measured or case.run.recipe.evaluation.every is not None:
+            judge = named(JUDGES, EVALUATION, "evaluations of the run")
+            found = judge(case, self.scope.sample, self.reader.checkpoint().root)
+        if found is not None:
+            verdict: Verdict
+            verdict, self.evaluated = found
+            return verdict
+        own = "the pipeline's own evaluation is judged by model; no number of a harness is recorded"
+        return Verdict("PASS" if model.outcome == "PASS" and "evaluate" in case.run.steps else "NOT_RUN", (own,))
 
     def _judged(self, name: str, judge: Callable[[], Verdict], case: Case) -> Verdict:
         logger.info("verifying %s", name)

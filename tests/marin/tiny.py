@@ -87,7 +87,7 @@ def step(
     run: Callable[[Task], StepResult],
     config: Callable[[Recipe], object] = lambda recipe: {},
 ) -> StepDefinition:
-    return StepDefinition(name=name, inputs=inputs, config=config, code=CODE, run=run)
+    return StepDefinition(name=name, inputs=inputs, config=config, starts=CODE, run=run)
 
 
 PLAN = Plan(

@@ -353,7 +353,7 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
 
 def _reading(root: Root, document: Told, steps: bool) -> list[dict[str, Any]]:
     """The runs whose training data has a document; with ``steps`` which train steps of each read it."""
-    from marin.collection.named import collections_of
+    from marin.data.collected import collections_of
     from marin.history.runs import load_all
 
     if document.split != "train":

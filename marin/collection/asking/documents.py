@@ -25,10 +25,10 @@ from marin.collection.making.choice import REASON as SAMPLED
 from marin.collection.making.choice import STEP as SAMPLING
 from marin.collection.making.description import DESCRIPTION, NOT_COMPARED, NOT_COMPARED_COUNT
 from marin.collection.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
-from marin.collection.named import collections_of
 from marin.collection.tasks.cutting import REASON as CUT_REASON
 from marin.collection.tasks.cutting import STEP as CUT
 from marin.collection.tasks.task import READ_FILE
+from marin.data.collected import collections_of
 from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve

@@ -19,7 +19,7 @@ import msgspec
 from ledger import Draft, Store
 from marin.collection.asking.documents import Collection
 from marin.collection.asking.uses import readings
-from marin.collection.named import collections_of
+from marin.data.collected import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.execution import forks

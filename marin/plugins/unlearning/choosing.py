@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger import Store
 from marin.collection.asking.documents import Collection
-from marin.collection.named import collections_of
+from marin.data.collected import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.history.run import Run

@@ -20,7 +20,6 @@ from typing import Any, Literal
 from ledger import LedgerError
 from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
-from marin.evaluation.babylm.tasks import BABYLM
 from marin.execution.plan import Plan
 from marin.history.names import plan_of
 from marin.history.run import StepView
@@ -381,11 +380,16 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
             yield Claim(
                 f"{task} on the state before train step {body.step} ({told}) follows from that state, the task "
                 f"{body.tasks[task].config if task in body.tasks else 'that is not named'} and its data, by "
-                f"{body.harness if body.harness == BABYLM else f'lm-evaluation-harness {body.harness}'}{_asked(body, task)}",
+                f"{_asker(body.harness)}{_asked(body, task)}",
                 "execution",
                 "evaluation",
                 fact.index,
             )
+
+
+def _asker(harness: str) -> str:
+    """Who asked: lm-evaluation-harness is recorded by its version alone, others by name and version."""
+    return f"lm-evaluation-harness {harness}" if harness[:1].isdecimal() else harness
 
 
 def _asked(body: EvaluationRecorded, task: str) -> str:

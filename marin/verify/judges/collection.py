@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marin.collection.named import collections_of
+from marin.data.collected import collections_of
 from marin.record.root import Root
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed

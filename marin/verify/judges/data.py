@@ -25,14 +25,14 @@ from marin.pipeline.corpus import DESCRIPTION
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.process.progress import Report, bar
-from marin.recipe.schema import Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
+from marin.provenance.plugins import named
+from marin.recipe.schema import Artifact, Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
 from marin.record.events import DATA_STEPS, Json, Output, StepStarted
 from marin.runners import Work
 from marin.runners.engines import warm_workers
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.judges.exclusion import excluded_elsewhere
-from marin.verify.judges.experiment import adopted_lines, judge_artifacts_taken
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.verdict import Outcome, Verdict, outcome_of
 
@@ -91,11 +91,19 @@ def judge_data(case: Case, pinned: Sequence[str], planned: Set[str], experiment:
         return Verdict("FAIL", (wrong,), executed=True)
     if derived.outcome in ("FAIL", "UNSUPPORTED"):
         return derived
-    adopted = adopted_lines([item for item in artifacts(case.run.recipe).values() if item.maker is None])
-    made = judge_artifacts_taken(case, experiment)
+    taken = list(artifacts(case.run.recipe).values())
+    adopted = adopted_lines([item for item in taken if item.maker is None])
+    made: Verdict | None = None
+    if any(item.maker is not None for item in taken):
+        made = named("marin.judges", "experiment", "what a step of an experiment made")(case, experiment)
     outcome = derived.outcome if made is None or derived.outcome != "PASS" else made.outcome
     lines = (*derived.lines, *adopted, *(made.lines if made is not None else ()))
     return Verdict(outcome, lines, derived.executed or (made is not None and made.executed))
+
+
+def adopted_lines(taken: Sequence[Artifact]) -> tuple[str, ...]:
+    """What is said of artifacts that nobody here is said to have made: their bytes are the raw data."""
+    return tuple(f"{item.address}: {item.digest}, adopted; where it comes from is claimed" for item in taken)
 
 
 def judged_steps(told: Set[str]) -> Sequence[str]:

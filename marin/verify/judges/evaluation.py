@@ -51,19 +51,16 @@ class Stored:
     samples: dict[str, list[Sample]]
 
 
-def judge_evaluation(case: Case, model: Verdict, sample: int | None, root: bytes) -> tuple[Verdict, EvaluationSummary]:
-    """Every evaluation that is recorded of the run.
+def judge_evaluation(case: Case, sample: int | None, root: bytes) -> tuple[Verdict, EvaluationSummary] | None:
+    """Every evaluation that is recorded of the run, or that its recipe asks for; None where there is nothing of either.
 
     Args:
-        model: the verdict on the pipeline's own evaluation; it decides where nothing else is recorded.
         sample: how many requests of each evaluation are answered again; None: all. ``root``: the log's, which draws them.
     """
     recorded = case.record.evaluations
     during = judge_measured(case, sample, root)
     if not recorded and not during:
-        own = "the pipeline's own evaluation is judged by model; no number of a harness is recorded"
-        follows = model.outcome == "PASS" and "evaluate" in case.run.steps
-        return Verdict("PASS" if follows else "NOT_RUN", (own,)), EvaluationSummary(0, 0, 0)
+        return None
     verdicts = [verdict for verdict, _, _ in during]
     total, answered = sum(count for _, count, _ in during), sum(count for _, _, count in during)
     for fact in recorded:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ledger import LedgerError, copy_artifacts, create_key
-from marin.collection.named import collections_of
+from marin.data.collected import collections_of
 from marin.errors import UsageError
 from marin.graph.execution.loop import Outcome, execute_graph
 from marin.graph.files import load_graph
@@ -64,11 +64,6 @@ def judge_artifacts_taken(case: Case, file: Path | None) -> Verdict | None:
     verdicts = [_judge(case, item, file, found.get(item.address)) for item in made]
     worst = next((v for word in ("FAIL", "UNAVAILABLE") for v in verdicts if v.outcome == word), verdicts[0])
     return Verdict(worst.outcome, tuple(line for verdict in verdicts for line in verdict.lines), worst.executed)
-
-
-def adopted_lines(taken: Sequence[Artifact]) -> tuple[str, ...]:
-    """What is said of artifacts that nobody here is said to have made: their bytes are the raw data."""
-    return tuple(f"{item.address}: {item.digest}, adopted; where it comes from is claimed" for item in taken)
 
 
 def _judge(case: Case, artifact: Artifact, file: Path | None, found: Remade | None) -> Verdict:

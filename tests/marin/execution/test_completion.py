@@ -136,7 +136,7 @@ def test_a_run_that_an_older_version_left_open_is_completed_by_the_next_command(
         for name in ("words", "upper", "count"):
             tiny.run(name, project)
         assert [view.status for view in views(project)] == ["open"]
-    newer = Plan("tiny", tuple(replace(step, code=("marin/errors.py",)) for step in tiny.PLAN.steps))
+    newer = Plan("tiny", tuple(replace(step, starts=("marin/errors.py",)) for step in tiny.PLAN.steps))
     monkeypatch.setattr(tiny, "PLAN", newer)
     tiny.run("words", project)
     first, second = views(project)

@@ -107,7 +107,7 @@ def test_receipts_of_what_is_not_here_go_so_that_dvc_has_it_made(
         path for path in (project / ".marin" / "store").rglob("*") if gone.endswith(path.name) and path.is_file()
     ]
     path.unlink()
-    changed = (replace(step, code=("marin/errors.py",)) if step.name == "upper" else step for step in tiny.PLAN.steps)
+    changed = (replace(step, starts=("marin/errors.py",)) if step.name == "upper" else step for step in tiny.PLAN.steps)
     monkeypatch.setattr(tiny, "PLAN", Plan("tiny", tuple(changed)))
     tiny.run("upper", project)
     assert sorted(path.name for path in (project / ".marin" / "receipts").iterdir()) == ["upper.json", "words.json"]

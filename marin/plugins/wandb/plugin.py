@@ -22,8 +22,9 @@ def write(root: Root, view: Run, values: Values) -> Iterator[Written]:
         MarinError: wandb did not write one.
     """
     from marin.plugins.wandb.export import export_wandb
+    from marin.verify.agreement import agreed
 
-    yield Written("wandb", export_wandb(root, view.run, values["wandb"]), view.started.body.recipe_digest)
+    yield Written("wandb", export_wandb(root, agreed(root.history(), view.run).run, values["wandb"]), view.started.body.recipe_digest)
 
 
 SHAPE = Shape(

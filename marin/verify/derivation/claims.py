@@ -229,7 +229,7 @@ def _of_bytes(record: RunRecord) -> Iterator[Claim]:
     if saved := [fact for fact in record.run.checkpoints if fact.body.artifact not in gone]:
         yield Claim(f"{len(saved)} training checkpoints hold the recorded states", "hash", "artifacts", saved[0].index)
     if left := [fact for fact in record.run.checkpoints if fact.body.artifact in gone]:
-        lists = f"the tensors of {several(len(left), 'training checkpoints')} that the run lets go are those of their states"
+        lists = f"each list of tensors of the {several(len(left), 'training checkpoints')} that the run lets go is its state's"
         yield Claim(lists, "hash", "artifacts", left[0].index)
         yield Claim(f"these were stored as {_stored(left)}", "claimed", event=left[0].index)
 

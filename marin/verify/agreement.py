@@ -7,7 +7,7 @@ events contradict one another. Nothing is executed or hashed for it: what events
 
 from __future__ import annotations
 
-from ledger import Tampered
+from ledger import LedgerError, Tampered
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.pipeline.stages import PIPELINE
@@ -36,7 +36,7 @@ def agreed(history: History, run: str) -> Run:
         MissingEvidence: the log lacks its beginning, or that of a run that it took a step from.
     """
     record = read_record(history, run)
-    for found in contradictions(record, PIPELINE):
+    for found in contradictions(record, PIPELINE)[:1]:
         raise Tampered(
             "the events of the run contradict one another",
             where=f"run {run}, event {found.index}, {found.field}",
@@ -45,3 +45,13 @@ def agreed(history: History, run: str) -> Run:
             cure=f"nothing is repeated of it; see: marin verify {run} --only ledger",
         )
     return record.run
+
+
+def contradiction(history: History, run: str) -> str:
+    """The first place in which the events of a run contradict one another, for whoever shows its numbers; "" where they
+    agree. A graph's execution and what cannot be read as a record say nothing twice."""
+    try:
+        found = contradictions(read_record(history, run), PIPELINE)
+    except LedgerError:
+        return ""
+    return str(found[0]) if found else ""

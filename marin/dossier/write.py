@@ -59,6 +59,11 @@ def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None,
         known = {told.name: told.value for told in derived(run, proven)}
         check_card(values, known, where=str(card))
         record_card(root, run.run, values)
+    return put_dossier(root, run, dest, key=key)
+
+
+def put_dossier(root: Root, run: Run, dest: Path, *, key: Path | None = None) -> str:
+    """As :func:`write_dossier`, of what is recorded by now; whether that agrees is left to who judges it."""
     proven, files = gather(root.history(), root.reader(), run.run)
     store = root.store_to_read()
     manifests = _manifests(run, store)

@@ -226,10 +226,9 @@ def export(
         sign_model(store, view.output(MODEL), signing_key, signature)
         _say("model-signing", signature, view.output(MODEL).digest, as_json)
     if statements is not None:
-        from marin.export.in_toto import bundle
-        from marin.verify.agreement import agreed
+        from marin.export.in_toto import attestations
 
-        text = bundle(agreed(history, view.run), root.signer())
+        text = attestations(history, view.run, root.signer())
         statements.write_text(text, "utf-8")
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
     if certificate is not None:

@@ -11,7 +11,7 @@ from warm import warm
 
 from bench.forgeries.workshop import Base
 from marin.history.runs import run_ids
-from bench.forgeries.doors.brought import brought
+from bench.forgeries.brought import brought
 from bench.forgeries.doors.register import Stall
 from tests.e2e.conftest import Project, trained
 

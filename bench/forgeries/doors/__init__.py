@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import mkdtemp
 
-from bench.forgeries.doors import events
-from bench.forgeries.doors.brought import brought
+from bench.forgeries.doors import bundles, events, published, statements
+from bench.forgeries.brought import brought
 from bench.forgeries.doors.register import Kind, Stall, at, tried
 from bench.forgeries.workshop import Base
 
-__all__ = ["all_kinds", "events", "table_of"]
+__all__ = ["all_kinds", "bundles", "events", "published", "statements", "table_of"]
 
 
 def all_kinds(*doors: str) -> Iterator[Kind]:
@@ -23,9 +25,8 @@ def all_kinds(*doors: str) -> Iterator[Kind]:
 def table_of(base: Base, kinds: Iterable[Kind]) -> Iterator[tuple[str, bool]]:
     """Each kind tried, as a line, and whether all is well; how many there were of each door in the end."""
     counts: Counter[tuple[str, str]] = Counter()
-    for number, kind in enumerate(kinds):
-        stall = Stall(base, base.folder / f"stall-{number}", lambda: brought(base))
-        stall.folder.mkdir()
+    for kind in kinds:
+        stall = Stall(base, Path(mkdtemp(prefix="stall-", dir=base.folder)), lambda: brought(base))
         row = tried(kind, stall)
         stall.discard()
         counts[kind.door, row.how] += 1

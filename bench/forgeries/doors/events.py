@@ -233,7 +233,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Shop], object], str]] = {
         lambda shop: shop.one(kinds.RUN_STARTED).body.update(experiment=OTHER),
         "experiment",
     ),
-    "a run that continues one of nobody": (_continues, "continues"),
+    "a run that continues one of nobody": (_continues, "abcd2345"),
     "a second beginning": (_again, "one beginning of a run"),
     "another configuration of a step": (
         lambda shop: shop.one(kinds.STEP_STARTED, "tokenizer").body["config"].update(reviewed=True),

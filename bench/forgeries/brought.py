@@ -22,9 +22,9 @@ def brought(base: Base) -> Path:
     place = base.folder / "brought"
     if not (place / "bundle").is_dir():
         place.mkdir(exist_ok=True)
-        environment = os.environ | {"MARIN_KEY": str(base.key)}
-        words = [sys.executable, "-m", "bench.forgeries.doors.brought", str(base.location), str(place), base.run]
-        done = subprocess.run(words, env=environment, cwd=Path(__file__).parents[3], capture_output=True, text=True)
+        environment = os.environ | {"MARIN_KEY": str(base.key), "XDG_STATE_HOME": str(place / "state")}  # where its log lives
+        words = [sys.executable, "-m", "bench.forgeries.brought", str(base.location), str(place), base.run]
+        done = subprocess.run(words, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     return place
 

@@ -22,7 +22,7 @@ def brought(base: Base) -> Path:
     place = base.folder / "brought"
     if not (place / "bundle").is_dir():
         place.mkdir(exist_ok=True)
-        environment = os.environ | {"MARIN_KEY": str(base.key), "XDG_STATE_HOME": str(place / "state")}  # where its log lives
+        environment = os.environ | {"MARIN_KEY": str(base.key)}
         words = [sys.executable, "-m", "bench.forgeries.brought", str(base.location), str(place), base.run]
         done = subprocess.run(words, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -33,7 +33,7 @@ def make(location: Path, place: Path, run: str) -> None:
     """Record an evaluation in a copy of the root, and hand out model and bundle."""
     import shutil
 
-    from ledger import Draft
+    from ledger import Draft, Log
     from marin.history.runs import evaluation_stream, load
     from marin.process.arithmetic import apply
     from marin.recipe.schema import Execution
@@ -63,7 +63,9 @@ def make(location: Path, place: Path, run: str) -> None:
     with TemporaryDirectory(dir=root.local) as base:
         write_tree(Path(base), tasks, found.samples, numbers(found.results))
         body = found.body(subject, root.store().put_tree(Path(base)).digest)
-    root.append([Draft(EVALUATION_RECORDED, evaluation_stream(run), write(body))])
+    with Log.open(root.storage, root.signer()) as log:  # a root would go on only where its log lives
+        log.append([Draft(EVALUATION_RECORDED, evaluation_stream(run), write(body))])
+    root = open_root(root.location)
     outputs.checkout(root.store(), view.output("export"), place / "model", kind="model", how="copy")
     write_bundle(root, load(root.history(), run), place / "bundle")
 

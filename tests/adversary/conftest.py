@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from warm import warm
 
-from bench.forgeries.workshop import Base
-from marin.history.runs import run_ids
 from bench.forgeries.brought import brought
 from bench.forgeries.doors.register import Stall
+from bench.forgeries.workshop import Base
+from marin.history.runs import run_ids
 from tests.e2e.conftest import Project, trained
 
 __all__ = ["trained", "warm"]

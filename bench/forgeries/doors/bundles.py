@@ -1,5 +1,5 @@
-"""A bundle of an evaluation, judged by who has the model and a key: its events changed and proven again by the operator, its files
-changed and attested again, the model changed."""
+"""A bundle of an evaluation, judged by who has the model and a key: its events changed and proven again by the operator, its
+files changed and attested again, the model changed."""
 
 from __future__ import annotations
 
@@ -193,7 +193,9 @@ _events("a number that no answer gives", "", lambda hand: _result(hand.evaluatio
 _events("a task more", "", lambda hand: hand.evaluation()["results"].update(mmlu={"acc,none": (0.9).hex()}))
 _events("a field in the evaluation", "a field that its type does not have", lambda h: h.evaluation().update(by="a lab"))
 _events("a field in the run's beginning", "a field that its type", lambda h: h.event("started").body.update(by="a lab"))
-_events("a field in an output", "a field that its type", lambda h: h.event("export").body["output"].update(licence="MIT"))
+_events(
+    "a field in an output", "a field that its type", lambda h: h.event("export").body["output"].update(licence="MIT")
+)
 _events("a model from another state", "the model was exported from another state", _other_train)
 _events("another exported model", "model folder: expected", _other_model)
 _events("a recipe that is not its digest", "the run's beginning contradicts itself", _recipe)

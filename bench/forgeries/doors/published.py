@@ -96,15 +96,31 @@ def _line(data: bytes, number: int, text: bytes) -> bytes:
     return b"\n".join(lines)
 
 
+def _checkpoint(line: int, text: bytes) -> Callable[[Stall], None]:
+    return _tile("log/checkpoint", lambda data: _line(data, line, text))
+
+
+def _signature(data: bytes) -> bytes:
+    return flipped(data, len(data) - 8)
+
+
 kind("http", "the honest run", "", honest=True)(lambda stall: stall.shop)
 for _name, _says, _forge in (
     ("a bit of an entry", "entries", _tile("log/tile/entries/**/*")),
     ("a bit of a hash of the log", "log/tile", _tile("log/tile/0/**/*")),
     ("an entry less", "entries", _tile("log/tile/entries/**/*", lambda data: data[:-200])),
-    ("the checkpoint's size", "a signature does not hold", _tile("log/checkpoint", lambda data: _line(data, 1, b"9"))),
-    ("the checkpoint's root", "a signature does not hold", _tile("log/checkpoint", lambda data: _line(data, 2, b"A" * 43 + b"="))),
-    ("the checkpoint's origin", "a signature does not hold", _tile("log/checkpoint", lambda data: _line(data, 0, b"else.where"))),
-    ("a bit of the checkpoint's signature", "a signature does not hold", _tile("log/checkpoint", lambda data: flipped(data, -8 % len(data)))),
+    ("the checkpoint's size", "a signature does not hold", _checkpoint(1, b"9")),
+    (
+        "the checkpoint's root",
+        "a signature does not hold",
+        _tile("log/checkpoint", lambda data: _line(data, 2, b"A" * 43 + b"=")),
+    ),
+    (
+        "the checkpoint's origin",
+        "a signature does not hold",
+        _tile("log/checkpoint", lambda data: _line(data, 0, b"else.where")),
+    ),
+    ("a bit of the checkpoint's signature", "a signature does not hold", _tile("log/checkpoint", _signature)),
     ("a checkpoint that is none", "not a signed note", _tile("log/checkpoint", lambda data: b"signed\n")),
     ("a bit of the model", "output of export", _stored("file", flipped)),
     ("a file of the model less", "output of export", _stored("file", None)),

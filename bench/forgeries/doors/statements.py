@@ -90,14 +90,22 @@ for _name, _says, _forge in (
     ("a number in its page", "a field does not follow", _folder(_text("README.md", "| evaluation.", "| evaluated."))),
     ("a page that nobody signed", "README.md", _folder(_text("README.md", "evaluation.", "evaluation. "), again=False)),
     ("a step less that is attested", "the attestations do not follow", _folder(_attestations(lambda lines: lines[1:]))),
-    ("steps attested in another order", "the attestations do not follow", _folder(_attestations(lambda lines: lines[::-1]))),
+    (
+        "steps attested in another order",
+        "the attestations do not follow",
+        _folder(_attestations(lambda lines: lines[::-1])),
+    ),
     ("an event less", "an event was left out", _folder(_without_event)),
     ("an event in another's place", "a proof of another event", _folder(_renamed_event)),
     ("another list of the model's files", "a manifest is not the recorded one", _folder(_other_manifest)),
     ("a word more in its statement", "a dossier that says more", _folder(lambda folder: None, lawful=True)),
     ("another run in its statement", "", _folder(lambda folder: None, run="abcd2345")),
     ("a file more", "belongs to no dossier", _folder(lambda folder: (folder / "review.pdf").write_bytes(b"fine"))),
-    ("a signature of no model", "belongs to no dossier", _folder(lambda folder: (folder / "model.sig").write_bytes(b"{}"))),
+    (
+        "a signature of no model",
+        "belongs to no dossier",
+        _folder(lambda folder: (folder / "model.sig").write_bytes(b"{}")),
+    ),
     ("a file that nobody signed", "review.pdf", _folder(lambda f: (f / "review.pdf").write_bytes(b"ok"), again=False)),
 ):
     kind("dossier", _name, _says)(_forge)
@@ -177,7 +185,11 @@ def _predicates() -> Iterator[tuple[str, str, Callable[[dict[str, Any]], object]
     yield "a request of nobody", "requests", lambda said: said["predicate"]["requests"].append({"fromRun": "abcd2345"})
     yield "another recipe", "recipe", lambda said: said["predicate"].update(recipe=OTHER)
     yield "another model", "subject", lambda said: said["subject"][-1]["digest"].update(sha256="0" * 64)
-    yield "a subject more", "subject", lambda said: said["subject"].append({"name": "x", "digest": {"sha256": "0" * 64}})
+    yield (
+        "a subject more",
+        "subject",
+        lambda said: said["subject"].append({"name": "x", "digest": {"sha256": "0" * 64}}),
+    )
     yield "a verdict of nobody", "equality", lambda said: said["predicate"]["equality"].update(verdictsInThisLog=[{}])
     yield "less that is not proven", "notProven", lambda said: said["predicate"]["notProven"].pop()
     yield "a promise more", "lawful", lambda said: said["predicate"].update(lawful=True)

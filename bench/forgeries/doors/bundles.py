@@ -121,7 +121,15 @@ def _events(name: str, says: str, change: Callable[[Hand], object], *, sealed: b
     kind("bundle", name, says)(forge)
 
 
-def _files(name: str, says: str, change: Callable[[Hand], object], *, attested: bool = True, **more: Any) -> None:
+def _files(
+    name: str,
+    says: str,
+    change: Callable[[Hand], object],
+    *,
+    attested: bool = True,
+    executes: bool = False,
+    **more: Any,
+) -> None:
     """Files changed; attested again, with ``more`` said of them."""
 
     def forge(stall: Stall) -> None:
@@ -130,7 +138,7 @@ def _files(name: str, says: str, change: Callable[[Hand], object], *, attested: 
         if attested:
             hand.attest(**more)
 
-    kind("bundle", name, says)(forge)
+    kind("bundle", name, says, executes=executes)(forge)
 
 
 def _task(body: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +176,7 @@ def _two_documents(hand: Hand) -> None:
     task["documents"] += 1
 
 
-@kind("bundle", "the honest evaluation", "", honest=True)
+@kind("bundle", "the honest evaluation", "", honest=True, executes=True)
 def _honest(stall: Stall) -> None:
     _hand(stall)
 
@@ -207,7 +215,7 @@ _files("a word more said of it", "what is said of a bundle", lambda hand: None, 
 _files("another model said of it", "what is said of a bundle", lambda hand: None, model=OTHER)
 _files("another run said of it", "what is said of a bundle", lambda hand: None, run="abcd2345")
 _files("a stored answer", "stored tree: expected", _append("*.jsonl", "{}\n"))
-_files("the harness's own results", "is not what the harness writes", lambda hand: _of_harness(hand))
+_files("the harness's own results", "is not what the harness writes", lambda hand: _of_harness(hand), executes=True)
 _files("a file that nobody attested", "another", lambda hand: (hand.bundle / "another").write_text(""), attested=False)
 _files("a stored answer that nobody attested", bundle.TREE, _append("*.jsonl"), attested=False)
 _files("no evaluation", "a bundle of no evaluation", lambda hand: shutil.rmtree(hand.place), evaluations={})

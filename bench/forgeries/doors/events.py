@@ -265,6 +265,20 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Shop], object], str]] = {
     "a segment of a train step too many": (lambda shop: _segment(shop)["losses"].append((1.0).hex()), "losses"),
 }
 """What two events say of one thing, and not alike; with the field."""
+
+
+def let_go(shop: Shop) -> list[dict[str, Any]]:
+    """All checkpoints but the last are let go; what is said of them."""
+    begun = shop.one(kinds.TRAIN_STARTED)
+    begun.body["retention"] = {"every": [10**6], "last": 1}
+    return [entry.body for entry in shop.all(kinds.CHECKPOINT_SAVED)][:-1]
+
+
+def _other_list(shop: Shop) -> None:
+    saved = let_go(shop)
+    saved[-1]["manifest"] = shop.all(kinds.CHECKPOINT_SAVED)[-1].body["manifest"]
+
+
 UNKNOWN: dict[str, tuple[Callable[[Shop], object], str]] = {
     "an event of no known type": (
         lambda shop: shop.add("audit.passed/v1", {"run": shop.run, "by": "a lab"}),
@@ -323,6 +337,9 @@ def _entered(door: str, name: str, forge: Callable[[Shop], object], says: str) -
     kind(door, name, says)(lambda stall: forge(stall.shop))
 
 
+kind("root", "another list of tensors of a checkpoint that is let go", "list of tensors of step")(
+    lambda stall: _other_list(stall.shop)
+)
 SOME = 12
 """Kinds of a sort at doors that ask the very function of another door."""
 for _door in ("root", "dossier"):

@@ -19,15 +19,17 @@ from marin.record.homes import VKEY
 from marin.record.root import open_root, vkey_lines
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *values: object) -> None:
-        """Nobody asks."""
-
-
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The address of a folder, on the loopback interface."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+def served(folder: Path, asked: set[str] | None = None) -> Iterator[str]:
+    """The address of a root in a folder, on the loopback interface. ``asked``: gets the names of its files that were asked
+    for."""
+    names = set[str]() if asked is None else asked
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *values: object) -> None:
+            names.add(self.path.removeprefix("/.marin/"))
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

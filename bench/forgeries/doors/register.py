@@ -58,13 +58,14 @@ Ask = Callable[[Stall], Answer]
 @dataclass(frozen=True)
 class Kind:
     """One way to forge. ``says``: part of what the door has to answer. ``honest``: nothing is forged, and the door must
-    believe it."""
+    believe it. ``executes``: the door does not answer before it has executed the model."""
 
     door: str
     name: str
     forge: Forge
     says: str
     honest: bool = False
+    executes: bool = False
 
     @property
     def id(self) -> str:
@@ -86,11 +87,11 @@ def door(name: str) -> Callable[[Ask], Ask]:
     return enter
 
 
-def kind(door: str, name: str, says: str, *, honest: bool = False) -> Callable[[Forge], Forge]:
+def kind(door: str, name: str, says: str, *, honest: bool = False, executes: bool = False) -> Callable[[Forge], Forge]:
     """Enter a kind."""
 
     def enter(forge: Forge) -> Forge:
-        found = Kind(door, name, forge, says, honest)
+        found = Kind(door, name, forge, says, honest, executes)
         assert found.id not in KINDS, f"two kinds {found.id}"
         KINDS[found.id] = found
         return forge

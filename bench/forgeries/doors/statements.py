@@ -21,7 +21,7 @@ from marin.dossier.evidence import proof_path
 from marin.dossier.layout import ATTESTATION, ATTESTATIONS, MANIFESTS, PREDICATE
 from marin.execution.plan import step_config
 from marin.export.in_toto import attestation, public_key
-from marin.export.unlearning import certificate, judge_certificate
+from marin.export.unlearning import certificate
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import from_plain
 from marin.record import events as kinds
@@ -138,7 +138,7 @@ def unlearning(shop: Shop) -> None:
         entry.body = copy.deepcopy(entry.body)
 
 
-def _certificate(stall: Stall) -> Path:
+def certificate_of(stall: Stall) -> Path:
     file, shop = stall.folder / "unlearned.intoto.jsonl", signed(stall)
     with as_operator(shop.base):
         root = open_root(str(shop.path))
@@ -148,7 +148,7 @@ def _certificate(stall: Stall) -> Path:
 
 @door("certificate")
 def _ask(stall: Stall) -> Answer:
-    file = stall.held.get("certificate") or _certificate(stall)
+    file = stall.held.get("certificate") or certificate_of(stall)
     with stranger(stall):
         found: Judgement = judge_certificate(file, [stall.base.root.verifier])
     lines = [line for verdict in found.verdicts.values() if verdict.outcome != "PASS" for line in verdict.lines]
@@ -158,7 +158,7 @@ def _ask(stall: Stall) -> Answer:
 def _said(change: Callable[[dict[str, Any]], object]) -> Callable[[Stall], None]:
     def forge(stall: Stall) -> None:
         unlearning(stall.shop)
-        file = stall.held["certificate"] = _certificate(stall)
+        file = stall.held["certificate"] = certificate_of(stall)
         said = json.loads(base64.b64decode(json.loads(file.read_text())["payload"]))
         change(said)
         with as_operator(stall.base):
@@ -172,7 +172,7 @@ def _said(change: Callable[[dict[str, Any]], object]) -> Callable[[Stall], None]
 
 def _unsigned(stall: Stall) -> None:
     unlearning(stall.shop)
-    file = stall.held["certificate"] = _certificate(stall)
+    file = stall.held["certificate"] = certificate_of(stall)
     told = json.loads(file.read_text())
     said = json.loads(base64.b64decode(told["payload"]))
     said["predicate"]["excludedDocuments"] = ["another"]

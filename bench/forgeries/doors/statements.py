@@ -21,7 +21,7 @@ from marin.dossier.evidence import proof_path
 from marin.dossier.layout import ATTESTATION, ATTESTATIONS, MANIFESTS, PREDICATE
 from marin.execution.plan import step_config
 from marin.export.in_toto import attestation, public_key
-from marin.export.unlearning import certificate
+from marin.export.unlearning import certificate, judge_certificate
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import from_plain
 from marin.record import events as kinds

@@ -147,8 +147,8 @@ def _first_metric(step: str) -> Callable[[Shop], None]:
     return forge
 
 
-def _outside(kind: str, stream: str, **body: Any) -> Callable[[Shop], None]:
-    return lambda shop: shop.add(kind, {"run": shop.run} | body, stream=stream.replace("RUN", shop.run)) and None
+def _outside(kind: str, stream: str, **body: Any) -> Callable[[Shop], object]:
+    return lambda shop: shop.add(kind, {"run": shop.run} | body, stream=stream)
 
 
 def _segment(shop: Shop) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def _foreign() -> Iterator[tuple[str, Callable[[Stall], None]]]:
 
 
 def _labelled(stall: Stall, tags: dict[str, str], stream: str = "") -> None:
-    body = {"run": stall.shop.run, "tags": tags, "untagged": [], "archived": None, "description": None}
+    body: dict[str, Any] = {"run": stall.shop.run, "tags": tags, "untagged": [], "archived": None, "description": None}
     goes_on(stall, (kinds.RUN_LABELLED, stream or label_stream(stall.shop.run), body))
 
 

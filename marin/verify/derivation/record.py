@@ -16,7 +16,6 @@ from marin.history.runs import History, evaluation_stream, load, read_fact, stre
 from marin.recipe.schema import Recipe, from_plain
 from marin.record import events as kinds
 from marin.record.events import (
-    Body,
     EvaluationMeasured,
     EvaluationRecorded,
     ExperimentRegistered,
@@ -204,7 +203,9 @@ def _recipe_of(stretch: Stretch) -> Recipe:
     return from_plain(stretch.started.body.recipe, where=f"run {stretch.run}")
 
 
-def _evaluations[T: Body](kind: type[T], outside: Iterable[Indexed], run: str) -> dict[int, Fact[T]]:
+def _evaluations[T: (EvaluationRecorded, EvaluationMeasured)](
+    kind: type[T], outside: Iterable[Indexed], run: str
+) -> dict[int, Fact[T]]:
     """Events whose every word the verdict ``evaluation`` judges, by index: of this type, in their own stream."""
     found = {}
     for item in outside:

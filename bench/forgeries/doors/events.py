@@ -17,7 +17,6 @@ from marin.dossier.judge import judge_dossier
 from marin.dossier.write import put_dossier
 from marin.export.card import write_card
 from marin.export.in_toto import attestations
-from marin.export.mlperf.lines import check_agreed
 from marin.history.runs import evaluation_stream, load
 from marin.library.checking import verified
 from marin.recipe.schema import Execution
@@ -111,13 +110,6 @@ def attested(stall: Stall) -> Answer:
     with as_operator(shop.base):
         opened = open_root(str(shop.path))
         return Answer(True, attestations(opened.history(), shop.run, opened.signer()))
-
-
-@door("mlperf")
-def mlperf(stall: Stall) -> Answer:
-    history = open_root(str(signed(stall).path)).history()
-    check_agreed(history, load(history, stall.shop.run))
-    return Answer(True, "")
 
 
 @door("page")
@@ -351,8 +343,7 @@ for _door in ("address", "library"):
 for _door in ("card", "page"):
     for _name, (_forge, _says) in CONTRADICTIONS.items():
         _entered(_door, _name, _forge, _says)
-for _door in ("attestations", "mlperf"):
-    for _name, (_forge, _says) in list(CONTRADICTIONS.items())[:SOME]:
-        _entered(_door, _name, _forge, _says)
-for _door in ("root", "address", "library", "dossier", "card", "attestations", "mlperf"):
+for _name, (_forge, _says) in list(CONTRADICTIONS.items())[:SOME]:
+    _entered("attestations", _name, _forge, _says)
+for _door in ("root", "address", "library", "dossier", "card", "attestations"):
     kind(_door, "the honest run", "", honest=True)(lambda stall: None)

@@ -168,7 +168,12 @@ def _other_model(hand: Hand) -> None:
 
 
 def _recipe(hand: Hand) -> None:
-    hand.event("started").body["recipe"]["arithmetic"]["microbatch_size"] = 2
+    hand.event("started").body["recipe"]["optimizer"]["learning_rate"] = (0.5).hex()
+
+
+def _other_key(hand: Hand) -> None:
+    name = hand.stall.base.root.verifier.name
+    (hand.bundle / bundle.VKEY).write_text(f"{create_key(hand.stall.folder / 'other.key', name).verifier}\n")
 
 
 def _two_documents(hand: Hand) -> None:
@@ -218,6 +223,7 @@ _files("a stored answer", "stored tree: expected", _append("*.jsonl", "{}\n"))
 _files("the harness's own results", "is not what the harness writes", lambda hand: _of_harness(hand), executes=True)
 _files("a file that nobody attested", "another", lambda hand: (hand.bundle / "another").write_text(""), attested=False)
 _files("a stored answer that nobody attested", bundle.TREE, _append("*.jsonl"), attested=False)
+_files("another key brought along", "names another key", _other_key)
 _files("no evaluation", "a bundle of no evaluation", lambda hand: shutil.rmtree(hand.place), evaluations={})
 _files("another byte of the model", "model folder: expected", lambda hand: _of_model(hand), attested=False)
 _files("a file beside the model", "model folder: expected", lambda hand: _beside(hand), attested=False)

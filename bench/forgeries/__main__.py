@@ -5,8 +5,10 @@
     python -m bench.forgeries --only 'swapped export'      those whose name has this in it
     python -m bench.forgeries --sample 12 --seed 7         twelve of them
     python -m bench.forgeries --table docs/verify.md       write the table between its marks
+    python -m bench.forgeries --doors                      those at all other doors: bundles, dossiers, pages, ...
+    python -m bench.forgeries --door dossier --door card   those of these doors
 
-Exit status 1 when a forgery passes, or an honest run does not.
+Without --doors and --door they follow those of a root. Exit status 1 when a forgery passes, or an honest run does not.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keep the honest runs here, and take them from here again")
     parser.add_argument("--alone", action="store_true", help="by the verdict alone that has to notice: quick")
     parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
+    parser.add_argument("--doors", action="store_true", help="kinds of all doors alone")
+    parser.add_argument("--door", action="append", default=[], help="kinds of this door alone; may be given again")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args()
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
@@ -47,28 +51,51 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="marin-forgeries-"))
     os.environ.setdefault("MARIN_CACHE", str(folder / "cache"))
     os.environ.setdefault("MARIN_PINS", str(folder / "pins"))  # another run of this has the same key
+    try:
+        good = True
+        if not options.doors and not options.door:
+            good = _roots(options, folder)
+        if options.doors or options.door or not (options.numbers or options.sample or options.table):
+            good = _doors(options, folder) and good
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0 if good else 1
+
+
+def _doors(options: argparse.Namespace, folder: Path) -> bool:
+    """Forge at the doors, print what came of it; whether none believed one."""
+    from bench.forgeries.doors import all_kinds, table_of
+    from bench.forgeries.honest import make_one
+
+    kinds = [kind for kind in all_kinds(*options.door) if (options.only or "") in kind.name]
+    good = True
+    for line, fine in table_of(make_one(folder), kinds):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+        good = good and fine
+    return good
+
+
+def _roots(options: argparse.Namespace, folder: Path) -> bool:
+    """Forge a root in each way, print what came of it; whether nobody believed one."""
     import bench.forgeries.kinds  # noqa: F401  enters all kinds
     from bench.forgeries.honest import make
 
     rows = []
     numbers = {int(number) for number in options.numbers.split(",")} if options.numbers else None
-    try:
-        base = make(folder)
-        for row in judged(base, chosen(options.only, numbers, options.sample, options.seed), alone=options.alone):
-            rows.append(row)
-            mark = "" if row.good else "BAD "
-            line = f"{row.number:2} {mark}{row.kind:52} {row.how:14} {row.seconds:5.1f} s  {row.said}"
-            sys.stdout.write((json.dumps(asdict(row)) if options.json else line) + "\n")
-            sys.stdout.flush()
-    finally:
-        if options.folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
+    for row in judged(make(folder), chosen(options.only, numbers, options.sample, options.seed), alone=options.alone):
+        rows.append(row)
+        mark = "" if row.good else "BAD "
+        line = f"{row.number:2} {mark}{row.kind:52} {row.how:14} {row.seconds:5.1f} s  {row.said}"
+        sys.stdout.write((json.dumps(asdict(row)) if options.json else line) + "\n")
+        sys.stdout.flush()
     sys.stderr.write(f"{sum(row.seconds for row in rows) / 60:.0f} minutes\n")
     if options.table is not None:
         whole = options.table.read_text("utf-8")
         head, _, rest = whole.partition(BEGIN)
         options.table.write_text(f"{head}{BEGIN}\n{table(rows)}{END}{rest.partition(END)[2]}", "utf-8")
-    return 0 if rows and all(row.good for row in rows) else 1
+    return bool(rows) and all(row.good for row in rows)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,16 @@ def make(folder: Path) -> Base:
     return Base(folder, location, folder / "operator.key", *names[:3])
 
 
+def make_one(folder: Path) -> Base:
+    """The first of them alone."""
+    os.environ["MARIN_KEY"] = str(folder / "operator.key")
+    location = folder / "honest" / ".marin"
+    if not (location / "vkey").exists():
+        World.make(folder)
+    run = run_ids(open_root(str(location)).history())[0]
+    return Base(folder, location, folder / "operator.key", run)
+
+
 PAIRS = [{"good": f"the dog {word}s", "bad": f"the dog {word}"} for word in ("runs", "sits", "waits", "sees")]
 QUESTIONS = [{"q": word, "a": end} for word, end in (("one", "two"), ("a", "b"), ("so", "it"), ("he", "is"))]
 METRIC = {"aggregation": "mean", "higher_is_better": True}

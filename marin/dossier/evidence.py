@@ -17,6 +17,7 @@ from marin.record.bodies.collections import (
     CollectionStarted,
 )
 from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
+from marin.verify.derivation.record import read_record
 
 FOLDER, SUFFIX = "evidence", ".tlog-proof"
 _MOST = 2_000_000
@@ -35,9 +36,10 @@ def gather(history: History, reader: LogReader, run: str) -> tuple[Proven, dict[
 
 
 def told(history: History, run: str) -> dict[int, Event]:
-    """The events that ``run`` is folded from, and those with its card, by index."""
+    """The events that ``run`` is folded from, those with its card, and all that its record is judged by, by index."""
     noting = Noting(history)
     view = load(noting, run)
+    read_record(noting, run)
     for stream in (card_stream(run), evaluation_stream(run)):
         tuple(noting.events(stream=stream))
     note_keys(noting)

@@ -2,7 +2,7 @@
 
 1. The statement over all files is signed by the log's key, and every file is the one that it names.
 2. Every event is in the log: its proof leads to a checkpoint that the same key signed, and which agrees with what is known
-   of that log here; none was left out of the middle.
+   of that log here; none was left out of the middle, and they agree with one another, as in a root.
 3. The documents are made again from these events and must come out the same, so every field is what its events say.
 4. The attestations are signed by the same key and say what the events say; the model is the one that the run exported,
    and its signature holds under the key that the dossier brings.
@@ -40,7 +40,9 @@ from marin.export.in_toto import envelope_of, payloads
 from marin.export.in_toto_layout import check_chain
 from marin.export.model_signing import check_folder
 from marin.record.attestation import Attested, attested, check_files, digests
+from marin.verify.agreement import judge_record
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
+from marin.verify.derivation.record import read_record
 from marin.verify.verdict import Verdict, judged
 
 QUESTIONS = ("files", "events", "fields", "model", "complete")
@@ -89,9 +91,9 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
                 found=", ".join(sorted(said))[:200],
             )
         known = check_known(shown, keys, lambda history: told(history, run))
-        return Verdict(
-            "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
-        )
+        agree = judge_record(read_record(shown, run))
+        inside = f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}"
+        return Verdict(agree.outcome, (inside, *known, *agree.lines) if agree.outcome == "PASS" else agree.lines)
 
     def fields() -> Verdict:
         manifests = {step: _read(folder, file) for step, file in MANIFESTS.items() if (folder / file).is_file()}

@@ -31,6 +31,7 @@ from marin.history.run import Run
 from marin.record import outputs
 from marin.record.attestation import digests
 from marin.record.root import Root
+from marin.verify.agreement import agreed
 
 
 def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None, key: Path | None = None) -> str:
@@ -41,6 +42,7 @@ def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None,
 
     Raises:
         UsageError: there is something in ``dest``, the run has no model, or the card contradicts the ledger.
+        Tampered: the run's events contradict one another.
         MissingEvidence: model-signing or its key is missing.
     """
     if dest.exists() and any(dest.iterdir()):
@@ -51,11 +53,17 @@ def write_dossier(root: Root, run: Run, dest: Path, *, card: Path | None = None,
             found="files",
             cure="name another folder, or remove what is there",
         )
+    agreed(root.history(), run.run)
     if card is not None:
         values, (proven, _) = read_card(card), gather(root.history(), root.reader(), run.run)
         known = {told.name: told.value for told in derived(run, proven)}
         check_card(values, known, where=str(card))
         record_card(root, run.run, values)
+    return put_dossier(root, run, dest, key=key)
+
+
+def put_dossier(root: Root, run: Run, dest: Path, *, key: Path | None = None) -> str:
+    """As :func:`write_dossier`, of what is recorded by now; whether that agrees is left to who judges it."""
     proven, files = gather(root.history(), root.reader(), run.run)
     store = root.store_to_read()
     manifests = _manifests(run, store)

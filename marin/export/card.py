@@ -15,15 +15,19 @@ from marin.data.template import template_of
 from marin.errors import UsageError
 from marin.evaluation.recorded.bundle import CARD, CHAT_TEMPLATE
 from marin.history.run import Run
+from marin.history.runs import History
 from marin.recipe import schema as recipes
+from marin.verify.agreement import agreed
 
 
-def write_card(view: Run, folder: Path, *, license: str | None = None) -> list[Path]:
-    """Write ``README.md`` and ``chat_template.jinja`` into the exported ``folder``.
+def write_card(history: History, run: str, folder: Path, *, license: str | None = None) -> list[Path]:
+    """Write ``README.md`` and ``chat_template.jinja`` of ``run`` into the exported ``folder``.
 
     Raises:
         UsageError: one of them is there already.
+        Tampered: the run's events contradict one another.
     """
+    view = agreed(history, run)
     written = [folder / CARD, folder / CHAT_TEMPLATE]
     template = template_of(view.recipe.dataset).text
     for path, text in zip(written, (card(view, license=license), template), strict=True):

@@ -24,14 +24,21 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from ledger import Signer, Tampered, VerifierKey
 from marin.history.run import Fact, Run, StepView
+from marin.history.runs import History
 from marin.record.attestation import PAYLOAD_TYPE
 from marin.record.events import Output, ReplayCompleted
 from marin.record.verdicts import NAMES, SHOWN
+from marin.verify.agreement import agreed
 
 PROVENANCE = "https://slsa.dev/provenance/v1"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 BUILD_TYPE = "urn:marin:step:v1"
 BUILDER = "urn:marin:executor:v1"
+
+
+def attestations(history: History, run: str, signer: Signer) -> str:
+    """:func:`bundle` of a run whose events agree with one another; raises as :func:`marin.verify.agreement.agreed`."""
+    return bundle(agreed(history, run), signer)
 
 
 def bundle(run: Run, signer: Signer) -> str:

@@ -28,7 +28,6 @@ from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import digest
 from marin.record.attestation import Attested, attested
 from marin.record.events import (
-    EXPERIMENT_REGISTERED,
     RUN_STARTED,
     UNLEARNING_FORKED,
     UNLEARNING_REQUESTED,
@@ -40,7 +39,7 @@ from marin.record.verdicts import NAMES
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
 from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
 from marin.verify.derivation.record import read_record
-from marin.verify.derivation.records import contradictions
+from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.derivation.unlearning import Fork, fork_pairs
 from marin.verify.segments.compare import chain
 from marin.verify.verdict import Verdict, judged
@@ -75,8 +74,17 @@ def certificate(history: History, reader: LogReader, run: str, signer: Signer) -
 def _whole(history: Proven, checkpoint: LogCheckpoint, run: str, evidence: Mapping[str, str]) -> Statement:
     predicate = statement(history, checkpoint, run) | {"evidence": dict(evidence)}
     for name in (run, *(asked["fromRun"] for asked in predicate["requests"])):
-        for found in contradictions(read_record(history, name), PIPELINE):
+        record = read_record(history, name)
+        for found in contradictions(record, PIPELINE):
             raise _disagreement(name, found.expected, f"{found.found} (event {found.index}, {found.field})")
+        for unknown in unexplained(record, PIPELINE) if name == run else ():
+            raise MissingEvidence(
+                "a run that says more than is judged",
+                where=f"run {run}, event {unknown.index}",
+                expected="events that this version derives",
+                found=unknown.what[:200],
+                cure="it may be of a newer version of Marin",
+            )
     return Statement(_subjects(load(history, run)), PREDICATE, predicate)
 
 
@@ -189,8 +197,8 @@ def _note_record(history: History, run: Run) -> None:
             history.event(body.request)
             with suppress(MissingEvidence):
                 load(history, body.from_run)
-    if run.started.body.experiment:
-        tuple(history.events(type=EXPERIMENT_REGISTERED))
+    with suppress(MissingEvidence):  # whoever makes the statement of it says so
+        read_record(history, run.run)
 
 
 def _check_pairs(run: Run, pairs: Iterable[tuple[str, Any, Any]]) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple
 from typing import Any
 
+from ledger import Event
 from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
-from marin.history.labels import Labels
+from marin.history.labels import Labels, label_stream
 from marin.history.names import model_of, plan_of, section
 from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed, was_interrupted
+from marin.history.runs import is_told_by
 from marin.record import events as kinds
 from marin.record.events import (
     CheckpointSaved,
@@ -28,7 +30,7 @@ from marin.record.events import (
     StepFailed,
 )
 
-VERSION = 10
+VERSION = 11
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, idx INTEGER NOT NULL, started TEXT NOT NULL, pipeline TEXT NOT NULL, plan TEXT NOT NULL,
@@ -182,14 +184,23 @@ FOLDS: Mapping[str, Fold] = {
 """In this order, which is one in which every row finds what it refers to."""
 
 
+def _stands(event: Event, body: Any) -> bool:
+    """Whether an event stands in the stream of the run that it speaks of; verdicts may stand anywhere."""
+    if isinstance(body, RunLabelled):
+        return event.stream == label_stream(body.run)
+    return isinstance(body, ReplayCompleted) or is_told_by(event, body.run)
+
+
 def readable(kind: str, found: Iterable[Indexed]) -> Iterator[Fact[Any]]:
-    """Those of these events whose body fits their type; a step goes by its address, where it has one."""
+    """Those of these events whose body fits their type and that stand where such an event is its run's own; a step goes by its
+    address, where it has one."""
     for index, event in found:
         try:
             body = kinds.read(kinds.BODIES[kind], event.body, where=f"event {index}")
         except MarinError:
             continue
-        yield Fact(index, event.time, by_address(body), event.actor)
+        if _stands(event, body):
+            yield Fact(index, event.time, by_address(body), event.actor)
 
 
 def _text(value: object) -> str:

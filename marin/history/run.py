@@ -258,10 +258,13 @@ class Run:
 
     @property
     def measured(self) -> Mapping[str, float]:
-        """What the evaluation measured, by name: as its own event says, or else its step."""
-        if self.evaluation is not None:
-            return {name: float.fromhex(value) for name, value in self.evaluation.body.metrics.items()}
-        return self.steps["evaluate"].metrics if "evaluate" in self.steps else {}
+        """What the evaluation measured, by name: as its step's result says, which lists show and verification compares; before
+        there is one, as its own event says."""
+        if "evaluate" in self.steps:
+            return self.steps["evaluate"].metrics
+        if self.evaluation is None:
+            return {}
+        return {name: float.fromhex(value) for name, value in self.evaluation.body.metrics.items()}
 
     @property
     def bits_per_byte(self) -> float | None:

@@ -81,6 +81,12 @@ def stream_of_graph(graph: str) -> str:
     return f"graph/{graph}"
 
 
+def is_told_by(event: Event, run: str) -> bool:
+    """Whether an event stands in the stream of ``run`` itself, or of that execution of a graph: what names a run elsewhere
+    says nothing of what it is, and no verdict looks at it."""
+    return event.stream in (stream_of(run), stream_of_graph(run))
+
+
 def started_runs(history: History, *, plan: str | None = None, recipe: str | None = None) -> Iterator[Fact[RunStarted]]:
     """The beginning of every run (of this plan, of the recipe with this digest), in the order in which they started."""
     for item in history.events(type=kinds.RUN_STARTED, plan=plan, recipe_digest=recipe):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +21,7 @@ import msgspec
 from ledger import Draft, LogReader, Store, VerifierKey
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
-from marin.history.runs import History, facts, load, resolve, stream_of
+from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
 from marin.preregistration.registration import INDEX, Track, arm_of, document_of, find, registrations, runs_with_recipes
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import (
@@ -31,6 +31,7 @@ from marin.recipe.schema import (
     Recipe,
     SingleDataset,
     UrlDataset,
+    digest,
     from_plain,
     parts,
     plain,
@@ -223,18 +224,50 @@ def submit(
 
 
 def entries(history: History, name: str) -> list[Fact[SpeedrunEntered]]:
-    """What was admitted to the track ``name``, the oldest first. Without a number for a score it is no entry."""
-    return [
-        fact
-        for fact in facts(history, SpeedrunEntered)
-        if fact.body.track == name and math.isfinite(float.fromhex(fact.body.score))
-    ]
+    """What was admitted to the track ``name``, the oldest first, at the cost that follows from each recipe. One without a
+    number for a score, or with another than its run has, is no entry, whoever signed it."""
+    found = []
+    for fact in facts(history, SpeedrunEntered):
+        if fact.body.track != name:
+            continue
+        try:
+            found.append(replace(fact, body=_derived(history, fact)))
+        except (DataError, UsageError) as error:
+            logger.warning("an entry is left out: %s", error)
+    return found
+
+
+def _derived(history: History, fact: Fact[SpeedrunEntered]) -> SpeedrunEntered:
+    """An entry with what follows from its recipe in place of what is said of that.
+
+    Raises:
+        DataError: its score or its hours are no number, nobody replayed it, or its run, where this log has that, has another
+            score.
+        UsageError: its recipe is of another version of Marin.
+    """
+    entry, where = fact.body, f"event {fact.index}"
+    recipe, score = from_plain(entry.recipe, where=where), float.fromhex(entry.score)
+    if not math.isfinite(score) or not (entry.hours is None or 0 < entry.hours < math.inf) or not entry.replayed:
+        raise DataError("no entry", where=where, expected="a score, replayed by somebody", found=f"score {score}")
+    for here in started_runs(history, recipe=digest(recipe)):  # others' runs are in their own logs
+        if here.body.run == entry.run:
+            measured = load(history, entry.run).metrics.get(entry.metric)
+            if measured != score:
+                raise DataError("not its run's score", where=where, expected=str(measured), found=str(score))
+    return msgspec.structs.replace(
+        entry, flops=work_of("train", recipe).flops, parameters=parameters(recipe.model, recipe.vocabulary)
+    )
 
 
 def board(history: History, rules: Rules) -> tuple[list[Fact[SpeedrunEntered]], list[Withdrawn]]:
     """The entries to the track as it is registered now that have a place, the best first; and those that had one."""
     places, withdrawn = [], []
     for fact in ranked(rules, entries(history, rules.name)):
+        if fact.body.metric != rules.metric or _broken(
+            rules, from_plain(fact.body.recipe, where=f"event {fact.index}")
+        ):
+            logger.warning("an entry is left out: event %d breaks a rule of track %s", fact.index, rules.name)
+            continue
         failed = _failed_since(history, fact.body)
         if failed is None:
             places.append(fact)
@@ -282,7 +315,7 @@ def cost(entry: SpeedrunEntered, name: str) -> float:
 
 def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
     """Recipe and score of a run that keeps the rules."""
-    recipe, base = view.recipe, rules.baseline
+    recipe = view.recipe
     where = f"run {view.run} on track {rules.name}"
 
     def refuse(rule: str, expected: str, found: str, cure: str) -> UsageError:
@@ -292,30 +325,30 @@ def _admissible(rules: Rules, view: Run) -> tuple[Recipe, float]:
 
     if view.completed is None:
         raise refuse("it is whole", "a completed run", view.status, "let it end")
-    if recipe.phase is not None:
-        raise refuse(
-            "it begins at the beginning",
-            "no phase before it",
-            f"a phase from train step {recipe.first_step}",
-            "train it in one go",
-        )
-    for name in (*FIXED, *(FIXED_PER_TOKEN if rules.metric in PER_TOKEN else ())):
-        expected, found = attrgetter(name)(base), attrgetter(name)(recipe)
-        if found != expected:
-            raise refuse(
-                f"{name} is the baseline's",
-                _section_text(expected),
-                _section_text(found),
-                f"train with the baseline's {name}",
-            )
-    flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.vocabulary)
-    for name, limit, value in (("flops", rules.limits.flops, flops), ("parameters", rules.limits.parameters, count)):
-        if limit is not None and value > limit:
-            raise refuse(f"{name} at most", f"{limit:.6g}", f"{value:.6g}", "train less, or a smaller model")
+    for rule, expected, found, cure in _broken(rules, recipe):
+        raise refuse(rule, expected, found, cure)
     score = view.metrics.get(rules.metric)
     if score is None or not math.isfinite(score):
         raise refuse(f"it has {rules.metric}", "a finite number", str(score), "evaluate it")
     return recipe, score
+
+
+def _broken(rules: Rules, recipe: Recipe) -> list[tuple[str, str, str, str]]:
+    """The rules of a track that a recipe breaks: the rule, what it wants, what there is, what to do."""
+    broken = []
+    if recipe.phase is not None:
+        found = f"a phase from train step {recipe.first_step}"
+        broken.append(("it begins at the beginning", "no phase before it", found, "train it in one go"))
+    for name in (*FIXED, *(FIXED_PER_TOKEN if rules.metric in PER_TOKEN else ())):
+        expected, other = attrgetter(name)(rules.baseline), attrgetter(name)(recipe)
+        if other != expected:
+            told = _section_text(expected), _section_text(other)
+            broken.append((f"{name} is the baseline's", *told, f"train with the baseline's {name}"))
+    flops, count = work_of("train", recipe).flops, parameters(recipe.model, recipe.vocabulary)
+    for name, limit, value in (("flops", rules.limits.flops, flops), ("parameters", rules.limits.parameters, count)):
+        if limit is not None and value > limit:
+            broken.append((f"{name} at most", f"{limit:.6g}", f"{value:.6g}", "train less, or a smaller model"))
+    return broken
 
 
 def _check_files(own: History, rules: Rules, view: Run) -> None:

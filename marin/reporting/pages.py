@@ -69,7 +69,10 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
 
 
 def _beside(root: Root, run: Run) -> Beside:
-    return replace(read_sample(run, root.store()), twin=twin_of(root, run))
+    from marin.verify.agreement import contradiction  # here: the pipeline's steps
+
+    wrong = contradiction(root.history(), run.run)
+    return replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong)
 
 
 def _curve(run: Run) -> bytes:

@@ -158,6 +158,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
     named += [(name, _read(folder, f"{bundle.KEYS}/{name}/{bundle.EVENT}")) for name in _folders(folder / bundle.KEYS)]
     shown = proven(named, keys, where="--bundle")
     check_signer(shown, said.key, where=bundle.ATTESTATION)
+    _check_key(_read(folder, bundle.VKEY), said.key)
     events = {name: shown.entries[index] for name, index in indexes.items()}
     started = read(RunStarted, _of(events["started"], (kinds.RUN_STARTED,)), where="proofs/started")
     run, recipe = started.run, from_plain(started.recipe, where="proofs/started")
@@ -205,6 +206,17 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
         _check_fields(shown.entries[index], f"{bundle.EVALUATIONS}/{index}")
     about = shown.checkpoint
     return Proven(run, recipe, outputs, evaluations, about.origin, about.size, about.root), shown
+
+
+def _check_key(brought: bytes, signed: str) -> None:
+    """Whoever believes a bundle may take its key from it: it is the one that signed."""
+    if brought != f"{signed}\n".encode():
+        raise Tampered(
+            "a bundle names another key than the one that signed it",
+            where=bundle.VKEY,
+            expected=signed,
+            found=brought.decode("utf-8", "replace").strip()[:200],
+        )
 
 
 def _folders(place: Path) -> list[str]:

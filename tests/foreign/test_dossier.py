@@ -27,7 +27,7 @@ def dossiers(tmp_path_factory):
         folder = tmp_path_factory.mktemp("dossiers")
         patch.setenv("MARIN_KEY", str(folder / "key"))
         root = create_root(str(folder / ".marin"), origin="test.example/log")
-        record_run(root, folder)
+        record_run(root, folder, trained={})
         run = load(root.history(), RUN)
         write_dossier(root, run, folder / "bare")
         (folder / "card.yaml").write_text(json.dumps(full_card()))

@@ -109,7 +109,8 @@ def show(
         elif summary:
             print_summary(view, root.reader().checkpoint(), twin_of(root, view))
         elif as_json:
-            print_json({**whole(view), "same_as": twin_of(root, view) or None})
+            found = {"same_as": twin_of(root, view) or None, "contradiction": _contradiction(root, view) or None}
+            print_json({**whole(view), **found})
         else:
             _show_run(root, view)
 
@@ -150,6 +151,15 @@ def whole(view: Run) -> dict[str, object]:
     }
 
 
+def _contradiction(root: Root, view: Run) -> str:
+    """Where somebody else's record contradicts itself, so that its numbers are not to be believed; "" where it does not."""
+    if root.is_own():
+        return ""  # what this software recorded; `marin verify` looks at it too
+    from marin.verify.agreement import contradiction
+
+    return contradiction(root.history(), view.run)
+
+
 def _show_run(root: Root, view: Run) -> None:
     started = view.started.body
     code = started.code
@@ -168,6 +178,7 @@ def _show_run(root: Root, view: Run) -> None:
             ),
             ("events", f"{view.started.index} to {view.last_index}"),
             ("verified", verdict(view, twin_of(root, view))),
+            *([("contradicts itself", wrong)] if (wrong := _contradiction(root, view)) else []),
             *([("archived", "yes: lists leave it out")] if view.labels.archived else []),
             *([("description", view.labels.description)] if view.labels.description else []),
             *(

@@ -222,7 +222,7 @@ def export(
     if hf is not None:
         outputs.checkout(store, view.output(MODEL), hf, kind="model", how="copy")
         _say("hf", hf, view.output(MODEL).digest, as_json)
-        _export_beside(view, hf, card, license, hub, hub_branch, as_json)
+        _export_beside(root, view, hf, card, license, hub, hub_branch, as_json)
     if dvc is not None:
         _export_dvc(view, store, dvc, as_json)
     if oci is not None:
@@ -235,9 +235,9 @@ def export(
         sign_model(store, view.output(MODEL), signing_key, signature)
         _say("model-signing", signature, view.output(MODEL).digest, as_json)
     if statements is not None:
-        from marin.export.in_toto import bundle
+        from marin.export.in_toto import attestations
 
-        text = bundle(view, root.signer())
+        text = attestations(history, view.run, root.signer())
         statements.write_text(text, "utf-8")
         _say("in-toto", statements, digest_bytes(text.encode()), as_json)
     if requests is not None:
@@ -316,7 +316,7 @@ def _export_babylm(
     from marin.export.babylm import write_submission  # jax, after the contract is in force
     from marin.export.card import write_card
 
-    beside = partial(write_card, view, license=license) if card else None
+    beside = partial(write_card, root.history(), view.run, license=license) if card else None
     # With --hub a submission that is there is the one that was written before the push broke off.
     revisions = write_submission(view, root, data, dest, track, again=hub is not None, card=beside)
     _say("babylm", dest, describe_tree(dest).digest, as_json)
@@ -335,12 +335,19 @@ def _export_babylm(
 
 
 def _export_beside(
-    view: Run, folder: Path, card: bool, license: str | None, hub: str | None, branch: str | None, as_json: bool
+    root: Root,
+    view: Run,
+    folder: Path,
+    card: bool,
+    license: str | None,
+    hub: str | None,
+    branch: str | None,
+    as_json: bool,
 ) -> None:
     if card:
         from marin.export.card import write_card
 
-        for path in write_card(view, folder, license=license):
+        for path in write_card(root.history(), view.run, folder, license=license):
             _say("card", path, digest_bytes(path.read_bytes()), as_json)
     if hub is not None:
         from marin.export.hub import push

@@ -27,7 +27,7 @@ from marin.history.projection.logged import LoggedFold
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
 from marin.history.run import Fact, ordered
-from marin.history.runs import evaluation_stream
+from marin.history.runs import evaluation_stream, is_told_by
 from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import Past, of_the_log, of_this_log
@@ -56,6 +56,8 @@ SHOWN = {
     or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged, types.RunLabelled)
 }
 """What MLflow is told of; nothing else changes what it shows."""
+BESIDE = (types.ReplayCompleted, types.RunLabelled, types.EvaluationMeasured, types.EvaluationRecorded)
+"""What is told of a run in a stream that is not its own, or by another's log."""
 RECORD = "record.json"
 """Every digest and fact of a run, which its steps show too: no tag repeats them."""
 
@@ -143,6 +145,9 @@ class Fold:
 
     def _of_run(self, index: int, event: Event, body: types.Body) -> list[Intent]:
         run = _run_in(body)
+        if not (isinstance(body, BESIDE) or is_told_by(event, run)):
+            self.skipped += 1
+            return []
         begins = isinstance(body, types.RunStarted | types.GraphStarted)
         if run not in self.runs:
             if not begins:

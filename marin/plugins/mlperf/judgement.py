@@ -29,7 +29,7 @@ from marin.history.run import Run
 from marin.history.runs import History, load, resolve
 from marin.plugins.mlperf.benchmark import Benchmark, Submission
 from marin.plugins.mlperf.checkers import REFERENCE_POINTS
-from marin.plugins.mlperf.lines import Line, lines, phases, until
+from marin.plugins.mlperf.lines import Line, check_agreed, lines, phases, until
 from marin.plugins.mlperf.result import Said, bytes_of, read_result
 from marin.plugins.mlperf.seeding import seeding
 from marin.record.root import Root
@@ -144,6 +144,7 @@ def judge_result(
     verdicts: dict[str, Verdict] = dict.fromkeys((RESULT, *NAMES), Verdict("NOT_RUN"))
 
     def against_the_record() -> Verdict:
+        check_agreed(history, last)
         return compare(bytes_of(file), file.name, history, last, benchmark, origin=root.verifier.name)
 
     compared = judged(against_the_record)

@@ -28,6 +28,7 @@ from marin.plugins.mlperf.seeding import Seeding
 from marin.process.files import write_whole
 from marin.recipe.arithmetic import Arithmetic
 from marin.record.events import EvalCompleted, TrainStarted
+from marin.verify.agreement import agreed
 
 Kind = Literal["event", "start", "end"]
 FORMATS = {"float32": "fp32", "bfloat16": "bfloat16"}
@@ -111,6 +112,12 @@ def phases(runs: Sequence[Run]) -> list[Phase]:
 def _loss(measured: EvalCompleted) -> float | None:
     """The held-out loss in nats a token; None where it was not measured."""
     return float.fromhex(measured.metrics["loss"]) if "loss" in measured.metrics else None
+
+
+def check_agreed(history: History, last: Run) -> None:
+    """Raise :class:`Tampered` where the events of a phase contradict one another: no result follows from them."""
+    for run in chain(history, last):
+        agreed(history, run.run)
 
 
 def until(blocks: Sequence[Phase], target: float) -> list[Phase]:

@@ -26,7 +26,7 @@ from marin.history.runs import load, resolve
 from marin.plugins.mlperf import system
 from marin.plugins.mlperf.benchmark import Benchmark, Submission, rules_file
 from marin.plugins.mlperf.hyperparameters import Value, as_readme, values_of
-from marin.plugins.mlperf.lines import lines, write_log
+from marin.plugins.mlperf.lines import check_agreed, lines, write_log
 from marin.plugins.mlperf.seeding import Seeding, seeding
 from marin.record.root import Root
 
@@ -49,6 +49,7 @@ def entry(root: Root, run: str = "latest") -> Entry:
     """The result that ``root`` has."""
     history = root.history()
     view = load(history, resolve(history, run))
+    check_agreed(history, view)
     return Entry(root, view, seeding(history, view))
 
 

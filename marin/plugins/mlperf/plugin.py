@@ -31,10 +31,11 @@ def write(root: Root, view: Run, values: Values) -> Iterator[Written]:
     """
     from ledger import digest_bytes
     from marin.plugins.mlperf.benchmark import GRAMMAR_LM, submission_of
-    from marin.plugins.mlperf.lines import lines, write_log
+    from marin.plugins.mlperf.lines import check_agreed, lines, write_log
     from marin.plugins.mlperf.seeding import seeding
 
     path, given, history = values["mlperf"], submission_of(values["mlperf_submission"]), root.history()
+    check_agreed(history, view)
     seeds = seeding(history, view)
     data = write_log(lines(history, view, GRAMMAR_LM, given, seeds, origin=root.verifier.name), path)
     yield Written("mlperf", path, digest_bytes(data))

@@ -22,8 +22,10 @@ def write(root: Root, view: Run, values: Values) -> Iterator[Written]:
         MarinError: wandb did not write one.
     """
     from marin.plugins.wandb.export import export_wandb
+    from marin.verify.agreement import agreed
 
-    yield Written("wandb", export_wandb(root, view.run, values["wandb"]), view.started.body.recipe_digest)
+    run = agreed(root.history(), view.run).run
+    yield Written("wandb", export_wandb(root, run, values["wandb"]), view.started.body.recipe_digest)
 
 
 SHAPE = Shape(

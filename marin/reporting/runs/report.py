@@ -38,11 +38,13 @@ LONGEST_FACT = 500
 @dataclass(frozen=True)
 class Beside:
     """What the page shows beside the run's own events: ``sample`` is text that the evaluation drew from the model, or why
-    there is none; ``twin`` the verified run of equal bytes (:func:`marin.record.verdicts.twins`)."""
+    there is none; ``twin`` the verified run of equal bytes (:func:`marin.record.verdicts.twins`); ``wrong`` where the events of
+    the run contradict one another."""
 
     sample: str = ""
     sample_missing: str = ""
     twin: str = ""
+    wrong: str = ""
 
 
 def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:

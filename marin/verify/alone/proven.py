@@ -29,6 +29,7 @@ from ledger import (
 from marin.history.run import Indexed
 from marin.history.runs import History
 from marin.record.events import ReplayCompleted
+from marin.verify.derivation.standing import beside
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,11 @@ class Noting:
     noted: dict[int, Event] = field(default_factory=dict)
 
     def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
-        """As :meth:`History.events`; of a stream, all is noted."""
+        """As :meth:`History.events`; of a stream, all is noted; of what only names a run, not what is beside it."""
         found = list(self.history.events(stream=stream, type=type, **named))
         is_part = stream is not None and any(value is not None for value in (type, *named.values()))
-        self.noted |= dict(self.history.events(stream=stream) if is_part else found)
+        told = self.history.events(stream=stream) if is_part else found
+        self.noted |= {index: event for index, event in told if stream or type or not beside(event)}
         yield from found
 
     def event(self, index: int) -> Event | None:

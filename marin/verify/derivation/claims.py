@@ -22,7 +22,7 @@ from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
 from marin.execution.plan import Plan
 from marin.history.names import plan_of
-from marin.history.run import StepView
+from marin.history.run import Fact, StepView
 from marin.process.text import several, written
 from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
@@ -31,7 +31,9 @@ from marin.record.events import (
     DATA_STEPS,
     LOOP,
     MODEL_STEPS,
+    CheckpointSaved,
     Continues,
+    EvaluationMeasured,
     EvaluationRecorded,
     MetricsRecorded,
     StepFailed,
@@ -225,6 +227,16 @@ def _of_bytes(record: RunRecord) -> Iterator[Claim]:
     gone = record.run.let_go
     if saved := [fact for fact in record.run.checkpoints if fact.body.artifact not in gone]:
         yield Claim(f"{len(saved)} training checkpoints hold the recorded states", "hash", "artifacts", saved[0].index)
+    if left := [fact for fact in record.run.checkpoints if fact.body.artifact in gone]:
+        lists = f"each list of tensors of the {several(len(left), 'training checkpoints')} that the run lets go is its state's"
+        yield Claim(lists, "hash", "artifacts", left[0].index)
+        yield Claim(f"these were stored as {_stored(left)}", "claimed", event=left[0].index)
+
+
+def _stored(left: Sequence[Fact[CheckpointSaved]]) -> str:
+    """Artifact and size of the first few, and how many there are more."""
+    told = [f"step {one.body.step}: {one.body.artifact}, {one.body.size} bytes" for one in left[:4]]
+    return "; ".join([*told, *([f"and {len(left) - len(told)} more"] if len(left) > len(told) else [])])
 
 
 def _of_data(record: RunRecord) -> Iterator[Claim]:
@@ -385,6 +397,13 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
                 "evaluation",
                 fact.index,
             )
+        yield _by_code(fact)
+
+
+def _by_code(fact: Fact[EvaluationRecorded] | Fact[EvaluationMeasured]) -> Claim:
+    """Equal numbers are proof enough, whatever computed them: what did, is its word."""
+    code = f"event {fact.index} was measured by code {fact.body.code} under lock {fact.body.lock or 'unknown'}"
+    return Claim(code, "claimed", event=fact.index)
 
 
 def _asker(harness: str) -> str:
@@ -419,6 +438,7 @@ def _of_measured(record: RunRecord) -> Iterator[Claim]:
                 "evaluation",
                 fact.index,
             )
+        yield _by_code(fact)
     try:
         asked = record.run.recipe.evaluation.sets or {}
     except UsageError:

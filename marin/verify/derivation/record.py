@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 
 from marin.errors import MarinError, MissingEvidence
 from marin.history.run import Fact, Indexed, Run, StepView
-from marin.history.runs import History, evaluation_stream, load, read_fact, started_runs, stream_of
-from marin.history.runs import facts as facts_of_kind
+from marin.history.runs import History, evaluation_stream, load, read_fact, stream_of
 from marin.recipe.schema import Recipe, from_plain
 from marin.record import events as kinds
 from marin.record.events import (
-    Body,
     EvaluationMeasured,
     EvaluationRecorded,
     ExperimentRegistered,
@@ -135,7 +133,7 @@ def read_record(history: History, run: str) -> RunRecord:
     view = load(history, run)
     own = Stretch(run, view.started, tuple(history.events(stream=stream_of(run))))
     taken = {}
-    beginnings = {fact.body.run: fact for fact in started_runs(history)} if any(_taken(view)) else {}
+    beginnings = _beginnings(history, {view.steps[step].origin for step in _taken(view)})
     for step in _taken(view):
         origin = view.steps[step].origin
         events = [
@@ -149,19 +147,15 @@ def read_record(history: History, run: str) -> RunRecord:
         if name not in taken:
             _check_taken(step_view, {run: view.started}, {index for index, _ in own.events})
     cited = view.started.body.experiment
-    registered = [fact for fact in facts_of_kind(history, ExperimentRegistered) if fact.body.registration == cited]
-    outside = [
-        item
-        for item in history.events(run=run)
-        if item[1].stream != own.events[0][1].stream and item[1].type not in VERDICTS
-    ]
+    registered = history.events(type=kinds.EXPERIMENT_REGISTERED, registration=cited) if cited else ()
+    outside = _outside(history, run)
     evaluations = _evaluations(EvaluationRecorded, outside, run)
     measured = _evaluations(EvaluationMeasured, outside, run)
     return RunRecord(
         view,
         own,
         taken,
-        tuple(registered) if cited else (),
+        tuple(read_fact(ExperimentRegistered, item) for item in registered),
         tuple(item for item in outside if item[0] not in evaluations and item[0] not in measured),
         tuple(evaluations.values()),
         tuple(measured.values()),
@@ -169,22 +163,49 @@ def read_record(history: History, run: str) -> RunRecord:
     )
 
 
+def _beginnings(history: History, runs: Iterable[str]) -> dict[str, Fact[RunStarted]]:
+    """The beginning of each of these runs, as its own stream has it."""
+    return {
+        fact.body.run: fact
+        for run in sorted(runs)
+        for item in history.events(stream=stream_of(run), type=kinds.RUN_STARTED)
+        for fact in [read_fact(RunStarted, item)]
+    }
+
+
+def _outside(history: History, run: str) -> list[Indexed]:
+    """Events that speak in the run's name in other streams than its own; all of the stream of its evaluations, whatever they
+    call their run."""
+    named = dict(history.events(run=run)) | dict(history.events(stream=evaluation_stream(run)))
+    own = stream_of(run)
+    return [item for item in sorted(named.items()) if item[1].stream != own and item[1].type not in VERDICTS]
+
+
 def _forks(history: History, stretch: Stretch) -> Iterator[Fork]:
     """The forks of a stretch, with the runs and the requests that they name."""
-    asked = {fact.index: fact for fact in facts_of_kind(history, UnlearningRequested)}
     for fact in facts(stretch, UnlearningForked):
         before: Run | None = None
         with suppress(MarinError):
             loaded = load(history, fact.body.from_run)
             before = loaded if "tokenizer" in loaded.steps and loaded.recipe else None
-        yield Fork(fact, before, asked.get(fact.body.request), _recipe_of(stretch))
+        yield Fork(fact, before, _request(history, fact.body.request), _recipe_of(stretch))
+
+
+def _request(history: History, index: int) -> Fact[UnlearningRequested] | None:
+    """The request at this index; None where none is."""
+    event = history.event(index) if index >= 0 else None
+    if event is None or event.type != kinds.UNLEARNING_REQUESTED:
+        return None
+    return read_fact(UnlearningRequested, (index, event))
 
 
 def _recipe_of(stretch: Stretch) -> Recipe:
     return from_plain(stretch.started.body.recipe, where=f"run {stretch.run}")
 
 
-def _evaluations[T: Body](kind: type[T], outside: Iterable[Indexed], run: str) -> dict[int, Fact[T]]:
+def _evaluations[T: (EvaluationRecorded, EvaluationMeasured)](
+    kind: type[T], outside: Iterable[Indexed], run: str
+) -> dict[int, Fact[T]]:
     """Events whose every word the verdict ``evaluation`` judges, by index: of this type, in their own stream."""
     found = {}
     for item in outside:
@@ -194,7 +215,7 @@ def _evaluations[T: Body](kind: type[T], outside: Iterable[Indexed], run: str) -
             fact = read_fact(kind, item)
         except MarinError:
             continue
-        if not any(unknown_fields(kind, item[1].body)):
+        if fact.body.run == run and not any(unknown_fields(kind, item[1].body)):
             found[item[0]] = fact
     return found
 

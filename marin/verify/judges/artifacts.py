@@ -160,8 +160,13 @@ def _state(case: Case, saved: CheckpointSaved, folder: Path) -> Iterator[str]:
 
 
 def _mislabelled(case: Case, absent: Collection[str]) -> list[str]:
-    run = case.run
+    run, gone = case.run, case.run.let_go
     lists = [(fact.body.state, fact.body.manifest, f"step {fact.body.first_step}") for fact in run.training]
+    lists += [  # of those that are kept it is compared with the tensors themselves
+        (fact.body.state, fact.body.manifest, f"step {fact.body.step}")
+        for fact in run.checkpoints
+        if fact.body.artifact in gone
+    ]
     wrong = [
         f"training: list of tensors of {where}: expected that of state {state}, found {found}"
         for state, manifest, where in lists

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ledger import ANCHORED, Event, LogCheckpoint, LogReader, check
-from marin.pipeline.stages import PIPELINE
 from marin.record.trust.evidence import CLAIMED, WITNESSES, Sources, gather
+from marin.verify.agreement import judge_record
 from marin.verify.case import Case
 from marin.verify.derivation.record import VERDICTS, RunRecord
-from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.judges.loop import OWN
 from marin.verify.verdict import Verdict
 
@@ -53,13 +52,10 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
 def judge_events(case: Case) -> Verdict:
     """The events of the run alone: whether they contradict one another, and whether something is among them that
     nothing here derives."""
-    if found := contradictions(case.record, PIPELINE):
-        return Verdict("FAIL", tuple(f"the records contradict each other: {item}" for item in found))
-    if unknown := unexplained(case.record, PIPELINE, until=case.until):
-        return Verdict("UNAVAILABLE", tuple(f"only claimed: {item}" for item in unknown))
-    count = sum(len(stretch.events) for stretch in case.record.stretches)
-    by = (f"it was {OWN}",) if case.run.is_loop else ()
-    return Verdict("PASS", (f"{count} events of the run agree with one another", *by))
+    found = judge_record(case.record, until=case.until)
+    if found.outcome == "PASS" and case.run.is_loop:
+        return Verdict("PASS", (*found.lines, f"it was {OWN}"))
+    return found
 
 
 def last_told(record: RunRecord) -> int:

@@ -17,7 +17,7 @@ def root(project: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
     """A root with one whole run, verified once."""
     monkeypatch.chdir(project)
     root = open_root()
-    record_run(root, project)
+    record_run(root, project, trained={})
     return root
 
 

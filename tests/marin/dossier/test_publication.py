@@ -152,7 +152,7 @@ def test_what_runs_share_lies_there_once(root: Root, site: Path, project: Path) 
     publish_pages(root, load(root.history(), RUN), open_storage(site))
     other = FILES | {"export": {"model.safetensors": b"other weights"}}
     (project / "other").mkdir()
-    record_run(root, project / "other", "3khr7ocq", other)
+    record_run(root, project / "other", "3khr7ocq", other, trained={})
     second, source = load(root.history(), "3khr7ocq"), root.store()
     copied = copy_artifacts(source, Store(open_storage(site)), needed(root, second, source))
     assert (copied.blobs, copied.there) == (1, 3)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger import Draft
+from ledger import Draft, Tampered
 from marin.errors import DataError, MarinError, MissingEvidence, UsageError
 from marin.execution.phases import successor
 from marin.execution.seeds import settled
@@ -26,8 +26,8 @@ from marin.plugins.mlperf import rcp
 from marin.plugins.mlperf.benchmark import GRAMMAR_LM, Submission, check_closed, submission_of
 from marin.plugins.mlperf.checkers import REFERENCE_POINTS, check_results
 from marin.plugins.mlperf.hyperparameters import Range, values_of, violations
-from marin.plugins.mlperf.judgement import compare, differences, stated
-from marin.plugins.mlperf.lines import Line, lines, number_format, write_log
+from marin.plugins.mlperf.judgement import compare, differences, judge_result, stated
+from marin.plugins.mlperf.lines import Line, check_agreed, lines, number_format, write_log
 from marin.plugins.mlperf.result import Said, read_result, repeated_seeds
 from marin.plugins.mlperf.seeding import seeding
 from marin.plugins.mlperf.system import stated_in
@@ -584,6 +584,15 @@ def test_a_log_that_the_record_does_not_say_fails(record: Record) -> None:
         "FAIL",
         (f"line {len(written) - 1}: trained_samples: value: recorded 48, here 24",),
     )
+
+
+def test_no_result_follows_from_events_that_contradict_one_another(record: Record, tmp_path: Path) -> None:
+    """These have no identities that agree: enough to draw a log of, and not to hand one in."""
+    (tmp_path / "result_0.txt").write_text("")
+    found = judge_result(tmp_path / "result_0.txt", record.root, "second00", GRAMMAR_LM, [], record=False)
+    assert found.outcome == "FAIL" and "contradict one another" in found.verdicts["result"].lines[0]
+    with pytest.raises(Tampered, match="contradict one another"):
+        check_agreed(record.root.history(), record.last)
 
 
 def test_a_line_that_a_checker_takes_for_another_fails(record: Record) -> None:

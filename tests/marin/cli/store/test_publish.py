@@ -42,7 +42,7 @@ def test_a_bucket_is_published_to_and_goes_on_where_it_was_cut_off(
 ) -> None:
     """With the weights in the dossier, so that a publication has more files than one request."""
     (tmp_path / "files").mkdir()
-    record_run(open_root(), tmp_path / "files")
+    record_run(open_root(), tmp_path / "files", trained={})
     address = f"{bucket.url}/site"
     planned = marin("publish", RUN, "--to", address, "--dry-run", "--json").json
     assert (planned["sent"], planned["there"]) == (5, 0)

@@ -1,0 +1,79 @@
+"""What no bytes and no execution give is listed as claimed, in words that change with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.forgeries.doors.boards import honest_entry
+from bench.forgeries.doors.events import let_go, signed
+from bench.forgeries.doors.register import Stall
+from bench.forgeries.doors.views import goes_on
+from bench.forgeries.workshop import OTHER, Shop
+from ledger import LogReader
+from marin.history.runs import evaluation_stream
+from marin.pipeline.stages import PIPELINE
+from marin.record import events as kinds
+from marin.record.events import BODIES
+from marin.record.root import open_root
+from marin.verify.agreement import judge_record
+from marin.verify.derivation import loops, records
+from marin.verify.derivation.claims import derive
+from marin.verify.derivation.record import read_record
+from marin.verify.derivation.standing import beside
+from tests.marin.verify.test_evaluation_record import body_of
+
+
+def claimed(shop: Shop) -> str:
+    record = read_record(open_root(str(shop.path)).history(), shop.run)
+    return "\n".join(claim.text for claim in derive(record, PIPELINE) if claim.basis == "claimed")
+
+
+@pytest.mark.parametrize(("field", "value"), [("artifact", OTHER), ("size", 123456789)])
+def test_how_a_checkpoint_that_is_let_go_was_stored(stall: Stall, field: str, value: Any) -> None:
+    saved = let_go(stall.shop)[-1]
+    saved[field] = value
+    signed(stall)
+    assert str(value) in claimed(stall.shop)
+    assert f"{saved['artifact']}, {saved['size']} bytes" in claimed(stall.shop)
+
+
+@pytest.mark.parametrize(("field", "value"), [("code", OTHER), ("lock", "sha256:" + "7" * 64)])
+def test_what_code_measured_an_evaluation(stall: Stall, field: str, value: str) -> None:
+    shop = signed(stall)
+    body = body_of(shop.run, **{field: value})
+    goes_on(stall, (kinds.EVALUATION_RECORDED, evaluation_stream(shop.run), body))
+    said = claimed(shop)
+    assert f"was measured by code {body['code']} under lock {body['lock']}" in said and value in said
+
+
+@pytest.mark.parametrize("kind", sorted(BODIES))
+def test_each_type_says_what_it_agrees_with_or_keeps_a_verdict_from_pass(kind: str) -> None:
+    """Every type that a stream of a run may hold says which of its fields are claimed, and these are fields of it."""
+    for table in (records.CLAIMED, loops.CLAIMED):
+        assert set(table.get(kind, ())) <= set(BODIES[kind].__struct_fields__)
+
+
+def test_a_type_that_says_nothing_of_itself_keeps_a_verdict_from_pass(stall: Stall) -> None:
+    """Also where it is a type that Marin writes elsewhere; what is beside a run says nothing of it."""
+    shop = signed(stall)
+    reader: LogReader = open_root(str(shop.path)).reader()
+    size = reader.checkpoint().size
+    for kind in ("audit.passed/v1", kinds.SPEEDRUN_ENTERED, kinds.STORE_SCRUBBED, kinds.LEASE_RENEWED):
+        body = {"run": shop.run, "by": "a lab"} if kind not in BODIES else _body(kind, shop)
+        goes_on(stall, (kind, f"run/{shop.run}", body))
+        root = open_root(str(shop.path))
+        found = judge_record(read_record(root.history(), shop.run))
+        assert found.outcome == "UNAVAILABLE" and any(kind in line for line in found.lines), kind
+    (event,) = (event for index, event in open_root(str(shop.path)).reader().events() if index == size)
+    assert not beside(event)
+
+
+def _body(kind: str, shop: Shop) -> dict[str, Any]:
+    root = open_root(str(shop.path))
+    return {
+        kinds.SPEEDRUN_ENTERED: lambda: kinds.write(honest_entry(root, shop.run)),
+        kinds.STORE_SCRUBBED: lambda: {"checked": 1, "size": 1, "findings": [], "repaired": [], "finished": True},
+        kinds.LEASE_RENEWED: lambda: {"executor": "x", "until": "2026-01-01T00:00:00Z"},
+    }[kind]()

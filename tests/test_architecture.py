@@ -33,7 +33,7 @@ COMPUTE = ("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/e
 CONFINED = {
     **dict.fromkeys(("jax", "jaxlib", "haliax", "equinox", "optax"), COMPUTE),
     "levanter": (*COMPUTE, "marin/loops/levanter.py"),
-    "ray": ("marin/runners/",),
+    "ray": ("marin/plugins/ray/",),
     "lm_eval": ("marin/evaluation/",),
     "click": ("marin/cli/", "marin/plugins/"),
     "mlflow": ("marin/tracking/",),
@@ -198,7 +198,6 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
-    "marin/collection/making/execute.py": "Ray, where several workers are wanted",
     "marin/collection/asking/uses.py": "jax begins under the arithmetic contract",
     "marin/collection/asking/tokens.py": "TensorStore, where a run's tokens are counted",
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
@@ -214,7 +213,6 @@ ON_DEMAND = {
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
     "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
-    "marin/runners/ray/train_worker.py": "jax begins under the arithmetic contract",
     "marin/tracking/mlflow/server/ahead.py": "MLflow, while it is imported, loads the module of its artifacts",
     "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
     "marin/tracking/mlflow/server/serve.py": "MLflow's settings are read while it is imported: they come first",
@@ -571,7 +569,7 @@ PRINTS = {
     "marin/process/hugepages.py": "flush",
     "marin/process/waiting.py": "counts seconds on a terminal",
     "marin/runners/process.py": "hands its own stderr to a child",
-    "marin/runners/ray/cluster.py": "sends Ray's words to stderr",
+    "marin/plugins/ray/cluster.py": "sends Ray's words to stderr",
     "marin/verify/sealed.py": "passes on what the confined process's own room printed",
     "marin/verify/commit.py": "sends an installer's words to stderr",
     "marin/exact/known.py": "answers its parent in JSON",
@@ -637,7 +635,7 @@ STATE = {
     "marin/process/waiting.py _innermost": "which wait of this process speaks",
     "marin/process/confinement.py _held": "a process that shut itself in cannot come out",
     "marin/record/root.py _appender": "how a confined process hands events to its parent",
-    "marin/runners/ray/cluster.py _kept": "the Ray of a block, gone with it",
+    "marin/plugins/ray/cluster.py _kept": "the Ray of a block, gone with it",
     "marin/tracking/mlflow/stores/recorder.py _making": "a lock around the cache below",
     "marin/tracking/mlflow/stores/recorder.py _projections": "a cache that can be made again",
     "marin/training/initial.py _newest": "a cache of traced programs",

@@ -98,7 +98,7 @@ PRIVATE = {
     "mlflow.utils.validation._validate_run_id": "MLflow's own refusals",
     "ray._private.authentication_test_utils.reset_auth_token_state": "a Ray that was imported before reads the new token",
     "ray._private.ray_constants.ENABLE_RAY_CLUSTER": "whether a Ray that was imported before listens beyond this machine",
-    "ray._private.utils.set_sigterm_handler": "Ray does not take SIGTERM (runners/ray/signals.py)",
+    "ray._private.utils.set_sigterm_handler": "Ray does not take SIGTERM (plugins/ray/signals.py)",
     "ray._private.worker._global_node": "where the processes of a Ray of one's own write",
     "threading._shutdown": "the end of a process (process/interpreter.py)",
 }

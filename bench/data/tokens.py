@@ -49,7 +49,7 @@ def workers(count: int, numbers: list[int], rounds: int) -> Iterator[dict[str, A
 
 
 def _on_ray(setup: bytes, tasks: list[bytes], number: int) -> float:
-    from marin.runners.ray.pool import RayRunner
+    from marin.plugins.ray.pool import RayRunner
 
     runner = RayRunner(number, variables={"TOKENIZERS_PARALLELISM": "false"})
     with runner.run(start, setup, tasks) as results:

@@ -9,6 +9,7 @@ from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe, chats
+from marin.runners.places import place_of
 
 
 def config(recipe: Recipe) -> object:
@@ -33,11 +34,9 @@ def run(task: Task) -> StepResult:
         from marin.training.tokens.building import build_caches
     if task.execution.runner == "local" or task.execution.processes == 1:
         return build_caches(task)
-    from marin.runners.ray.pool import RayRunner
-
     # a worker is a core, and no more
-    workers = RayRunner(task.execution.processes, task.execution.address, variables={"TOKENIZERS_PARALLELISM": "false"})
-    return build_caches(task, workers.run)
+    place, variables = place_of(task.execution.runner), {"TOKENIZERS_PARALLELISM": "false"}
+    return build_caches(task, place.workers(task.execution.processes, task.execution.address, variables=variables).run)
 
 
 TOKENS = StepDefinition(

@@ -12,6 +12,7 @@ from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe
+from marin.runners.places import place_of
 
 
 def config(recipe: Recipe) -> object:
@@ -49,10 +50,8 @@ def run(task: Task) -> StepResult:
             found=f"every={task.execution.keep.every},last={task.execution.keep.last}",
             cure="leave it out: these states are to be kept",
         )
-    if task.execution.runner == "ray":
-        from marin.runners.ray.training import train_on_ray
-
-        return train_on_ray(task)
+    if task.execution.runner != "local":
+        return place_of(task.execution.runner).train(task)
     apply(task.recipe.arithmetic, task.execution)
     with waiting("importing jax and Levanter"):
         from marin.training.run import train

@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 from marin.runners import Runner
 from marin.runners.jobs import JobRunner, Resources, RunnerName
 from marin.runners.local import LocalRunner
+from marin.runners.places import place_of
 from marin.runners.process import LocalJobs
-from marin.runners.ray.jobs import RayJobs
-from marin.runners.ray.pool import RayRunner
 
 
 def open_jobs(
@@ -23,10 +22,11 @@ def open_jobs(
 
     Raises:
         Unavailable: there is no such engine.
+        NotInstalled: no plugin has one.
     """
     if runner == "local":
         return LocalJobs(cpus=cpus, gpus=gpus)
-    return RayJobs(address=address, cpus=cpus, root=root)
+    return place_of(runner).jobs(address, cpus, root)
 
 
 def warm_workers(
@@ -36,4 +36,4 @@ def warm_workers(
     process reserves ``each`` (one core) and begins with ``variables`` set. Without need of it, Ray is never imported."""
     if workers == together == 1:
         return LocalRunner()
-    return RayRunner(workers, each=each or Resources(), together=together, variables=variables)
+    return place_of("ray").workers(workers, each=each, together=together, variables=variables)

@@ -18,12 +18,12 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 49_800, 36_000),
-    "stage": (gauges.STAGE, 45_500, 31_000),
-    "README": (gauges.README, 84_500, 46_000),
+    "verification": (gauges.VERIFICATION, 47_700, 36_000),
+    "stage": (gauges.STAGE, 41_300, 31_000),
+    "README": (gauges.README, 81_000, 46_000),
 }
-PRODUCT = 111_500
-MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 17, 5.5
+PRODUCT = 111_800
+MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 17, 5.0
 STEP_STARTED, CODECS = 3, 4
 
 

@@ -87,12 +87,12 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
         loading.enter_context(interruption.shield())
         from marin.errors import Paused
         from marin.execution.executor import run_stage, stopped_before
-        from marin.graph.execution.stage import stage_on_ray
         from marin.pipeline.gathering import gathered
         from marin.pipeline.stages import PIPELINE
         from marin.process.arithmetic import apply, check
         from marin.recipe.params import load_params
         from marin.record.root import open_root
+        from marin.runners.places import place_of
 
         choose()
         root, recipe, project = open_root(), load_params(params), params.resolve().parent
@@ -101,9 +101,11 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
             settle = partial(
                 run_stage, step, plan=PIPELINE, recipe=recipe, root=root, project=project, execution=execution
             )
-            # training is a job of Ray Train, which its step launches
-            if execution.runner == "ray" and step != "train" and PIPELINE.step(step).devices != "none":
-                place = partial(stage_on_ray, step, plan=PIPELINE, recipe=recipe, root=root, project=project)
+            # training is a job of its own, which its step launches
+            if execution.runner != "local" and step != "train" and PIPELINE.step(step).devices != "none":
+                place = partial(
+                    place_of(execution.runner).stage, step, plan=PIPELINE, recipe=recipe, root=root, project=project
+                )
                 if place(execution=execution, force=force):
                     return replace(settle(), action="executed")
             return settle(force=force)

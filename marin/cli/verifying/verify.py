@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -266,7 +266,7 @@ def verify(
         from marin.record.root import open_root
         from marin.record.trust.evidence import sources
         from marin.record.trust.pins import Pins, default_pins
-        from marin.runners.ray.cluster import one_ray
+        from marin.runners.places import place_of
         from marin.verify import sealed
         from marin.verify.amount import amount
         from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help
@@ -396,7 +396,10 @@ def verify(
                 agreed=yes or agree,
             )
         )
-    with one_ray(address, cpus=workers * processes):  # data and training on the same one
+    several = address is not None or workers * processes > 1
+    with (
+        place_of("ray").held(address, cpus=workers * processes) if several else nullcontext()
+    ):  # one for data and training
         report = verification.report(wanted)
         report = replace(report, remarks=(*remarks, *report.remarks))
         if explain:

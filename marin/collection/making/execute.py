@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from marin.collection.making.shelf import Execute
 from marin.runners import Start
+from marin.runners.places import place_of
 
 
 @contextmanager
@@ -15,13 +16,11 @@ def executing(workers: int, address: str | None = None) -> Iterator[Execute]:
     if workers == 1 and address is None:
         yield in_process
         return
-    from marin.runners.ray.cluster import one_ray
-    from marin.runners.ray.data import execute_by_data
-
-    with one_ray(address):
+    place = place_of("ray")
+    with place.held(address):
 
         def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-            return execute_by_data(start, setup, tasks, workers)
+            return place.tasks(start, setup, tasks, workers)
 
         yield execute
 

@@ -131,8 +131,8 @@ TASKS = """
 import contextlib, json, os, pathlib
 import warm
 from ledger import Unavailable
-from marin.runners.ray.cluster import descendants
-from marin.runners.ray.pool import RayRunner
+from marin.plugins.ray.cluster import descendants
+from marin.plugins.ray.pool import RayRunner
 
 def listening():
     sockets = set()
@@ -167,7 +167,7 @@ RUN = """
 import contextlib, json, os, pathlib, sys
 import ray  # before anybody could say what it should read
 from run_jobs import jobs
-from marin.runners.ray.cluster import descendants, one_ray
+from marin.plugins.ray.cluster import descendants, one_ray
 runner, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 token = os.environ.get("RAY_AUTH_TOKEN")
 with one_ray() if runner == "ray" else contextlib.nullcontext():

@@ -11,7 +11,7 @@ from ray.core.generated.common_pb2 import ActorDiedErrorContext
 from ray.exceptions import ActorDiedError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback, WorkerHealthCheckFailedError
 
-from marin.runners.ray.deaths import described, redacted
+from marin.plugins.ray.deaths import described, redacted
 
 
 def test_a_killed_worker() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from ledger import Unavailable
 from marin.errors import UsageError
+from marin.plugins.ray.training import scaling_config, shape_of
 from marin.recipe.schema import Arithmetic, Execution, Recipe, Trainer
-from marin.runners.ray.training import scaling_config, shape_of
 
 
 def recipe(profile: Any = "portable-cpu", shards: Any = 8) -> Recipe:

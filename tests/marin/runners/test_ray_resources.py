@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from ledger import Unavailable
+from marin.plugins.ray.cluster import connected
+from marin.plugins.ray.resources import check, options
 from marin.runners.jobs import Resources
-from marin.runners.ray.cluster import connected
-from marin.runners.ray.resources import check, options
 
 SLICE = Resources(1, memory=2**30, tpus=4, accelerator_type="TPU-V6E", topology="4x4")
 
@@ -49,7 +49,7 @@ import json, sys
 import ray
 from ledger import Unavailable
 from marin.runners.jobs import Resources
-from marin.runners.ray.resources import check, options
+from marin.plugins.ray.resources import check, options
 
 ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, log_to_driver=False,
          resources={"TPU": 4, "accelerator_type:TPU-V6E": 1}, labels={"ray.io/tpu-topology": "4x4"})
@@ -86,7 +86,7 @@ def test_a_ray_that_has_tpus_gives_them_and_no_other_slice_is_waited_for() -> No
 
 def test_a_program_that_is_connected_to_a_ray_by_itself_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = dict(os.environ)
-    monkeypatch.setattr("marin.runners.ray.cluster.import_ray", lambda: SimpleNamespace(is_initialized=lambda: True))
+    monkeypatch.setattr("marin.plugins.ray.cluster.import_ray", lambda: SimpleNamespace(is_initialized=lambda: True))
     with pytest.raises(Unavailable, match="connected to a Ray already"), connected(None, cpus=1):
         raise AssertionError("it was begun")
     assert os.environ == before

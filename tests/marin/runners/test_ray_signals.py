@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from marin.plugins.ray.cluster import descendants
 from marin.record import events
 from marin.record.root import create_root, open_root
-from marin.runners.ray.cluster import descendants
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PATIENCE_SECONDS = 600
@@ -26,7 +26,7 @@ DRIVER = """
 import ctypes, signal, sys, threading
 OUT = sys.stdout  # while a Ray is there, it is stderr
 from marin.process.interruption import Interruption
-from marin.runners.ray.cluster import connected, descendants
+from marin.plugins.ray.cluster import connected, descendants
 
 def say(word):
     print(word, file=OUT, flush=True)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from ledger import Unavailable
+from marin.plugins.ray import cluster
+from marin.plugins.ray.cluster import connected, one_ray
 from marin.runners.local import LocalRunner
-from marin.runners.ray import cluster
-from marin.runners.ray.cluster import connected, one_ray
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

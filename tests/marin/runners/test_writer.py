@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from ledger import Draft, Malformed, Receipt, Refused, Spool, Unavailable
+from marin.plugins.ray.writer import LedgerWriter, SpooledJournal, writer_name
 from marin.record.events import STEP_FAILED, StepFailed, write
 from marin.record.root import Root, open_root
 from marin.runners.jobs import error_of, parts_of
-from marin.runners.ray.writer import LedgerWriter, SpooledJournal, writer_name
 
 DIGEST = "sha256:" + "0" * 64
 

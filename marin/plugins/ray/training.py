@@ -27,6 +27,11 @@ from marin.errors import Interrupted, Paused, UsageError
 from marin.execution import tracker
 from marin.execution.step import StepResult, Task
 from marin.history.runs import stream_of
+from marin.plugins.ray.cluster import connected, environment, logs_of
+from marin.plugins.ray.deaths import described
+from marin.plugins.ray.software import software
+from marin.plugins.ray.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
+from marin.plugins.ray.writer import start_writer, writer_name
 from marin.process import arithmetic
 from marin.process.interruption import Remembered
 from marin.process.progress import bar
@@ -34,11 +39,6 @@ from marin.recipe.schema import Execution, Recipe, plain
 from marin.record.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
 from marin.record.root import open_root
 from marin.runners.jobs import error_of
-from marin.runners.ray.cluster import connected, environment, logs_of
-from marin.runners.ray.deaths import described
-from marin.runners.ray.software import software
-from marin.runners.ray.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
-from marin.runners.ray.writer import start_writer, writer_name
 
 log = logging.getLogger(__name__)
 

@@ -14,15 +14,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from marin.plugins.ray.cluster import ADDRESS_VARIABLE, connected, import_ray
+from marin.plugins.ray.deaths import described
+from marin.plugins.ray.resources import check, options
+from marin.plugins.ray.software import other_software_than, software
+from marin.plugins.ray.writer import SpooledAppender, start_writer
 from marin.provenance.environment import available_cores
 from marin.record.root import append_through, open_root
 from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
 from marin.runners.process import GRACE_SECONDS, LocalJobs
-from marin.runners.ray.cluster import ADDRESS_VARIABLE, connected, import_ray
-from marin.runners.ray.deaths import described
-from marin.runners.ray.resources import check, options
-from marin.runners.ray.software import other_software_than, software
-from marin.runners.ray.writer import SpooledAppender, start_writer
 
 
 class RayJobs:

@@ -22,12 +22,12 @@ from typing import Any
 
 from ledger import Draft, GroupCommit, LedgerError, Locked, LogCheckpoint, Receipt, Spool, Unavailable
 from marin.history.runs import facts_of, stream_of
+from marin.plugins.ray.cluster import NAMESPACE
 from marin.record import events
 from marin.record.events import Body
 from marin.record.root import Root, open_root
 from marin.record.writer import LOCK_SECONDS
 from marin.runners.jobs import error_of, parts_of
-from marin.runners.ray.cluster import NAMESPACE
 
 ANSWER_SECONDS = LOCK_SECONDS + 60.0
 """How long a worker waits for one acknowledgement before it sends again: longer than the actor may wait for the

@@ -22,6 +22,9 @@ from marin.execution.phases import checkout
 from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.execution.tracker import following
 from marin.history.runs import stream_of
+from marin.plugins.ray.meeting import held_address
+from marin.plugins.ray.software import other_software_than
+from marin.plugins.ray.writer import SpooledJournal, WriterConnection
 from marin.process.arithmetic import apply
 from marin.process.interpreter import collect_less_often, with_room
 from marin.process.text import log_as_worker
@@ -29,9 +32,6 @@ from marin.recipe.schema import CPU_PROFILES, Execution, from_plain
 from marin.record.events import Body, Json
 from marin.record.root import open_root
 from marin.runners.jobs import parts_of
-from marin.runners.ray.meeting import held_address
-from marin.runners.ray.software import other_software_than
-from marin.runners.ray.writer import SpooledJournal, WriterConnection
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):

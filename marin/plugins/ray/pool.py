@@ -1,4 +1,4 @@
-"""The runner on Ray: warm worker processes that take one task after the other (:mod:`marin.runners.ray.cluster` has the
+"""The runner on Ray: warm worker processes that take one task after the other (:mod:`marin.plugins.ray.cluster` has the
 Ray)."""
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from itertools import chain
 from typing import Any
 
 from ledger import LedgerError, Unavailable
+from marin.plugins.ray.cluster import connected
+from marin.plugins.ray.meeting import held_address
+from marin.plugins.ray.resources import check, options
+from marin.plugins.ray.software import other_software_than, software
 from marin.process.interpreter import collect_less_often, with_room
 from marin.runners import Seat, Setup, Start, told
 from marin.runners.jobs import Resources, error_of, parts_of
-from marin.runners.ray.cluster import connected
-from marin.runners.ray.meeting import held_address
-from marin.runners.ray.resources import check, options
-from marin.runners.ray.software import other_software_than, software
 
 ONE_CORE = Resources()
 RESTARTS = 2

@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ledger import Unavailable
+from marin.plugins.ray.signals import own_signals
 from marin.process.interruption import Attended, assert_handlers
 from marin.provenance.environment import available_gpus
-from marin.runners.ray.signals import own_signals
 
 logger = logging.getLogger(__name__)
 

@@ -154,12 +154,30 @@ def pick(known: Sequence[str], name: str) -> str:
 def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexed]:
     """The events of type ``kind`` in a run's stream that ``step`` recorded under its present identity: those after the
     step.started that began it. A run goes on when a step's inputs have changed (own texts that were edited after a
-    later step failed); what was trained on the old ones is no state to go on from."""
+    later step failed); what was trained on the old ones is no state to go on from, and neither is what was withdrawn."""
     since, identity = -1, None
     for index, event in history.events(stream=stream, type=kinds.STEP_STARTED):
         if event.body["step"] == step and event.body["identity"] != identity:
             since, identity = index, event.body["identity"]
-    return [item for item in history.events(stream=stream, type=kind) if item[0] > since]
+    found = [item for item in history.events(stream=stream, type=kind) if item[0] > since]
+    for index, event in history.events(stream=stream, type=kinds.TRAIN_WITHDRAWN):
+        found = [item for item in found if item[0] > index or not withdrawn_from(item[1], event.body["step"])]
+    return found
+
+
+def withdrawn_from(event: Event, step: int) -> bool:
+    """Whether an event tells of train steps from ``step`` on, or of a state after that: withdrawn with them."""
+    match event.type:
+        case kinds.TRAIN_SEGMENT:
+            return bool(event.body["end"] > step)
+        case kinds.CHECKPOINT_SAVED:
+            return bool(event.body["step"] > step)
+        case kinds.TRAIN_STARTED:
+            return bool(event.body["first_step"] > step)
+        case kinds.METRICS_RECORDED:
+            body = kinds.read(kinds.MetricsRecorded, event.body, where=event.stream)
+            return body.step == "train" and any(at >= step for series in body.series for at in series.steps)
+    return False
 
 
 def archived(history: History) -> set[str]:

@@ -20,6 +20,7 @@ from marin.record.events import (
     EvaluationRecorded,
     ExperimentRegistered,
     RunStarted,
+    StopRequested,
     UnlearningForked,
     UnlearningRequested,
 )
@@ -31,13 +32,14 @@ OF_STEP = {
     kinds.TRAIN_SEGMENT: "train",
     kinds.CHECKPOINT_SAVED: "train",
     kinds.UNLEARNING_FORKED: "train",
+    kinds.TRAIN_WITHDRAWN: "train",
     kinds.EVAL_COMPLETED: "evaluate",
     kinds.MODEL_EXPORTED: "export",
 }
 """Events that one step of the pipeline records, and which do not name it."""
 
 
-VERDICTS = (kinds.REPLAY_COMPLETED, kinds.REPLAY_SEGMENT)
+VERDICTS = (kinds.REPLAY_COMPLETED, kinds.REPLAY_SEGMENT, kinds.STOP_REQUESTED)
 """Events about a run that do not tell of its execution, and stand in streams of their own."""
 
 
@@ -69,6 +71,8 @@ class RunRecord:
     """What held-out sets measured of them while it trained."""
     forks: Mapping[int, Fork] = field(default_factory=dict)
     """Where its training says that it was forked from another run's, by event."""
+    requests: Mapping[int, Fact[StopRequested]] = field(default_factory=dict)
+    """What followers asked of the trainings that it tells of, by event."""
 
     @property
     def evaluated(self) -> bool:
@@ -160,6 +164,7 @@ def read_record(history: History, run: str) -> RunRecord:
         tuple(evaluations.values()),
         tuple(measured.values()),
         {fork.fact.index: fork for stretch in (own, *taken.values()) for fork in _forks(history, stretch)},
+        dict(_requests(history, own, *taken.values())),
     )
 
 
@@ -179,6 +184,15 @@ def _outside(history: History, run: str) -> list[Indexed]:
     named = dict(history.events(run=run)) | dict(history.events(stream=evaluation_stream(run)))
     own = stream_of(run)
     return [item for item in sorted(named.items()) if item[1].stream != own and item[1].type not in VERDICTS]
+
+
+def _requests(history: History, *stretches: Stretch) -> Iterator[tuple[int, Fact[StopRequested]]]:
+    """What was asked of the runs of these stretches, as far as one of their trainings says that it answered."""
+    for stretch in stretches:
+        if any(event.type == kinds.TRAIN_WITHDRAWN for _, event in stretch.events):
+            for item in history.events(type=kinds.STOP_REQUESTED, run=stretch.run):
+                with suppress(MarinError):
+                    yield item[0], read_fact(StopRequested, item)
 
 
 def _forks(history: History, stretch: Stretch) -> Iterator[Fork]:

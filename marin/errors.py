@@ -89,10 +89,8 @@ class Interrupted(MarinError):
 
 
 class StopAsked(Interrupted):
-    """A follower of the run found something that does not hold, and said so in the event ``index``. ``back``: go on from the
-    last state that held."""
+    """A follower of the run found something that does not hold. ``back``: go on from the last state that held."""
 
-    index: int = -1
     back: bool = False
 
 

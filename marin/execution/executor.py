@@ -44,7 +44,7 @@ from marin.execution.leases.step import Grant, GrantedLease, StepLease, Unleased
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.recording.journal import LedgerJournal
-from marin.execution.recording.requests import StopRequests, withdraw_refuted
+from marin.execution.recording.requests import StopRequests, pending, stop_asked, withdraw_refuted
 from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
@@ -449,25 +449,30 @@ class _Stage:
 
     def _heeding(self, situation: _Situation, workspace: Workspace, attempt: int) -> Made:
         """One attempt; a training that is asked to go back does, and goes on from there."""
-        since = None
         while True:
             try:
-                return self._attempt(situation, workspace, attempt, self._requests(situation.run_id, since))
+                return self._attempt(situation, workspace, attempt, self._requests(situation.run_id))
             except StopAsked as asked:
                 if not asked.back:
                     raise
-                since = asked.index + 1
                 log.warning("%s: %s: %s", self.step.name, asked.where, asked.found)
 
-    def _requests(self, run: str, since: int | None) -> StopRequests | None:
-        """What may stop a training: what is asked from event ``since`` on, or since it began. What was refuted before that is
-        withdrawn, so that it goes on from the last state that held."""
+    def _requests(self, run: str) -> StopRequests | None:
+        """What may stop a training from now on. What was refuted until now is withdrawn, so that it goes on from the last state
+        that held.
+
+        Raises:
+            StopAsked: a follower asked for it, and nobody has answered yet.
+        """
         if self.step.name != "train":
             return None
-        view = load(self.root.history(), run)
+        history = self.root.history()
+        view = load(history, run)
         if (step := withdraw_refuted(self.root, view)) is not None:
             log.warning("train: what was recorded from train step %d on did not hold, and is made again", step)
-        return StopRequests(self.root, run, view.states["train"].index + 1 if since is None else since)
+        if (asked := pending(self.root, view)) is not None:
+            raise stop_asked(asked)
+        return StopRequests(self.root, run, max(history.places(last=1)) + 1)
 
     def _attempt(
         self, situation: _Situation, workspace: Workspace, attempt: int, requests: StopRequests | None

@@ -83,20 +83,32 @@ def stop_asked(fact: Fact[StopRequested]) -> StopAsked:
         if body.segment is not None
         else "find out why before you give the same command again",
     )
-    asked.index, asked.back = fact.index, body.back and body.segment is not None
+    asked.back = body.back and body.segment is not None
     return asked
 
 
-def withdraw_refuted(root: Root, view: Run) -> int | None:
+def pending(root: Root, run: Run) -> Fact[StopRequested] | None:
+    """What a follower asked of the training of ``run`` since it last ended with a word, and which nothing has answered."""
+    ended = max((fact.index for fact in run.failures if fact.body.step == "train"), default=-1)
+    asked = [fact for fact in _requests(root.history(), run.run) if fact.index > ended]
+    return next((fact for fact in asked if not (fact.body.back and fact.body.segment)), None)
+
+
+def withdraw_refuted(root: Root, run: Run) -> int | None:
     """Before a training goes on: where a follower refuted a segment that stands, everything from the last state on that held
     is withdrawn, in an event of the run; that train step, None where there is nothing of the kind."""
-    standing = {record_digest(fact.body): fact.body for fact in view.segments}
+    standing = {record_digest(fact.body): fact.body for fact in run.segments}
+    written = {record_digest(fact.body): fact.index for fact in run.segments}
     states = {segment.end: segment.end_state for segment in standing.values()}
-    first = view.segments[0].body.start if view.segments else 0
+    first = run.segments[0].body.start if run.segments else 0
     found: Fact[StopRequested] | None = None
-    for fact in _requests(root.history(), view.run):
+    for fact in _requests(root.history(), run.run):
         refuted = standing.get(fact.body.segment or "")
-        if refuted is None or not first <= fact.body.step <= refuted.start:
+        if (
+            refuted is None
+            or fact.index < written[fact.body.segment or ""]
+            or not first <= fact.body.step <= refuted.start
+        ):
             continue  # of a segment that was withdrawn, or of none
         if fact.body.step != first and states.get(fact.body.step) != fact.body.state:
             log.warning("event %d names a state that this run did not record: nothing is withdrawn for it", fact.index)
@@ -105,8 +117,8 @@ def withdraw_refuted(root: Root, view: Run) -> int | None:
             found = fact
     if found is None:
         return None
-    body = TrainWithdrawn(run=view.run, step=found.body.step, request=found.index)
-    root.append([Draft(events.TRAIN_WITHDRAWN, stream_of(view.run), events.write(body))])
+    body = TrainWithdrawn(run=run.run, step=found.body.step, request=found.index)
+    root.append([Draft(events.TRAIN_WITHDRAWN, stream_of(run.run), events.write(body))])
     return found.body.step
 
 

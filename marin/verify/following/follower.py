@@ -202,7 +202,11 @@ class Follower:
         if not self._judged_before:
             self._judged_before = True
             return self._what_it_stands_on(), True
-        if "training" not in self._only or not self.run.segments:
+        if "training" not in self._only:
+            return None, False
+        if self._proofs is None:
+            self._prepare()
+        if not self.run.segments:
             return None, False
         broken = self._broken_chain()
         return (broken, False) if broken is not None else self._segments()
@@ -239,13 +243,21 @@ class Follower:
         at = next((fact for fact in run.segments if broken.step is not None and fact.body.end > broken.step), None)
         return Refuted(f"training FAIL: {broken.describe()}", at or run.segments[-1])
 
+    def _prepare(self) -> None:
+        """Read what was established before, and compile: the first segment is not to wait for it."""
+        self._proofs = Proofs.read(self.run, self._options.own, fresh=self._options.fresh)
+        self._done |= set(self._proofs.known)
+        apply(self.run.recipe.arithmetic, self._alone)
+        if self._options.workers == self._options.execution.processes == 1:
+            from marin.verify.jax.replay import prepared  # jax, after the contract is in force
+
+            inputs = self._case().inputs(("tokens", "tokenizer"))
+            prepared(self.run.recipe, inputs["tokens"], inputs["tokenizer"], self._alone)
+        self._say("ready: segments are executed as they are recorded")
+
     def _segments(self) -> tuple[Refuted | None, bool]:
         """Execute what is not established: all of it by several workers, or else the oldest segment, so that what comes
         meanwhile is seen at once."""
-        if self._proofs is None:
-            self._proofs = Proofs.read(self.run, self._options.own, fresh=self._options.fresh)
-            self._done |= set(self._proofs.known)
-            apply(self.run.recipe.arithmetic, self._alone)
         positions = [i for i, fact in enumerate(self.run.segments) if record_digest(fact.body) not in self._done]
         if not positions:
             return None, False

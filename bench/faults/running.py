@@ -40,7 +40,7 @@ from marin.training.step.shards import TrainStep
 
 LENGTH, STEPS, DRAWN = 4, 24, 12
 """Train steps of a segment, of the whole training, and among which a fault is drawn: three segments are left to stop it in."""
-PAUSE = 0.5
+PAUSE = 1.2
 """Seconds that a train step takes longer than it would."""
 BEFORE = ("corpus", "tokenizer", "tokens")
 

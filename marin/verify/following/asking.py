@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from ledger import Draft, LedgerError
 from marin.errors import UsageError
 from marin.history.run import Fact, Run, record_digest
-from marin.history.runs import History, read_fact
+from marin.history.runs import History, read_fact, replay_stream
 from marin.record.events import STOP_REQUESTED, StopRequested, TrainSegment, write
 from marin.record.homes import home_of
 from marin.record.root import Root, open_root
-from marin.verify.earlier import stream
 
 LONGEST = 2000
 """Letters of what a request says was found."""
@@ -60,7 +59,7 @@ class Asking:
             segment=digest,
             back=self.back and refuted is not None and not again,
         )
-        (receipt,) = self.log.append([Draft(STOP_REQUESTED, stream(run.run), write(body))])
+        (receipt,) = self.log.append([Draft(STOP_REQUESTED, replay_stream(run.run), write(body))])
         return receipt.index
 
 

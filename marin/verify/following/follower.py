@@ -244,15 +244,18 @@ class Follower:
         return Refuted(f"training FAIL: {broken.describe()}", at or run.segments[-1])
 
     def _prepare(self) -> None:
-        """Read what was established before, and compile: the first segment is not to wait for it."""
+        """Read what was established before, and compile and name every program: the first segment is not to wait for it."""
         self._proofs = Proofs.read(self.run, self._options.own, fresh=self._options.fresh)
         self._done |= set(self._proofs.known)
         apply(self.run.recipe.arithmetic, self._alone)
         if self._options.workers == self._options.execution.processes == 1:
-            from marin.verify.jax.replay import prepared  # jax, after the contract is in force
+            from marin.verify.jax.replay import prepared, program_of  # jax, after the contract is in force
 
             inputs = self._case().inputs(("tokens", "tokenizer"))
-            prepared(self.run.recipe, inputs["tokens"], inputs["tokenizer"], self._alone)
+            training = prepared(self.run.recipe, inputs["tokens"], inputs["tokenizer"], self._alone)
+            program_of(training, self._alone)
+            if not self._done and self.run.recipe.phase is None and self.run.recipe.initial is None:
+                training.start()
         self._say("ready: segments are executed as they are recorded")
 
     def _segments(self) -> tuple[Refuted | None, bool]:

@@ -438,9 +438,19 @@ def verify(
 
 
 FOLLOWED_WITHOUT = (
-    "sample", "steps", "since", "screen", "explain", "settings", "by", "bundle", "dossier", "unlearning", "at_commit",
+    "sample",
+    "steps",
+    "since",
+    "screen",
+    "explain",
+    "settings",
+    "by",
+    "bundle",
+    "dossier",
+    "unlearning",
+    "at_commit",
     "no_record",
-)  # fmt: skip
+)
 """Options that a follower has no use for: it judges everything, in order, and records it."""
 
 

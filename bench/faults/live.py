@@ -199,12 +199,8 @@ def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tupl
     first = min([*other, *([] if clean else [fault.step // 4 * 4 if not fault.flag else fault.since])], default=-1)
     further = -1 if clean and not other else sum(one["start"] > first for one in segments)
     stopped = bool(asked) and any(one["error"].startswith("training was asked to stop") for one in failed)
-    lines = (folder / "train.log").read_text(errors="replace").strip().splitlines()
-    said = (
-        asked[-1]["found"]
-        if asked
-        else (folder / "follow.log").read_text(errors="replace")[-200:] + " | " + " ".join(lines[-1:])
-    )
+    told = [(folder / name).read_text(errors="replace")[-150:] for name in ("follow.log", "train.log")]
+    said = asked[-1]["found"] if asked else " ".join(" | ".join(told).split())
     return stopped, further, f"{len(segments)} segments; {said[:300]}"
 
 

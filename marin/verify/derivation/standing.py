@@ -15,10 +15,9 @@ import numpy as np
 
 from ledger import Event
 from marin.history.run import Indexed, Run
-from marin.history.runs import withdrawn_from
 from marin.record import events as kinds
 from marin.record.events import GRAD_NORM
-from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of
+from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of, withdrawn
 
 
 def superseded(run: Run, stretch: Stretch) -> set[int]:
@@ -36,14 +35,6 @@ def superseded(run: Run, stretch: Stretch) -> set[int]:
         if view is not None and begun.get(step, view.identity) != view.identity:
             found.add(index)
     return found | withdrawn(stretch)
-
-
-def withdrawn(stretch: Stretch) -> set[int]:
-    """The events of a stretch that tell of train steps which its training withdrew later."""
-    cuts = [(index, event.body["step"]) for index, event in stretch.events if event.type == kinds.TRAIN_WITHDRAWN]
-    return {
-        index for index, event in stretch.events if any(index < at and withdrawn_from(event, step) for at, step in cuts)
-    }
 
 
 _BESIDE: Mapping[str, Callable[[Event], str]] = {
@@ -70,6 +61,7 @@ def unjudged(record: RunRecord) -> list[Unjudged]:
         if beside(event):
             aside.setdefault(_BESIDE[event.type](event), []).append(index)
     found = [Unjudged(at[0], what if len(at) == 1 else f"{what}, {len(at)} times") for what, at in aside.items()]
+    found += [Unjudged(index, f"{event.type} of a state that the training withdrew") for index, event in record.aside]
     standing = _Standing(record.run)
     for stretch in record.stretches:
         gone, taken_back = superseded(record.run, stretch), withdrawn(stretch)

@@ -20,13 +20,13 @@ from marin.execution.plan import Plan
 from marin.execution.recording.requests import StopRequests
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.history.run import Indexed, Run, age_in_words, record_digest, unverified
-from marin.history.runs import followed, load_all, replay_stream
+from marin.history.runs import evaluation_stream, followed, load_all, replay_stream
 from marin.recipe.schema import from_mapping
 from marin.recipe.seeds import seeds_of
 from marin.record import events
 from marin.record.root import Root, create_root, open_root
 from marin.verify.derivation.record import read_record
-from marin.verify.derivation.records import contradictions
+from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.derivation.standing import unjudged
 
 LENGTH, STEPS = 4, 16
@@ -299,6 +299,19 @@ def test_what_was_withdrawn_contradicts_nothing_and_is_told(went_back: tuple[Pla
     said = [str(item) for item in unjudged(record)]
     assert sum("train.segment/v1 of train steps that the training withdrew later" in line for line in said) == 2
     assert "checkpoint.saved/v1" in " ".join(said)
+
+
+def test_what_was_measured_of_a_withdrawn_state_is_told_and_judged_by_nobody(
+    went_back: tuple[Plan, list[Indexed]],
+) -> None:
+    plan, log = went_back
+    run = newest_of(log).run
+    for state, aside in ((bits(8, "wrong"), True), (bits(8), False)):
+        body = {"run": run, "state": state, "step": 8}
+        event = replace(log[-1][1], type=events.EVALUATION_MEASURED, stream=evaluation_stream(run), body=body)
+        record = read_record(Told([*log, (len(log), event)]), run)
+        assert any("a state that the training withdrew" in str(item) for item in unjudged(record)) == aside
+        assert any(events.EVALUATION_MEASURED in str(item) for item in unexplained(record, plan)) != aside
 
 
 def newest_of(log: Sequence[Indexed]) -> Run:

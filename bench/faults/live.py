@@ -36,8 +36,9 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True)
 class Row:
-    """One fault in a running training. ``stopped``: by a request of the follower; ``further``: segments that were recorded after
-    the first one that is not honest, -1 where there is none; ``said``: what the request says."""
+    """One fault in a running training. ``stopped``: it did not come to its end; ``further``: segments that were recorded after
+    the first one that is not honest, -1 where there is none; ``said``: what the follower says, or what the training itself
+    refused."""
 
     row: int
     kind: str
@@ -191,17 +192,19 @@ def _follow(folder: Path) -> None:
 
 
 def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tuple[bool, int, str]:
-    """Whether it was stopped by a request, how many segments came after the first that is not honest, and what was said."""
+    """Whether it did not come to its end, how many segments came after the first that is not honest, and why."""
     segments = _of(folder, events.TRAIN_SEGMENT)
-    asked, failed = _of(folder, events.STOP_REQUESTED), _of(folder, events.STEP_FAILED)
+    completed = [one for one in _of(folder, events.STEP_COMPLETED) if one["step"] == "train"]
+    followed, trained = ((folder / name).read_text(errors="replace") for name in ("follow.log", "train.log"))
     other = [one["start"] for one in segments if _facts(one) != _facts(honest[one["start"]])]
     clean = fault.what == "nothing"
-    first = min([*other, *([] if clean else [fault.step // 4 * 4 if not fault.flag else fault.since])], default=-1)
+    first = min([*other, *([] if clean else [fault.step // 4 * 4])], default=-1)
     further = -1 if clean and not other else sum(one["start"] > first for one in segments)
-    stopped = bool(asked) and any(one["error"].startswith("training was asked to stop") for one in failed)
-    told = [(folder / name).read_text(errors="replace")[-150:] for name in ("follow.log", "train.log")]
-    said = asked[-1]["found"] if asked else " ".join(" | ".join(told).split())
-    return stopped, further, f"{len(segments)} segments; {said[:300]}"
+    if "StopAsked" in trained:
+        said = next((line for line in followed.splitlines() if " FAIL: " in line), followed)
+    else:
+        said = f"the training itself: {trained.strip().splitlines()[-1:]}; the follower: {followed[-200:]}"
+    return not completed, further, f"{len(segments)} segments; {' '.join(said.split())[:300]}"
 
 
 def _facts(body: dict[str, Any]) -> dict[str, Any]:
@@ -209,10 +212,11 @@ def _facts(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """The bodies of the events of a type, from the bytes of the log alone: it may be damaged."""
-    from marin.record.root import open_root
+    """The bodies of the events of a type that the training appended, as the bench itself took note of them."""
+    from bench.faults.running import TOLD
 
-    return [dict(event.body) for _, event in open_root(str(folder / ".marin")).reader().events() if event.type == kind]  # type: ignore[call-overload]
+    lines = (folder / TOLD).read_text("utf-8").splitlines() if (folder / TOLD).exists() else []
+    return [body for told, body in map(json.loads, lines) if told == kind]
 
 
 def _forked(act: Callable[[], None], told: Path) -> int:

@@ -42,6 +42,8 @@ LENGTH, STEPS, DRAWN = 4, 24, 12
 """Train steps of a segment, of the whole training, and among which a fault is drawn: three segments are left to stop it in."""
 PAUSE = 1.2
 """Seconds that a train step takes longer than it would."""
+TOLD = "told.jsonl"
+"""The bench's own account of what a training appended: the log itself may be damaged."""
 BEFORE = ("corpus", "tokenizer", "tokens")
 
 
@@ -162,7 +164,9 @@ def _event(rng: random.Random, within: int) -> Fault:
 
         def damage(root: Root, kind: str, body: Mapping[str, Any]) -> None:
             if kind == events.TRAIN_SEGMENT and body["start"] == number:
-                files = sorted(path for path in (root.local / "log" / "tile").rglob("*") if path.is_file())
+                files = [
+                    path for path in sorted((root.local / "log").rglob("*")) if path.is_file() and path.stat().st_size
+                ]
                 path = files[int(place * len(files))]
                 data = bytearray(path.read_bytes())
                 data[int(place * len(data))] ^= 1 << bit
@@ -410,6 +414,8 @@ def _lie(fault: Fault) -> None:
             drafts = [replace(one, body=fault.recorded(self, one.type, dict(one.body))) for one in drafts]  # type: ignore[arg-type]
         receipts = honest_append(self, drafts)
         for one in drafts:
+            with (self.local.parent / TOLD).open("a", encoding="utf-8") as file:
+                file.write(json.dumps([one.type, dict(one.body)]) + "\n")  # type: ignore[call-overload]
             if fault.then is not None:
                 fault.then(self, one.type, one.body)  # type: ignore[arg-type]
         return receipts

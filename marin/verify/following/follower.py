@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,6 +51,8 @@ PATIENCE = TERM.total_seconds()
 """Seconds without a sign of a run, after which nobody is taken to execute it."""
 TRIES = 5
 """How often a log is read again before what is wrong with it counts: a copy may be renewed while it is read."""
+SMALL = 64 << 20
+"""Bytes up to which an output that the training stands on is hashed with each segment; larger ones before and at the end."""
 BEFORE = ("ledger", "artifacts", "data")
 """What is judged once, of what the training stands on."""
 
@@ -294,9 +297,8 @@ class Follower:
 
     def _held(self, case: Case, segment: TrainSegment, losses: Sequence[float]) -> None:
         """A segment was executed and is as recorded: what it names in the store is looked at, and then it is established."""
-        fact = next(fact for fact in self.run.segments if fact.body == segment)
-        if self._stored_wrong is None and (wrong := self._stored(case, fact)):
-            self._stored_wrong = Refuted(f"artifacts FAIL: {wrong}", fact)
+        if self._stored_wrong is None:
+            self._stored_wrong = self._stored(case, next(fact for fact in self.run.segments if fact.body == segment))
         if self._stored_wrong is not None:
             return
         assert self._proofs is not None, "it was asked what is open"
@@ -305,17 +307,22 @@ class Follower:
         age = age_in_words(unverified(self.run, self._done))
         self._tell(f"train steps {segment.start} to {segment.end - 1}: same bits; {age}")
 
-    def _stored(self, case: Case, fact: Fact[TrainSegment]) -> str:
-        """What is wrong with the state after a segment, its trace, and the lists of tensors before it, as they are stored."""
+    def _stored(self, case: Case, fact: Fact[TrainSegment]) -> Refuted | None:
+        """What is wrong with the state after a segment, its trace, and the lists of tensors before it, as they are stored; or
+        with what the training stands on, as far as that is small."""
         if "artifacts" not in self._only:
-            return ""
+            return None
         run = self.run
         saved = tuple(one for one in run.checkpoints if one.body.state == fact.body.end_state)
-        narrow = replace(run, steps={}, segments=(fact,), checkpoints=saved)
-        with TemporaryDirectory(prefix="stored-", dir=self._workshop) as folder:
-            at = replace(case, run=narrow, workshop=Path(folder))
-            verdict = judged(lambda: judge_artifacts(at))
-        return " ".join(verdict.lines[:1]) if verdict.outcome == "FAIL" else ""
+        of_segment = replace(run, steps={}, segments=(fact,), checkpoints=saved)
+        small = {name: run.steps[name] for name in DATA_STEPS if run.steps[name].output.size <= SMALL}
+        of_data = replace(run, steps=small, segments=(), checkpoints=(), training=())
+        for narrow, segment in ((of_segment, fact), (of_data, None)):
+            with TemporaryDirectory(prefix="stored-", dir=self._workshop) as folder:
+                verdict = judged(partial(judge_artifacts, replace(case, run=narrow, workshop=Path(folder))))
+            if verdict.outcome == "FAIL":
+                return Refuted(f"artifacts FAIL: {' '.join(verdict.lines[:1])}", segment)
+        return None
 
     def _case(self) -> Case:
         options, tokens = self._options, self.run.output("tokens").digest.removeprefix("sha256:")

@@ -21,16 +21,16 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, parse_time
+from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified
 from marin.errors import Unsupported, UsageError
-from marin.execution.leases.lease import SKEW, TERM, Leases, utc_now
+from marin.execution.leases.lease import TERM, Leases, utc_now
 from marin.history.run import Fact, Run, age_in_words, record_digest, unverified
 from marin.history.runs import resolve
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.record.events import DATA_STEPS, Continues, TrainSegment
-from marin.record.root import LedgerHistory, Root
+from marin.record.root import Root
 from marin.verify.case import Case
 from marin.verify.derivation.record import Contradiction, RunRecord, read_record
 from marin.verify.derivation.records import contradictions
@@ -111,8 +111,7 @@ class Follower:
         self._record: RunRecord = read_record(self._log.history, self._name)
         check_replayable(self._record.run)
         self._proofs: Proofs | None = None
-        self._leases = Leases()
-        self._heard = time.monotonic() - _silence(self._log.history, self._record.run)
+        self._leases, self._heard = Leases(), time.monotonic()
         self._judged_before = not set(BEFORE) & only
         self._done: set[str] = set()
         self._refuted: Refuted | None = None
@@ -384,13 +383,6 @@ class Follower:
     @property
     def _pause(self) -> float:
         return FAR_SECONDS if "://" in self._root.location else POLL_SECONDS
-
-
-def _silence(history: LedgerHistory, run: Run) -> float:
-    """Seconds since the run's last event at least, however much the clock of who wrote it differs."""
-    event = history.event(run.last_index)
-    since = utc_now() - parse_time(event.time) if event is not None else SKEW
-    return max(0.0, (since - SKEW).total_seconds())
 
 
 def check_replayable(run: Run) -> None:

@@ -169,7 +169,7 @@ def _event(rng: random.Random, within: int) -> Fault:
                 ]
                 path = files[int(place * len(files))]
                 data = bytearray(path.read_bytes())
-                data[int(place * len(data))] ^= 1 << bit
+                data[int(place * len(data.rstrip(b"\0")))] ^= 1 << bit  # a journal has room at its end
                 _replaced(path, bytes(data))
 
         return Fault(f"a bit of the stored log after train step {number + LENGTH - 1}", number, then=damage)
@@ -337,12 +337,7 @@ def drawn(kind: str, within: int, seed: int) -> Fault:
         "event": lambda: _event(rng, within),
         "stored checkpoint": lambda: _checkpoint(rng, within),
         "recipe field": lambda: _recipe(rng),
-        "XLA flag": lambda: Fault(
-            f"{kinds.FLAGS[within % 2]} in the second process",
-            0,
-            flag=kinds.FLAGS[within % 2],
-            since=LENGTH * rng.randrange(1, 3),
-        ),
+        "XLA flag": lambda: _flag(rng, kinds.FLAGS[within % 2]),
         "dropped step": lambda: _dropped(rng, within),
         "swapped steps": lambda: _swapped(rng, within),
         "forged loss": lambda: _loss(rng),

@@ -466,9 +466,16 @@ class _Stage:
         """
         if self.step.name != "train":
             return None
-        history = self.root.history()
-        view = load(history, run)
-        if (step := withdraw_refuted(self.root, view)) is not None:
+        while True:
+            self.lease.ask()
+            history = self.root.history()
+            view = load(history, run)
+            try:
+                step = withdraw_refuted(self.root, view)
+                break
+            except OutOfSequence:
+                continue  # perhaps by who has the lease now
+        if step is not None:
             log.warning("train: what was recorded from train step %d on did not hold, and is made again", step)
         if (asked := pending(self.root, view)) is not None:
             raise stop_asked(asked)

@@ -96,7 +96,11 @@ def pending(root: Root, run: Run) -> Fact[StopRequested] | None:
 
 def withdraw_refuted(root: Root, run: Run) -> int | None:
     """Before a training goes on: where a follower refuted a segment that stands, everything from the last state on that held
-    is withdrawn, in an event of the run; that train step, None where there is nothing of the kind."""
+    is withdrawn, in an event of the run; that train step, None where there is nothing of the kind.
+
+    Raises:
+        OutOfSequence: somebody has written to the run since it was read.
+    """
     standing = {record_digest(fact.body): fact.body for fact in run.segments}
     written = {record_digest(fact.body): fact.index for fact in run.segments}
     states = {segment.end: segment.end_state for segment in standing.values()}
@@ -118,7 +122,7 @@ def withdraw_refuted(root: Root, run: Run) -> int | None:
     if found is None:
         return None
     body = TrainWithdrawn(run=run.run, step=found.body.step, request=found.index)
-    root.append([Draft(events.TRAIN_WITHDRAWN, stream_of(run.run), events.write(body))])
+    root.append([Draft(events.TRAIN_WITHDRAWN, stream_of(run.run), events.write(body), expect_seq=run.length)])
     return found.body.step
 
 

@@ -19,6 +19,8 @@ from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
 from marin.execution.recording.requests import StopRequests
 from marin.execution.step import StepDefinition, StepResult, Task
+from marin.history.projection.fold import Fold
+from marin.history.projection.intents import Tags
 from marin.history.run import Indexed, Run, age_in_words, record_digest, unverified
 from marin.history.runs import evaluation_stream, followed, load_all, replay_stream
 from marin.recipe.schema import from_mapping
@@ -357,3 +359,11 @@ def test_the_age_of_what_nobody_executed_again(root: Root) -> None:
         )
         root.append([Draft(events.REPLAY_SEGMENT, replay_stream(run.run), events.write(body))])
     assert followed(root.history(), run) == "no state older than 4 train steps is unverified"
+    assert told_to_mlflow(root, own=True)[-1] == "no state older than 4 train steps is unverified"
+    assert told_to_mlflow(root, own=False) == []  # what somebody else's log says of itself is no word of ours
+
+
+def told_to_mlflow(root: Root, *, own: bool) -> list[str]:
+    reader = root.reader()
+    intents = Fold(root.verifier.name, own=reader if own else None).apply_all(reader.events())
+    return [one.values["marin.followed"] for one in intents if isinstance(one, Tags) and "marin.followed" in one.values]

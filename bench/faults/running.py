@@ -164,9 +164,8 @@ def _event(rng: random.Random, within: int) -> Fault:
 
         def damage(root: Root, kind: str, body: Mapping[str, Any]) -> None:
             if kind == events.TRAIN_SEGMENT and body["start"] == number:
-                files = [
-                    path for path in sorted((root.local / "log").rglob("*")) if path.is_file() and path.stat().st_size
-                ]
+                files = [path for path in sorted((root.local / "log").rglob("*")) if path.is_file()]
+                files = [path for path in files if path.stat().st_size and path.name != ".lock"]
                 path = files[int(place * len(files))]
                 data = bytearray(path.read_bytes())
                 data[int(place * len(data.rstrip(b"\0")))] ^= 1 << bit  # a journal has room at its end

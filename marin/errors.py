@@ -13,6 +13,7 @@ LedgerError                 (ledger.errors; fields what, where, expected, found,
     ├── MissingEvidence     something that the answer needs is not here                  exit status 3
     │   └── InputNotMade    a step's input has no result in this root
     └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
+        ├── StopAsked       a follower found something wrong, and asked the training to stop
         └── Paused          training reached the train step at which it was to pause     exit status 0
 """
 
@@ -85,6 +86,12 @@ class Interrupted(MarinError):
     """The work was asked to stop, saved its state and did."""
 
     exit_code: ClassVar[int] = 130
+
+
+class StopAsked(Interrupted):
+    """A follower of the run found something that does not hold. ``back``: go on from the last state that held."""
+
+    back: bool = False
 
 
 class Paused(Interrupted):

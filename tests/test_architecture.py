@@ -217,6 +217,7 @@ ON_DEMAND = {
     "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
     "marin/tracking/mlflow/server/serve.py": "MLflow's settings are read while it is imported: they come first",
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
+    "marin/verify/following/follower.py": "jax begins under the arithmetic contract",
     "marin/verify/bundle.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/collection.py": "Arrow, where there is a collection",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",

@@ -3,6 +3,7 @@
     python -m bench.faults --seed 1 --per-kind 8 --table docs/verify.md     the whole bench, and its table
     python -m bench.faults --seed 1 --row 37                                one row again
     python -m bench.faults --per-kind 1 --kinds 'event,forged loss'         some kinds only
+    python -m bench.faults --follow --rows FILE                             in trainings that run, each with a follower
 
 A row is a function of seed and number. Exit status 1 when a fault was not found, was located elsewhere, or a clean run
 failed.
@@ -69,12 +70,17 @@ def main() -> int:
     )
     parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--follow", action="store_true", help="put them into trainings that run and are followed")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     apply(recipe().arithmetic, EXECUTION)
     base = Path(options.folder or tempfile.mkdtemp(prefix="marin-faults-"))
     os.environ.setdefault("MARIN_CACHE", str(base / "cache"))
     os.environ.setdefault("MARIN_PINS", str(base / "pins"))  # another run of this has the same key
+    if options.follow:
+        from bench.faults import live
+
+        return live.main(base, options.seed, options.per_kind, row=options.row, kinds=options.kinds, rows=options.rows)
     known = earlier(options.rows) if options.rows else {}
     rows = list(known.values())
     try:

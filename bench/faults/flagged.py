@@ -44,17 +44,16 @@ def main(flag: str, folder: str, location: str, run: str, since: str, target: st
     (Path(target) / "claims.json").write_bytes(msgspec.json.encode(flagged))
 
 
-def put_in_force(flag: str) -> None:
+def in_force(flag: str) -> dict[str, str]:
     """The recipe's variables with one flag in the place of the recipe's own of that name, told as if they were
     applied."""
     values = settings(recipe().arithmetic, EXECUTION)
     name = flag.partition("=")[0]
     kept = [part for part in values["XLA_FLAGS"].split() if part.partition("=")[0] != name]
     values["XLA_FLAGS"] = " ".join([*kept, flag])
-    os.environ.update(values)
-    os.environ[APPLIED] = values["XLA_FLAGS"]
+    return {**values, APPLIED: values["XLA_FLAGS"]}
 
 
 if __name__ == "__main__":
-    put_in_force(sys.argv[1])
+    os.environ.update(in_force(sys.argv[1]))
     main(*sys.argv[1:])

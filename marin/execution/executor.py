@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused, canonical_digest
-from marin.errors import Interrupted, LeaseLost, Paused
+from marin.errors import Interrupted, LeaseLost, Paused, StopAsked
 from marin.execution import forks, phases, tracker
 from marin.execution.completion import (
     append_fenced,
@@ -43,6 +43,8 @@ from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import Grant, GrantedLease, StepLease, Unleased
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
+from marin.execution.recording.journal import LedgerJournal
+from marin.execution.recording.requests import StopRequests, pending, stop_asked, withdraw_refuted
 from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
@@ -52,7 +54,7 @@ from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
 from marin.history.names import new_id
 from marin.history.run import Fact, Run, StepView
-from marin.history.runs import History, completions, evaluation_stream, facts_of, load, started_runs, stream_of
+from marin.history.runs import History, completions, load, started_runs, stream_of
 from marin.preregistration.registration import citation
 from marin.process.arithmetic import settings
 from marin.process.files import write_whole
@@ -62,7 +64,6 @@ from marin.provenance import environment
 from marin.provenance.code import code_folder, files_listing, provenance
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
-from marin.record.events import Body
 from marin.record.root import LedgerHistory, Root
 
 log = logging.getLogger(__name__)
@@ -87,54 +88,6 @@ class StageOutcome:
     action: Action
     result: StepView
     completed: bool
-
-
-class LedgerJournal:
-    """The :class:`marin.execution.step.Journal` of a recorded run: every fact becomes an event of its stream."""
-
-    def __init__(self, root: Root, run: str, step: str, lease: Unleased | None = None) -> None:
-        self._root, self._stream, self._step = root, stream_of(run), step
-        self._beside, self._lease = evaluation_stream(run), lease or Unleased(root)
-        self._lengths = dict[str, int]()
-
-    def record(self, kind: str, body: Body) -> int:
-        """Append one event and return its index; it is durable then. What was evaluated of the run's states stands in a
-        stream of its own.
-
-        The length of the stream fences it: whoever takes the lease over while this process sleeps between check and append
-        writes to the run first.
-
-        Raises:
-            LeaseLost: another executor is at work on the step.
-        """
-        stream = self._beside if kind in events.EVALUATIONS else self._stream
-        length = self._lengths.get(stream)
-        while True:
-            if length is None:
-                length = _length(self._root.history(), stream)
-                self._lease.ask()
-            else:
-                self._lease.check()
-            try:
-                (receipt,) = self._root.append([Draft(kind, stream, events.write(body), expect_seq=length)])
-            except OutOfSequence:
-                length = None  # somebody has written there: perhaps who has the lease now
-                continue
-            self._lengths[stream] = receipt.seq + 1
-            return receipt.index
-
-    def history(self, kind: str) -> Sequence[Body]:
-        """The bodies of all events of this type that the step recorded under its present identity, oldest first."""
-        return [
-            events.read(events.BODIES[kind], event.body, where=f"event {index}")
-            for index, event in facts_of(self._root.history(), self._stream, self._step, kind)
-        ]
-
-
-def _length(history: LedgerHistory, stream: str) -> int:
-    """How many events the stream has: the number that the next one gets."""
-    last = next(iter(history.at(history.places(stream=stream, last=1))), None)
-    return 0 if last is None else last[1].seq + 1
 
 
 def run_stage(
@@ -421,7 +374,7 @@ class _Stage:
                         return None
                 log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
                 begun = time.monotonic()
-                made = self._attempt(situation, workspace, attempt)
+                made = self._heeding(situation, workspace, attempt)
                 made = replace(made, seconds=time.monotonic() - begun)
             except Paused as pause:
                 paused = events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where)
@@ -494,7 +447,43 @@ class _Stage:
             )
         ]
 
-    def _attempt(self, situation: _Situation, workspace: Workspace, attempt: int) -> Made:
+    def _heeding(self, situation: _Situation, workspace: Workspace, attempt: int) -> Made:
+        """One attempt; a training that is asked to go back does, and goes on from there."""
+        while True:
+            try:
+                return self._attempt(situation, workspace, attempt, self._requests(situation.run_id))
+            except StopAsked as asked:
+                if not asked.back:
+                    raise
+                log.warning("%s: %s: %s", self.step.name, asked.where, asked.found)
+
+    def _requests(self, run: str) -> StopRequests | None:
+        """What may stop a training from now on. What was refuted until now is withdrawn, so that it goes on from the last state
+        that held.
+
+        Raises:
+            StopAsked: a follower asked for it, and nobody has answered yet.
+        """
+        if self.step.name != "train":
+            return None
+        while True:
+            self.lease.ask()
+            history = self.root.history()
+            view = load(history, run)
+            try:
+                step = withdraw_refuted(self.root, view)
+                break
+            except OutOfSequence:
+                continue  # perhaps by who has the lease now
+        if step is not None:
+            log.warning("train: what was recorded from train step %d on did not hold, and is made again", step)
+        if (asked := pending(self.root, view)) is not None:
+            raise stop_asked(asked)
+        return StopRequests(self.root, run, max(history.places(last=1)) + 1)
+
+    def _attempt(
+        self, situation: _Situation, workspace: Workspace, attempt: int, requests: StopRequests | None
+    ) -> Made:
         store = self.cache.store
         artifacts = {step: situation.inputs[step].output.artifact for step in self.step.inputs}
         inputs = workspace.prepare(store, {step: situation.inputs[step].output for step in self.step.inputs})
@@ -506,7 +495,7 @@ class _Stage:
             made = self.recipe.initial.model
             inputs[PREVIOUS] = phases.checkout(store, made, workspace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = made
-        journal = LedgerJournal(self.root, situation.run_id, self.step.name, self.lease)
+        journal = LedgerJournal(self.root, situation.run_id, self.step.name, self.lease, requests)
         if self.step.continues and self.execution.fork is not None:
             tokenizer = situation.inputs["tokenizer"].output.digest
             forks.take_over(
@@ -531,9 +520,14 @@ class _Stage:
                     attempt=attempt,
                     root=self.root.absolute,
                     artifacts=artifacts,
-                    check=self.lease.check,
+                    check=partial(self._check, requests),
                 ),
             )
+
+    def _check(self, requests: StopRequests | None) -> None:
+        self.lease.check()
+        if requests is not None:
+            requests.poll()
 
     def _beside(self, journal: Journal, run: str) -> AbstractContextManager[Journal]:
         beside = self.step.beside

@@ -32,6 +32,7 @@ TOLD = (
     kinds.TRAIN_SEGMENT,
     kinds.LOOP_SEGMENT,
     kinds.CHECKPOINT_SAVED,
+    kinds.TRAIN_WITHDRAWN,
     kinds.EVAL_COMPLETED,
     kinds.MODEL_EXPORTED,
     kinds.GRAPH_STARTED,
@@ -61,10 +62,18 @@ class Recorded:
                 self.checkpoints.append(_fact(index, event, body))
             case kinds.TrainStarted():
                 self.training.append(_fact(index, event, body))
+            case kinds.TrainWithdrawn():
+                self._withdraw(body.step)
             case kinds.EvalCompleted():
                 self.evaluations.append(_fact(index, event, body))
             case kinds.ModelExported():
                 self.exports.append(_fact(index, event, body))
+
+    def _withdraw(self, step: int) -> None:
+        """What was recorded of train steps from ``step`` on stands no more."""
+        self.segments = [fact for fact in self.segments if fact.body.end <= step]
+        self.checkpoints = [fact for fact in self.checkpoints if fact.body.step <= step]
+        self.training = [fact for fact in self.training if fact.body.first_step <= step]
 
     def until(self, last: int) -> Recorded:
         """What was recorded up to event ``last``."""

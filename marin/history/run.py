@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ledger import Event
+from ledger import Event, canonical_digest
 from marin.errors import MissingEvidence
 from marin.history.labels import Labels
 from marin.recipe.schema import Recipe, from_plain
@@ -30,6 +30,7 @@ from marin.record.events import (
     StepPreempted,
     TrainSegment,
     TrainStarted,
+    write,
 )
 from marin.record.retention import let_go
 from marin.record.verdicts import NAMES, answerable, overall, standing
@@ -346,6 +347,31 @@ def verified(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[s
     if not verdicts:
         return "never"
     return f"{overall(standing_of(verdicts), answerable)} {shown(verdicts, answerable).time[:10]}"
+
+
+def record_digest(segment: TrainSegment) -> str:
+    """Identity of what a replay compares: the whole record of a segment."""
+    return canonical_digest(write(segment))
+
+
+def unverified(run: Run, held: Collection[str]) -> int:
+    """How many train steps the newest recorded state is ahead of the last one up to which every segment is among ``held``
+    (:func:`record_digest`): no state older than that is unverified."""
+    if not run.segments:
+        return 0
+    reached = run.segments[0].body.start
+    for fact in run.segments:
+        if fact.body.start != reached or record_digest(fact.body) not in held:
+            break
+        reached = fact.body.end
+    return run.segments[-1].body.end - reached
+
+
+def age_in_words(steps: int) -> str:
+    """:func:`unverified` as pages and commands say it."""
+    if not steps:
+        return "every recorded state is verified"
+    return f"no state older than {steps} train step{'s' if steps > 1 else ''} is unverified"
 
 
 def ordered(states: Mapping[str, StepState]) -> list[StepState]:

@@ -16,7 +16,7 @@ from ledger import Event
 from marin.errors import MissingEvidence, UsageError
 from marin.history.fold import RECORDING, Recorded, RunFold, body_of, step_view, taken
 from marin.history.labels import label_stream, labelled
-from marin.history.run import Fact, Indexed, Run, StepView
+from marin.history.run import Fact, Indexed, Run, StepView, age_in_words, record_digest, unverified
 from marin.record import events as kinds
 from marin.record.events import (
     EvaluationMeasured,
@@ -54,6 +54,11 @@ def stream_of(run: str) -> str:
 def evaluation_stream(run: str) -> str:
     """The stream that holds what was evaluated of the states of ``run``, which is no part of its execution."""
     return f"evaluation/{run}"
+
+
+def replay_stream(run: str) -> str:
+    """The stream that holds what a reproducer says of single segments of ``run``, and asks of its training."""
+    return f"replay/{run}"
 
 
 def recorded_evaluations(history: History, run: str) -> Iterator[EvaluationMeasured | EvaluationRecorded]:
@@ -154,12 +159,42 @@ def pick(known: Sequence[str], name: str) -> str:
 def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexed]:
     """The events of type ``kind`` in a run's stream that ``step`` recorded under its present identity: those after the
     step.started that began it. A run goes on when a step's inputs have changed (own texts that were edited after a
-    later step failed); what was trained on the old ones is no state to go on from."""
+    later step failed); what was trained on the old ones is no state to go on from, and neither is what was withdrawn."""
     since, identity = -1, None
     for index, event in history.events(stream=stream, type=kinds.STEP_STARTED):
         if event.body["step"] == step and event.body["identity"] != identity:
             since, identity = index, event.body["identity"]
-    return [item for item in history.events(stream=stream, type=kind) if item[0] > since]
+    found = [item for item in history.events(stream=stream, type=kind) if item[0] > since]
+    for index, event in history.events(stream=stream, type=kinds.TRAIN_WITHDRAWN):
+        found = [item for item in found if item[0] > index or not withdrawn_from(item[1], event.body["step"])]
+    return found
+
+
+def withdrawn_from(event: Event, step: int) -> bool:
+    """Whether an event tells of train steps from ``step`` on, or of a state after that: withdrawn with them."""
+    match event.type:
+        case kinds.TRAIN_SEGMENT:
+            return bool(event.body["end"] > step)
+        case kinds.CHECKPOINT_SAVED:
+            return bool(event.body["step"] > step)
+        case kinds.TRAIN_STARTED:
+            return bool(event.body["first_step"] > step)
+        case kinds.METRICS_RECORDED:
+            body = kinds.read(kinds.MetricsRecorded, event.body, where=event.stream)
+            return body.step == "train" and any(at >= step for series in body.series for at in series.steps)
+    return False
+
+
+def followed(history: History, run: Run) -> str:
+    """How far those who executed segments of a run again are behind it, in words; "" where nobody did. It is this user's word
+    only where the log is his own."""
+    held = {
+        str(event.body.get("segment"))
+        for _, event in history.events(stream=replay_stream(run.run), type=kinds.REPLAY_SEGMENT)
+    }
+    if not any(record_digest(fact.body) in held for fact in run.segments[:1]):
+        return ""
+    return age_in_words(unverified(run, held))
 
 
 def archived(history: History) -> set[str]:

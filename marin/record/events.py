@@ -17,6 +17,11 @@ from marin.record.bodies.body import Digest as Digest
 from marin.record.bodies.body import HexFloat as HexFloat
 from marin.record.bodies.body import Json as Json
 from marin.record.bodies.collections import COLLECTIONS
+from marin.record.bodies.following import FOLLOWING
+from marin.record.bodies.following import STOP_REQUESTED as STOP_REQUESTED
+from marin.record.bodies.following import TRAIN_WITHDRAWN as TRAIN_WITHDRAWN
+from marin.record.bodies.following import StopRequested as StopRequested
+from marin.record.bodies.following import TrainWithdrawn as TrainWithdrawn
 from marin.record.bodies.labels import LABELS
 from marin.record.bodies.labels import RUN_LABELLED as RUN_LABELLED
 from marin.record.bodies.labels import RunLabelled as RunLabelled
@@ -689,6 +694,7 @@ BODIES: dict[str, type[Body]] = {
     SPEEDRUN_ENTERED: SpeedrunEntered,
     **COLLECTIONS,
     **LABELS,
+    **FOLLOWING,
     UNLEARNING_REQUESTED: UnlearningRequested,
     UNLEARNING_FORKED: UnlearningForked,
     CARD_STATED: CardStated,

@@ -313,6 +313,21 @@ class LedgerHistory:
         self._size = reader.checkpoint().size
         self._near: dict[int, Mapping[int, bytes]] = {}
 
+    def catch_up(self) -> bool:
+        """Take in what was appended since; whether there was something. The log has to continue what was read."""
+        self._reader.refresh()
+        if self._reader.checkpoint().size == self._size:
+            return False
+        catch_up(self._projection, self._reader)
+        self._size = self._reader.checkpoint().size
+        self._near.clear()  # the last of these ended where the log did
+        return True
+
+    @property
+    def own(self) -> bool:
+        """Whether this user's key signs the log."""
+        return self._own
+
     def counts(self, verdict: ReplayCompleted) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
         return self._own and of_this_log(verdict.log_checkpoint, self._reader)

@@ -9,7 +9,7 @@ from marin.errors import MissingEvidence
 from marin.history.catalog import twin_of
 from marin.history.names import plan_of
 from marin.history.run import Run
-from marin.history.runs import load_named
+from marin.history.runs import followed, load_named
 from marin.record.root import Root
 from marin.reporting.runs.report import Beside, read_sample, run_page, run_record
 
@@ -72,7 +72,8 @@ def _beside(root: Root, run: Run) -> Beside:
     from marin.verify.agreement import contradiction  # here: the pipeline's steps
 
     wrong = contradiction(root.history(), run.run)
-    return replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong)
+    age = followed(root.history(), run) if root.is_own() else ""
+    return replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong, followed=age)
 
 
 def _curve(run: Run) -> bytes:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from ledger import Draft, LedgerError, canonical_digest
 from marin.execution.plan import code_identity
-from marin.history.run import Run
+from marin.history.run import Run, record_digest
+from marin.history.runs import replay_stream
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
@@ -25,16 +26,6 @@ from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment
 from marin.record.root import Root
 
 logger = logging.getLogger(__name__)
-
-
-def stream(run: str) -> str:
-    """The stream of a reproducer's segment-wise results on ``run``; not the run's own."""
-    return f"replay/{run}"
-
-
-def record_digest(segment: TrainSegment) -> str:
-    """Identity of what was compared: the whole record of a segment."""
-    return canonical_digest(events.write(segment))
 
 
 def conditions(run: Run) -> str:
@@ -70,7 +61,7 @@ class Proofs:
             return proofs
         proofs._conditions = conditions(run)
         if not fresh and own.is_own():
-            for index, event in own.history().events(stream=stream(run.run), type=REPLAY_SEGMENT):
+            for index, event in own.history().events(stream=replay_stream(run.run), type=REPLAY_SEGMENT):
                 body = events.read(ReplaySegment, event.body, where=f"event {index}")
                 if body.conditions == proofs._conditions:
                     proofs.known[body.segment] = index
@@ -92,7 +83,8 @@ class Proofs:
             conditions=self._conditions,
         )
         try:
-            self.own.append([Draft(REPLAY_SEGMENT, stream(self.run.run), events.write(body))])
+            (receipt,) = self.own.append([Draft(REPLAY_SEGMENT, replay_stream(self.run.run), events.write(body))])
+            self.known[body.segment] = receipt.index
         except LedgerError as error:
             logger.warning("verified segments are not recorded: %s", error)
             self.own = None

@@ -45,13 +45,12 @@ from ledger import (
 )
 from marin.data.reach import Reach
 from marin.errors import MarinError, UsageError
-from marin.history.runs import LATEST, stream_of
+from marin.history.runs import LATEST, replay_stream, stream_of
 from marin.process.cache import cache_folder, compilation_cache, own_folder
 from marin.process.confinement import VARIABLE, Confined, Limits, held
 from marin.provenance.code import code_folder
 from marin.record.events import REPLAY_COMPLETED, REPLAY_SEGMENT, ReplayCompleted, ReplaySegment, read
 from marin.record.root import Root, append_through, open_root
-from marin.verify import earlier
 
 UNCONFINED, NETWORK, READ = "unconfined", "network", "read"
 _KEPT = (
@@ -476,7 +475,7 @@ def _run_of(offered: _Offered) -> str:
         stream = stream_of(run)
     elif offered.type == REPLAY_SEGMENT:
         run = read(ReplaySegment, offered.body, where="a verified segment").run
-        stream = earlier.stream(run)
+        stream = replay_stream(run)
     else:
         raise _refused_draft(f"{REPLAY_COMPLETED} or {REPLAY_SEGMENT}", offered.type)
     if offered.stream != stream:

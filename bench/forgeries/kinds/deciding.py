@@ -354,11 +354,11 @@ def own_verdict(shop: Shop) -> None:
 def own_proofs(shop: Shop) -> None:
     _broken_end(shop)
     from ledger import canonical_digest
-    from marin.history.runs import load
-    from marin.verify.earlier import conditions, stream
+    from marin.history.runs import load, replay_stream
+    from marin.verify.earlier import conditions
 
     run = load(shop.base.root.history(), shop.run)
     for segment in shop.all(kinds.TRAIN_SEGMENT):
         body = {key: segment.body[key] for key in ("run", "start", "end")}
         body |= {"segment": canonical_digest(segment.body), "conditions": conditions(run)}
-        shop.add(kinds.REPLAY_SEGMENT, body, stream=stream(shop.run))
+        shop.add(kinds.REPLAY_SEGMENT, body, stream=replay_stream(shop.run))

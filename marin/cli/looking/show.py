@@ -179,6 +179,7 @@ def _show_run(root: Root, view: Run) -> None:
             ("events", f"{view.started.index} to {view.last_index}"),
             ("verified", verdict(view, twin_of(root, view))),
             *([("contradicts itself", wrong)] if (wrong := _contradiction(root, view)) else []),
+            *([("followed", age)] if root.is_own() and (age := runs.followed(root.history(), view)) else []),
             *([("archived", "yes: lists leave it out")] if view.labels.archived else []),
             *([("description", view.labels.description)] if view.labels.description else []),
             *(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from marin.history.run import Run
     from marin.record.root import Root
     from marin.verify.alone.judgement import Judgement
+    from marin.verify.verification import Options, Verification
 
 GIB = 2**30
 WITHOUT_EXECUTION = ("ledger", "artifacts")
@@ -68,6 +69,13 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
     metavar="WHEN",
     help="Replay the segments recorded from event WHEN on: an index, a time, or last "
     "(your last verification that passed).",
+)
+@click.option("--follow", is_flag=True, help="Replay segments as a running training records them, until it ends.")
+@click.option(
+    "--stop", is_flag=True, help="With --follow: ask the training to stop at the first thing that does not hold."
+)
+@click.option(
+    "--back", is_flag=True, help="With --follow: ask it to go back to the last state that held, and go on from there."
 )
 @click.option("--fresh", is_flag=True, help="Reuse nothing from your own earlier verifications.")
 @click.option(
@@ -175,6 +183,9 @@ def verify(
     sample: int | None,
     steps: str | None,
     since: str | None,
+    follow: bool,
+    stop: bool,
+    back: bool,
     fresh: bool,
     screen: bool | None,
     explain: bool,
@@ -219,6 +230,7 @@ def verify(
       marin verify latest --workers 4
       marin verify latest --only training --sample 3
       marin verify latest --explain --setting devices=1 --setting devices=8
+      marin verify latest --follow --stop
       marin verify model/ --bundle bundle/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin verify --dossier dossier/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin verify --unlearning unlearned.intoto.jsonl --vkey 'example.org/log+530d903a+AekyeRrm5...'
@@ -260,6 +272,7 @@ def verify(
             cure="give this user the rights, or name another place",
         )
     wanted, covered = _names(only), _steps(steps)
+    check_following(ctx)
     with waiting("loading what judges"):
         from marin.data.reach import EVERYTHING
         from marin.process.confinement import Limits, physical_memory
@@ -302,6 +315,10 @@ def verify(
     told = sealed.seal()
     mine = None if told is not None or bundle is not None else sealed.opened_own(trusted)
     foreign = mine is None
+    if foreign and (stop or back):
+        from marin.verify.following.asking import no_key
+
+        raise no_key("--back" if back else "--stop", open_root(), "no key of yours")
     if foreign and told is None and not allowed.unconfined:
         refuse_outside(address, at_commit, by)
         limits = Limits(int((memory or physical_memory() / GIB) * GIB), int(hours * 3600))
@@ -368,8 +385,11 @@ def verify(
             experiment=experiment,
             by=by,
         )
-        verification = Verification(root, run, options)
-        if far:
+        if follow:
+            verification = followed(root, run, options, wanted or NAMES, stop=stop, back=back)
+        else:
+            verification = Verification(root, run, options)
+        if far and not follow:
             size = amount(
                 verification.run, wanted or NAMES, verification.selection, workers=workers, screen=options.screen
             )
@@ -418,6 +438,63 @@ def verify(
         except LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
     finish(ctx, report, verification.judged_run(report, own), html=html, as_json=as_json, log=own or root)
+
+
+FOLLOWED_WITHOUT = (
+    "sample",
+    "steps",
+    "since",
+    "screen",
+    "explain",
+    "settings",
+    "by",
+    "bundle",
+    "dossier",
+    "unlearning",
+    "at_commit",
+    "no_record",
+)
+"""Options that a follower has no use for: it judges everything, in order, and records it."""
+
+
+def check_following(ctx: click.Context) -> None:
+    """Refuse what does not go with --follow, or not without it.
+
+    Raises:
+        UsageError: some option does not.
+    """
+    named = [name for name, _ in _given(ctx)]
+    lone = [name for name in named if name in ("stop", "back") and "follow" not in named]
+    wrong = lone or ([name for name in FOLLOWED_WITHOUT if name in named] if "follow" in named else [])
+    if wrong:
+        option = {"settings": "--setting"}.get(wrong[0], "--" + wrong[0].replace("_", "-"))
+        raise UsageError(
+            "only a follower asks a training" if lone else "a follower judges everything in order, and records it",
+            where=option,
+            expected="--follow with it" if lone else f"--follow without {option}",
+            found=f"{option} alone" if lone else f"--follow {option}",
+        )
+
+
+def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, stop: bool, back: bool) -> Verification:
+    """Follow a run to its end; the verification that has the last word.
+
+    Raises:
+        UsageError: nothing could record what is established, or the training is not ours to stop.
+    """
+    from marin.verify.following.asking import Asking
+    from marin.verify.following.follower import follow
+
+    if options.own is None:
+        raise UsageError(
+            "what a follower establishes is recorded, and there is no log for it",
+            where="--follow",
+            expected="the key of this log, or a ledger of your own",
+            found="neither",
+            cure="make one with `marin init`, or name one with --record-in",
+        )
+    asking = Asking.of(root, back=back) if stop or back else None
+    return follow(root, run, options, only=wanted, asking=asking, say=lambda line: say(line, err=True))
 
 
 def published(run: str) -> str:
@@ -492,14 +569,19 @@ def forwarded(ctx: click.Context, without: Sequence[str]) -> list[str]:
     """The options that were given on this command line, for the same command elsewhere, without those that led
     there."""
     arguments = []
-    for name, value in ctx.params.items():
+    for name, value in _given(ctx):
         option = {"as_json": "--json", "settings": "--setting"}.get(name, "--" + name.replace("_", "-"))
-        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if name in ("run", "at_commit", "yes", *without) or not given or value is False:
+        if name in ("run", "at_commit", "yes", *without) or value is False:
             continue
         for item in value if isinstance(value, tuple) else (value,):
             arguments += [option] if item is True else [option, str(item)]
     return arguments
+
+
+def _given(ctx: click.Context) -> list[tuple[str, Any]]:
+    """What stands on this command line, by the names of parameters."""
+    from_line = click.core.ParameterSource.COMMANDLINE
+    return [(name, value) for name, value in ctx.params.items() if ctx.get_parameter_source(name) is from_line]
 
 
 def finish(

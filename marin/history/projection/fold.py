@@ -27,7 +27,7 @@ from marin.history.projection.logged import LoggedFold
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import milliseconds
 from marin.history.run import Fact, ordered
-from marin.history.runs import evaluation_stream, is_told_by
+from marin.history.runs import evaluation_stream, is_told_by, replay_stream
 from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import Past, of_the_log, of_this_log
@@ -53,6 +53,7 @@ SHOWN = {
     if body in CHANGES
     or body in (types.EvaluationMeasured, types.EvaluationRecorded)
     or body in (types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted)
+    or body in (types.ReplaySegment, types.TrainWithdrawn)
     or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged, types.RunLabelled)
 }
 """What MLflow is told of; nothing else changes what it shows."""
@@ -77,6 +78,7 @@ class Fold:
         self._experiments = Experiments(self.ids)
         self._verified_models = VerifiedModels(self.runs)
         self._twins = verdicts.Twins(self.runs)
+        self._replays: dict[str, verdicts.Replays] = {}
         self._made_in: dict[int, str] = {}
 
     def apply_all(self, log: Iterable[tuple[int, Event]]) -> Iterator[Intent]:
@@ -95,6 +97,8 @@ class Fold:
             return []
         if isinstance(body, types.TrackingLogged):
             return self._logged(index, event, body)
+        if isinstance(body, types.ReplaySegment):  # it tells of who executed it again, and not of the run
+            return list(self._replayed(event, body))
         intents = (
             self._of_experiment(Told(index, event, milliseconds(event.time)), body)
             if _run_in(body) == ""
@@ -189,6 +193,26 @@ class Fold:
         else:
             projected.fold.apply(told.index, told.event, body)
             yield from self._changed(told, projected, body)
+            yield from self._followed(projected, body)
+
+    def _replayed(self, event: Event, body: types.ReplaySegment) -> Iterator[Intent]:
+        projected = self.runs.get(body.run)
+        if projected is None or self._own is None or event.stream != replay_stream(body.run):
+            return
+        replays = self._replays.setdefault(body.run, verdicts.Replays())
+        replays.held(body.segment)
+        yield from replays.told(projected.id())
+
+    def _followed(self, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
+        """How far those who execute segments again are behind."""
+        if self._own is None or not isinstance(body, types.TrainSegment | types.TrainWithdrawn):
+            return
+        replays = self._replays.setdefault(projected.name, verdicts.Replays())
+        if isinstance(body, types.TrainSegment):
+            replays.recorded(body)
+        else:
+            replays.withdrawn(body.step)
+        yield from replays.told(projected.id())
 
     def _went_on(self, projected: ProjectedRun, before: str) -> Iterator[Intent]:
         for intent in verdicts.went_on(projected, before):

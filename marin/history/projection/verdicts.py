@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from marin.history.projection.experiments import NEVER
 from marin.history.projection.intents import Intent, Tags
 from marin.history.projection.projected import ProjectedRun, Told
 from marin.history.projection.text import text
-from marin.history.run import standing_of
-from marin.record.events import ReplayCompleted
+from marin.history.run import age_in_words, record_digest, standing_of
+from marin.record.events import ReplayCompleted, TrainSegment
 from marin.record.verdicts import Bytes, bytes_of, passed_as, same_numbers
 
 
@@ -20,6 +21,41 @@ def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iter
     if body.first_divergence is not None:
         tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
     yield Tags(projected.id(), tags)
+
+
+@dataclass
+class Replays:
+    """Up to where the segments of a run were executed again one by one, as events come."""
+
+    _segments: dict[int, TrainSegment] = field(default_factory=dict)
+    """By first train step."""
+    _held: set[str] = field(default_factory=set)
+    _reached: int = -1
+
+    def recorded(self, body: TrainSegment) -> None:
+        """Take in a segment; one that is recorded again takes the place of the other."""
+        self._segments[body.start] = body
+        self._reached = min(self._reached, body.start)
+
+    def withdrawn(self, step: int) -> None:
+        """Nothing from this train step on stands."""
+        self._segments = {start: one for start, one in self._segments.items() if one.end <= step}
+        self._reached = min(self._reached, step)
+
+    def held(self, segment: str) -> None:
+        """Somebody executed the segment of this record, and found it so."""
+        self._held.add(segment)
+
+    def told(self, run: str) -> Iterator[Intent]:
+        """How old a state may be that nobody executed; nothing where nobody executes any."""
+        if not self._held or not self._segments:
+            return
+        at = self._reached if self._reached >= 0 else min(self._segments)
+        while at in self._segments and record_digest(self._segments[at]) in self._held:
+            at = self._segments[at].end
+        self._reached = at
+        newest = max(one.end for one in self._segments.values())
+        yield Tags(run, {"marin.followed": age_in_words(max(0, newest - at))})
 
 
 class Twins:

@@ -39,12 +39,14 @@ LONGEST_FACT = 500
 class Beside:
     """What the page shows beside the run's own events: ``sample`` is text that the evaluation drew from the model, or why
     there is none; ``twin`` the verified run of equal bytes (:func:`marin.record.verdicts.twins`); ``wrong`` where the events of
-    the run contradict one another."""
+    the run contradict one another; ``followed`` how far this user's own followers are behind its training
+    (:func:`marin.history.runs.followed`)."""
 
     sample: str = ""
     sample_missing: str = ""
     twin: str = ""
     wrong: str = ""
+    followed: str = ""
 
 
 def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:

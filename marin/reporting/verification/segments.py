@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ledger import parse_time
-from marin.history.run import Run
+from marin.history.run import Run, record_digest
 from marin.history.runs import read_fact
 from marin.record.events import REPLAY_SEGMENT, ReplayCompleted, ReplaySegment
 from marin.record.root import Root
 from marin.reporting.plot import WIDTH
-from marin.verify.earlier import record_digest
 from marin.verify.verdict import Report
 
 NAMES = 168

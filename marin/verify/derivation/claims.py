@@ -41,6 +41,7 @@ from marin.record.events import (
     StepPreempted,
     StepStarted,
     TrainStarted,
+    TrainWithdrawn,
 )
 from marin.record.outputs import by_content
 from marin.verify.derivation.record import VERDICTS, RunRecord, facts
@@ -490,6 +491,14 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
             yield Claim(f"step {failed.body.step} failed: {failed.body.error}", "claimed", event=failed.index)
         for lost in facts(stretch, StepPreempted):
             yield Claim(f"step {lost.body.step} was preempted: {lost.body.reason}", "claimed", event=lost.index)
+        for back in facts(stretch, TrainWithdrawn):
+            asked = record.requests.get(back.body.request)
+            why = f", for a follower said: {asked.body.found}" if asked is not None else ""
+            yield Claim(
+                f"the training went back to the state before train step {back.body.step}{why}",
+                "claimed",
+                event=back.index,
+            )
         measured = {
             series.key
             for fact in facts(stretch, MetricsRecorded)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from marin.errors import MarinError, MissingEvidence
 from marin.history.run import Fact, Indexed, Run, StepView
-from marin.history.runs import History, evaluation_stream, load, read_fact, stream_of
+from marin.history.runs import History, evaluation_stream, load, read_fact, stream_of, withdrawn_from
 from marin.recipe.schema import Recipe, from_plain
 from marin.record import events as kinds
 from marin.record.events import (
@@ -20,6 +20,7 @@ from marin.record.events import (
     EvaluationRecorded,
     ExperimentRegistered,
     RunStarted,
+    StopRequested,
     UnlearningForked,
     UnlearningRequested,
 )
@@ -31,13 +32,14 @@ OF_STEP = {
     kinds.TRAIN_SEGMENT: "train",
     kinds.CHECKPOINT_SAVED: "train",
     kinds.UNLEARNING_FORKED: "train",
+    kinds.TRAIN_WITHDRAWN: "train",
     kinds.EVAL_COMPLETED: "evaluate",
     kinds.MODEL_EXPORTED: "export",
 }
 """Events that one step of the pipeline records, and which do not name it."""
 
 
-VERDICTS = (kinds.REPLAY_COMPLETED, kinds.REPLAY_SEGMENT)
+VERDICTS = (kinds.REPLAY_COMPLETED, kinds.REPLAY_SEGMENT, kinds.STOP_REQUESTED)
 """Events about a run that do not tell of its execution, and stand in streams of their own."""
 
 
@@ -69,6 +71,10 @@ class RunRecord:
     """What held-out sets measured of them while it trained."""
     forks: Mapping[int, Fork] = field(default_factory=dict)
     """Where its training says that it was forked from another run's, by event."""
+    aside: tuple[Indexed, ...] = ()
+    """What was evaluated of states that its training withdrew."""
+    requests: Mapping[int, Fact[StopRequested]] = field(default_factory=dict)
+    """What followers asked of the trainings that it tells of, by event."""
 
     @property
     def evaluated(self) -> bool:
@@ -149,6 +155,9 @@ def read_record(history: History, run: str) -> RunRecord:
     cited = view.started.body.experiment
     registered = history.events(type=kinds.EXPERIMENT_REGISTERED, registration=cited) if cited else ()
     outside = _outside(history, run)
+    gone = _withdrawn_states(view, (own, *taken.values()))
+    aside = tuple(item for item in outside if _is_of(item, gone) and item[1].stream == evaluation_stream(run))
+    outside = [item for item in outside if item not in aside]
     evaluations = _evaluations(EvaluationRecorded, outside, run)
     measured = _evaluations(EvaluationMeasured, outside, run)
     return RunRecord(
@@ -160,6 +169,8 @@ def read_record(history: History, run: str) -> RunRecord:
         tuple(evaluations.values()),
         tuple(measured.values()),
         {fork.fact.index: fork for stretch in (own, *taken.values()) for fork in _forks(history, stretch)},
+        aside,
+        dict(_requests(history, own, *taken.values())),
     )
 
 
@@ -179,6 +190,40 @@ def _outside(history: History, run: str) -> list[Indexed]:
     named = dict(history.events(run=run)) | dict(history.events(stream=evaluation_stream(run)))
     own = stream_of(run)
     return [item for item in sorted(named.items()) if item[1].stream != own and item[1].type not in VERDICTS]
+
+
+def withdrawn(stretch: Stretch) -> set[int]:
+    """The events of a stretch that tell of train steps which its training withdrew later."""
+    cuts = [(index, event.body["step"]) for index, event in stretch.events if event.type == kinds.TRAIN_WITHDRAWN]
+    return {
+        index for index, event in stretch.events if any(index < at and withdrawn_from(event, step) for at, step in cuts)
+    }
+
+
+def _withdrawn_states(view: Run, stretches: Iterable[Stretch]) -> set[str]:
+    """States that were recorded and withdrawn, and are none of those that stand."""
+    states = set[str]()
+    for stretch in stretches:
+        gone = withdrawn(stretch)
+        states |= {
+            event.body["state"]
+            for index, event in stretch.events
+            if index in gone and event.type == kinds.CHECKPOINT_SAVED
+        }
+    return states - {fact.body.state for fact in view.checkpoints}
+
+
+def _is_of(item: Indexed, states: set[str]) -> bool:
+    return item[1].type in kinds.EVALUATIONS and item[1].body.get("state") in states
+
+
+def _requests(history: History, *stretches: Stretch) -> Iterator[tuple[int, Fact[StopRequested]]]:
+    """What was asked of the runs of these stretches, as far as one of their trainings says that it answered."""
+    for stretch in stretches:
+        if any(event.type == kinds.TRAIN_WITHDRAWN for _, event in stretch.events):
+            for item in history.events(type=kinds.STOP_REQUESTED, run=stretch.run):
+                with suppress(MarinError):
+                    yield item[0], read_fact(StopRequested, item)
 
 
 def _forks(history: History, stretch: Stretch) -> Iterator[Fork]:

@@ -30,7 +30,7 @@ from marin.verify.derivation import loops
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unexplained, pinned_steps
 from marin.verify.derivation.standing import beside, disagreements, superseded
-from marin.verify.derivation.unlearning import Fork, fork_pairs
+from marin.verify.derivation.unlearning import fork_pairs
 
 MEASURED = "system/"
 """How the names of measurements of the machine begin."""
@@ -44,6 +44,7 @@ CLAIMED: Mapping[str, tuple[str, ...]] = {
     kinds.TRAIN_SEGMENT: (),
     kinds.CHECKPOINT_SAVED: (),
     kinds.UNLEARNING_FORKED: (),
+    kinds.TRAIN_WITHDRAWN: (),
     kinds.EVAL_COMPLETED: (),
     kinds.MODEL_EXPORTED: (),
     kinds.RUN_COMPLETED: (),
@@ -67,7 +68,7 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
         return [Contradiction(record.run.started.index, "recipe", "one that this version reads", str(error))]
     found = list(_beginnings(record))
     for stretch in record.stretches:
-        looked = _Looked(record.run, stretch, recipe, plan, record.forks)
+        looked = _Looked(record, stretch, recipe, plan)
         found += [item for event in stretch.events for item in looked.at(event)]
     return [*found, *disagreements(record)]
 
@@ -163,8 +164,8 @@ def _without_end(item: Indexed, run: Run, *, left: bool) -> Iterator[str]:
 class _Looked:
     """One pass over the events of one stretch, remembering what steps began with."""
 
-    def __init__(self, run: Run, stretch: Stretch, recipe: Recipe, plan: Plan, forks: Mapping[int, Fork]) -> None:
-        self.forks = forks
+    def __init__(self, record: RunRecord, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
+        self.forks, self.requests, run = record.forks, record.requests, record.run
         self.run, self.stretch, self.recipe, self.plan = run, stretch, recipe, plan
         self._begun: dict[str, kinds.StepStarted] = {}
         self._gone = superseded(run, stretch)
@@ -203,6 +204,8 @@ class _Looked:
                 return body.step, self._measured(body)
             case kinds.UnlearningForked():
                 return "train", list(fork_pairs(self.run, self.recipe, index, self.forks.get(index)))
+            case kinds.TrainWithdrawn():
+                return "train", self._withdrawn(index, body)
             case kinds.EvalCompleted():
                 return "evaluate", self._evaluated(body)
             case kinds.ModelExported():
@@ -341,6 +344,14 @@ class _Looked:
     def _checkpoint(self, body: kinds.CheckpointSaved) -> list[tuple[str, Any, Any]]:
         states = self._states()  # none yet: the writer stopped between the two events
         return [*self._among("step", body.step), ("state", states.get(body.step), body.state)]
+
+    def _withdrawn(self, index: int, body: kinds.TrainWithdrawn) -> list[tuple[str, Any, Any]]:
+        """A training withdraws what a follower had refuted before, from the state on that he named."""
+        asked = self.requests.get(body.request)
+        if asked is None or asked.index >= index or asked.body.run != self.stretch.run:
+            wanted = f"a {kinds.STOP_REQUESTED} of run {self.stretch.run} before it"
+            return [("request", wanted, f"event {body.request}")]
+        return [*self._among("step", body.step), ("step", asked.body.step, body.step)]
 
     def _states(self) -> dict[int, str]:
         """Train step -> the state before it, as the segments have it."""

@@ -17,12 +17,12 @@ from ledger import Event
 from marin.history.run import Indexed, Run
 from marin.record import events as kinds
 from marin.record.events import GRAD_NORM
-from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of
+from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, Stretch, Unjudged, step_of, withdrawn
 
 
 def superseded(run: Run, stretch: Stretch) -> set[int]:
     """The events of a stretch that tell of a step as it was executed under another identity than the one whose output
-    stands."""
+    stands, and what its training withdrew."""
     begun: dict[str, str] = {}
     found = set()
     for index, event in stretch.events:
@@ -34,7 +34,7 @@ def superseded(run: Run, stretch: Stretch) -> set[int]:
         view = run.steps.get(step)
         if view is not None and begun.get(step, view.identity) != view.identity:
             found.add(index)
-    return found
+    return found | withdrawn(stretch)
 
 
 _BESIDE: Mapping[str, Callable[[Event], str]] = {
@@ -61,11 +61,14 @@ def unjudged(record: RunRecord) -> list[Unjudged]:
         if beside(event):
             aside.setdefault(_BESIDE[event.type](event), []).append(index)
     found = [Unjudged(at[0], what if len(at) == 1 else f"{what}, {len(at)} times") for what, at in aside.items()]
+    found += [Unjudged(index, f"{event.type} of a state that the training withdrew") for index, event in record.aside]
     standing = _Standing(record.run)
     for stretch in record.stretches:
-        gone = superseded(record.run, stretch)
+        gone, taken_back = superseded(record.run, stretch), withdrawn(stretch)
         for index, event in stretch.events:
-            if index in gone:
+            if index in taken_back:
+                found.append(Unjudged(index, f"{event.type} of train steps that the training withdrew later"))
+            elif index in gone:
                 what = (
                     f"{event.type} of step {step_of((index, event))} with other inputs, which another took the place of"
                 )

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ledger import Draft, digest_bytes
+from marin.history.run import record_digest
 from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment, write
 from marin.record.root import create_root, open_root
 from marin.reporting.verification.segments import reproducers
-from marin.verify.earlier import record_digest
 
 DIGEST = digest_bytes(b"")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from wandb_records import read_offline_run
 
-from marin.execution.executor import LedgerJournal
+from marin.execution.recording.journal import LedgerJournal
 from marin.plugins.wandb.export import export_wandb
 from marin.plugins.wandb.file import records, told
 from marin.plugins.wandb.live import LiveJournal

@@ -1,0 +1,1 @@
+"""Verification of a run while its training goes on: `marin verify RUN --follow`."""

@@ -18,11 +18,11 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 47_700, 36_000),
-    "stage": (gauges.STAGE, 41_300, 31_000),
-    "README": (gauges.README, 81_000, 46_000),
+    "verification": (gauges.VERIFICATION, 47_900, 36_000),
+    "stage": (gauges.STAGE, 41_600, 31_000),
+    "README": (gauges.README, 82_000, 46_000),
 }
-PRODUCT = 111_800
+PRODUCT = 112_900
 MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 17, 5.0
 STEP_STARTED, CODECS = 3, 4
 

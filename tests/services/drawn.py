@@ -35,6 +35,7 @@ SINCE = "MARIN_SINCE"
 ABOUT = {
     "tests/test_gpu.py": ("bench/gpu/", "marin/exact/"),
     "tests/test_packaging.py": ("pyproject.toml", "ledger/__init__.pyi", "conf/"),
+    "tests/adversary": ("bench/forgeries/", "marin/verify/", "marin/history/"),
     "tests/e2e": ("dvc.yaml", "params.yaml", "marin/pipeline/", "marin/execution/"),
     "tests/e2e/clusters": ("marin/runners/",),
     "tests/e2e/models": ("marin/evaluation/", "marin/plugins/serve/", "marin/export/"),
@@ -114,9 +115,10 @@ def subjects(test: str) -> tuple[str, ...]:
     *folders, _, _ = (path.as_posix() for path in Path(test).parents)  # from its own up to below tests/
     folder = Path(test).parent.as_posix()
     same = (folder.removeprefix("tests/") + "/",) if folders else ()
+    plugin = (f"marin/{folder.removeprefix('tests/')}/",) if folder.startswith("tests/plugins/") else ()
     return (
         test,
-        *ABOUT.get(test, ABOUT.get(folder, same)),
+        *ABOUT.get(test, ABOUT.get(folder, plugin or same)),
         *(f"{above}/conftest.py" for above in folders),
         *ALL_STAND_ON,
     )

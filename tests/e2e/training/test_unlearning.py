@@ -21,6 +21,7 @@ from sessions import new_cache
 
 from bench.forgeries.workshop import OTHER, Shop
 from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, verify_proof
+from marin.collection.asking.uses import documents_of
 from marin.errors import UsageError
 from marin.export.in_toto import public_key
 from marin.history.runs import load, run_ids, unlearning_stream
@@ -360,7 +361,7 @@ def test_documents_by_what_is_said_of_them(unlearned: Unlearned) -> None:
 
 
 def rows_of(unlearned: Unlearned) -> list[tuple[str, str, str]]:
-    return list(asking.documents_of(open_root(str(unlearned.project.root)), unlearned.view(unlearned.run)))
+    return list(documents_of(open_root(str(unlearned.project.root)), unlearned.view(unlearned.run)))
 
 
 def test_a_request_while_the_run_is_under_way(unlearned: Unlearned, tmp_path: Path) -> None:

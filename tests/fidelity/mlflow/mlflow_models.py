@@ -283,7 +283,7 @@ def a_parameter_that_speaks_for_the_ledger(client: MlflowClient) -> Any:
     return client.log_param(run, "mаrin.verified", "PASS")
 
 
-@refused("Text that is none")
+@refused("Half a character")
 def half_a_character(client: MlflowClient) -> Any:
     _, run = begun(client, "half")
     return client.set_tag(run, "a", "\ud83d")

@@ -178,7 +178,7 @@ def test_a_second_process_waits_for_the_first_and_finds_its_result(tiny: ModuleT
     with waiting(project) as first, started("stage", project) as second:
         assert second.stderr is not None
         line = second.stderr.readline()
-        assert line.startswith("the same step is being executed (held by process ")
+        assert line.startswith("upper is being executed by executor ")
         assert second.poll() is None
         first.kill()  # its lock goes with it, and the second one executes
         output, errors = second.communicate(timeout=60)

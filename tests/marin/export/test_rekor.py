@@ -17,6 +17,7 @@ from marin.history.runs import load, resolve, stream_of
 from marin.record import events
 from marin.record.keys import vouch
 from marin.record.root import Root, create_root
+from tests.marin.conftest import own_folders
 
 RUN = "2khr7ocq"
 
@@ -26,6 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Root, Run, Path]:
     """A small run, and the folder of its attestations."""
     folder = tmp_path_factory.mktemp("rekor")
     with pytest.MonkeyPatch.context() as patch:
+        own_folders(folder, patch)
         patch.setenv("MARIN_KEY", str(folder / "key"))
         root = create_root(str(folder / ".marin"), origin="test.example/log")
         (folder / "model").write_bytes(b"weights")

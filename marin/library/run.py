@@ -12,6 +12,7 @@ from marin.history.names import data_of, model_of, name_of
 from marin.history.run import Run as RunView
 from marin.library.page import Page
 from marin.provenance.extras import DRAWING, need
+from marin.provenance.plugins import named
 from marin.recipe.schema import Recipe
 from marin.record import outputs
 from marin.record.root import Root
@@ -194,9 +195,7 @@ class Run:
         return speaker(self._view, self._trained[0])
 
     def _page(self, name: str, title: str) -> Page:
-        from marin.reporting.pages import draw
-
-        return Page(title, draw(self._root, self.id, name))
+        return Page(title, named("marin.pages", "run", "a page of a run")(self._root, self.id, name))
 
     def __repr__(self) -> str:
         return f"<run {self.name}: {self.status}, verified {self.verified}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
 from marin.process.waiting import waiting
+from marin.provenance import plugins
 from marin.recipe.schema import Execution
 from marin.recipe.units import human_size
 from marin.record.events import STEPS
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from marin.verify.verification import Options, Verification
 
 GIB = 2**30
+DOCUMENTS = "marin.documents"
+"""Who judges what brings its own evidence."""
 WITHOUT_EXECUTION = ("ledger", "artifacts")
 """The verdicts for which no code of a run is executed."""
 
@@ -346,8 +349,7 @@ def verify(
         )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
     if bundle is not None:
-        from marin.verify.bundle import verify_bundle
-
+        verify_bundle = plugins.named(DOCUMENTS, "bundle", "--bundle")
         if told is not None:
             remarks = sealed.enter(told)[0].lines()
         report = verify_bundle(bundle, Path(run), trusted, Execution(devices=devices), sample)
@@ -507,14 +509,11 @@ def published(run: str) -> str:
 
 
 def _judged_alone(dossier: Path | None, unlearning: Path | None, keys: Sequence[VerifierKey]) -> Judgement:
-    if unlearning is not None:
-        from marin.export.unlearning import judge_certificate
-
-        return judge_certificate(unlearning, keys)
-    from marin.dossier.judge import judge_dossier
-
-    assert dossier is not None
-    return judge_dossier(dossier, keys)
+    name = "dossier" if unlearning is None else "certificate"
+    judge: Callable[[Path | None, Sequence[VerifierKey]], Judgement] = plugins.named(
+        DOCUMENTS, name, f"marin verify, a {name}"
+    )
+    return judge(dossier if unlearning is None else unlearning, keys)
 
 
 def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoReturn:

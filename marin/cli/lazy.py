@@ -53,8 +53,9 @@ class LazyGroup(click.Group):
         from marin.process.waiting import waiting  # here, so that a help text does not load the ledger
 
         with waiting(f"loading {ctx.command_path} {cmd_name}"):
-            command = getattr(import_module(entry.module), cmd_name.replace("-", "_"))
-        assert isinstance(command, click.Command)
+            command = getattr(import_module(entry.module), cmd_name.replace("-", "_"), None)
+        if not isinstance(command, click.Command):
+            ctx.fail(f"{entry.module} has no command {cmd_name!r}: its plugin names it and does not define it")
         accept_root(command)
         if COMPLETING in os.environ:
             from marin.cli.completion import offer  # here: a shell asks for words, and nobody else

@@ -36,6 +36,8 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
+logger = logging.getLogger(__name__)
+
 COMMANDS: dict[str, Lazy] = {
     "init": Lazy("marin.cli.init", "Make a root with its log, and a signing key."),
     "doctor": Lazy("marin.cli.doctor", "Say what this machine can reproduce, and why not."),
@@ -126,11 +128,16 @@ class Marin(LazyGroup):
 
 
 def plugin_commands() -> dict[str, Lazy]:
-    """The commands of plugins, by name. None takes one of the core's."""
+    """The commands of plugins, by name; Marin's own come first. One with a name that is taken is left out, with a warning."""
     from marin.provenance.plugins import loaded  # here: a command of the core asks for no plugin
 
-    tables = [table for _, table in loaded("marin.commands")]
-    return {name: entry for table in tables for name, entry in table.items() if name not in COMMANDS}
+    found: dict[str, Lazy] = {}
+    for plugin, table in loaded("marin.commands"):
+        if taken := sorted(table.keys() & (COMMANDS.keys() | found.keys())):
+            logger.warning("the commands of plugin %s are left out: %s is taken", plugin, ", ".join(taken))
+        else:
+            found |= table
+    return found
 
 
 @click.command(cls=Marin, members=COMMANDS, others=plugin_commands, context_settings=SETTINGS)

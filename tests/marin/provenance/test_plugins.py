@@ -20,7 +20,9 @@ import click
 
 from marin.cli.lazy import Lazy
 
-COMMANDS = {"greet": Lazy("greeting", "Say good day."), "stage": Lazy("greeting", "Not the core's.")}
+COMMANDS = {"greet": Lazy("greeting", "Say good day.")}
+THIEF = {"other": Lazy("greeting", "Other."), "stage": Lazy("greeting", "Not the core's.")}
+SECOND = {"serve": Lazy("greeting", "Not Marin's.")}
 
 
 @click.command()
@@ -38,7 +40,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        "[marin.commands]\ngreeting = greeting:COMMANDS\ngone = not_there:COMMANDS\n"
+        "[marin.commands]\ngreeting = greeting:COMMANDS\naaa = greeting:THIEF\nzzz = greeting:SECOND\ngone = not_there:COMMANDS\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
@@ -55,8 +57,12 @@ def test_a_command_of_somebody_else_is_a_command(installed: Path) -> None:
     assert "Not the core's." not in done.stdout
 
 
-def test_the_core_keeps_its_names(installed: Path) -> None:
-    assert "greet" in main.plugin_commands() and "stage" not in main.plugin_commands()
+def test_the_core_and_its_plugins_keep_their_names(installed: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = main.plugin_commands()
+    assert "greet" in found and found.keys().isdisjoint({"stage", "other"})
+    assert found["serve"].module.startswith("marin.plugins.")
+    assert [f"plugin {name} are left out" in caplog.text for name in ("aaa", "zzz")] == [True, True]
 
 
 def test_a_plugin_that_is_not_there_is_as_one_that_is_not_installed(installed: Path) -> None:

@@ -241,6 +241,14 @@ def template_of(dataset: Dataset, special: Mapping[str, str] | None = None, *, c
         said = plain.render(asked, prompt=False)
     except ValueError as error:
         raise UsageError("a chat template that renders no conversation", where=where, found=str(error)[:200]) from None
+    if answer not in said:
+        raise UsageError(
+            "a chat template that leaves out what is said",
+            where=where,
+            expected="a Jinja template that writes the messages",
+            found=text[:80],
+            cure="it is the text of a template and not the name of a file: dataset.chat_template=\"$(cat FILE)\"",
+        )
     end = said.rpartition(answer)[2].strip()
     return ChatTemplate(text, variables, where=where, stops=(end,) if end else (), clock=clock)
 

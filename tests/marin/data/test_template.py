@@ -230,3 +230,9 @@ def test_new_recipes_name_their_reference() -> None:
     earlier = to_builtins(replace(made, dataset=replace(made.dataset, chat_reference=None)))  # type: ignore[type-var]
     again = compose(["seed=3"], base=earlier).recipe
     assert again.dataset.chat_reference is None, "the text of a run that is continued stays what it was"  # type: ignore[union-attr]
+
+
+def test_the_name_of_a_file_is_no_template() -> None:
+    dataset = FilesDataset(globs=("a.jsonl",), chat=True, chat_template="chat.jinja", chat_reference="transformers")
+    with pytest.raises(UsageError, match="not the name of a file"):
+        template_of(dataset, SPECIAL)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ledger import Draft, Event, digest_bytes
 from marin.errors import StopAsked
@@ -226,6 +227,39 @@ def test_what_was_found_of_the_data_before_the_training_keeps_it_from_beginning(
     assert again.begun == []
     stage(root, again)  # whoever gives the command once more has read why
     assert newest(root).status == "completed"
+
+
+def test_a_request_about_a_segment_that_was_withdrawn_already_is_obeyed_by_nobody(root: Root) -> None:
+    """As of a follower that reads a copy and is late."""
+    late: list[events.TrainSegment] = []
+
+    def between(task: Task, segment: events.TrainSegment) -> None:
+        if segment.start != 8:
+            return
+        if not late:
+            late.append(segment)
+            ask_back(root, task.run)
+        else:
+            ask(root, late[0], task.run)
+
+    trainer = Trainer(wrong=6, between=between)
+    stage(root, trainer)
+    assert trainer.begun == [0, 4]
+    assert newest(root).status == "completed"
+
+
+def test_a_request_about_a_segment_of_nobody_keeps_no_training_from_beginning(root: Root) -> None:
+    with pytest.raises(StopAsked):
+        stage(root, Trainer(between=after(4, lambda task, segment: ask(root, segment, task.run) and None)))
+    run = newest(root)
+    ask(root, replaced(run.segments[0].body), run.run)
+    stage(root, Trainer())
+    assert newest(root).status == "completed"
+
+
+def replaced(segment: events.TrainSegment) -> events.TrainSegment:
+    """Another record of the same train steps, which the run does not have."""
+    return structs.replace(segment, trace=bits("another"))
 
 
 class Unreadable:

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 
 from marin.cli import main
 from marin.cli.lazy import Lazy, LazyGroup
+from marin.errors import NotInstalled
 from marin.provenance import plugins
 
 COMMAND = """
@@ -88,3 +90,15 @@ def test_a_command_of_the_core_asks_for_no_plugin() -> None:
 
     group = LazyGroup(name="marin", members={"ledger": main.COMMANDS["ledger"]}, others=asked)
     assert group.get_command(click.Context(group), "ledger") is not None
+
+
+@pytest.mark.parametrize("name", ["collections", "evaluation", "experiment", "train"])
+def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    group = "marin.explanations" if name == "train" else "marin.judges"
+    honest = plugins.own_points(group)[name]
+    other = EntryPoint(name, "json:loads", group)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([other]))
+    assert plugins.named(group, name, "a test") is honest.load()
+    monkeypatch.setattr(plugins, "find_spec", lambda module: None if module == honest.module else ModuleType)
+    with pytest.raises(NotInstalled):
+        plugins.named(group, name, "a test")

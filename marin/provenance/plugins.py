@@ -19,6 +19,9 @@ from marin.provenance.extras import DISTRIBUTION
 
 logger = logging.getLogger(__name__)
 
+OWN_GROUPS = ("marin.judges", "marin.explanations")
+"""Groups in which Marin asks its own plugins alone: what they say is a verdict. One that is missing is missing."""
+
 
 def own_points(group: str) -> dict[str, EntryPoint]:
     """The entry points of Marin's own plugins, by name. Reads one file; all others are not looked at."""
@@ -46,7 +49,9 @@ def named(group: str, name: str, where: str) -> Any:
     Raises:
         NotInstalled: there is no such plugin.
     """
-    point = own_points(group).get(name) or points(group).get(name)
+    point = own_points(group).get(name)
+    if point is None and group not in OWN_GROUPS:
+        point = points(group).get(name)
     if point is None:
         raise NotInstalled(
             "a plugin is not installed",

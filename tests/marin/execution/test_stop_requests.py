@@ -354,7 +354,9 @@ def newest_of(log: Sequence[Indexed]) -> Run:
     return list(load_all(Told(log)))[-1]
 
 
-@pytest.mark.parametrize("forgery", ["left out", "of another step", "of no request", "before it was asked"])
+@pytest.mark.parametrize(
+    "forgery", ["left out", "of another step", "of no request", "before it was asked", "about nothing", "about another"]
+)
 def test_a_withdrawal_that_nobody_asked_for_is_a_contradiction(
     went_back: tuple[Plan, list[Indexed]], forgery: str
 ) -> None:
@@ -368,6 +370,8 @@ def test_a_withdrawal_that_nobody_asked_for_is_a_contradiction(
             body = dict(event.body)
             body |= {"of another step": {"step": 8}, "of no request": {"request": 0}}.get(forgery, {})
             event = replace(event, body=body)
+        if index == asked and forgery.startswith("about"):
+            event = replace(event, body={**event.body, "segment": bits("x") if forgery == "about another" else None})
         if forgery == "before it was asked" and index == asked:
             index = 10_000
         changed.append((index, event))

@@ -19,7 +19,7 @@ from marin.provenance.extras import DISTRIBUTION
 
 logger = logging.getLogger(__name__)
 
-OWN_GROUPS = ("marin.judges", "marin.explanations")
+OWN_GROUPS = ("marin.judges", "marin.documents", "marin.explanations")
 """Groups in which Marin asks its own plugins alone: what they say is a verdict. One that is missing is missing."""
 
 

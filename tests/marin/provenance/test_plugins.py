@@ -92,9 +92,12 @@ def test_a_command_of_the_core_asks_for_no_plugin() -> None:
     assert group.get_command(click.Context(group), "ledger") is not None
 
 
-@pytest.mark.parametrize("name", ["collections", "evaluation", "experiment", "train"])
-def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    group = "marin.explanations" if name == "train" else "marin.judges"
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group in plugins.OWN_GROUPS for name in plugins.own_points(group)]
+)
+def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, group: str, name: str
+) -> None:
     honest = plugins.own_points(group)[name]
     other = EntryPoint(name, "json:loads", group)
     monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([other]))
@@ -102,3 +105,8 @@ def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(monkeypatch: pyte
     monkeypatch.setattr(plugins, "find_spec", lambda module: None if module == honest.module else ModuleType)
     with pytest.raises(NotInstalled):
         plugins.named(group, name, "a test")
+
+
+def test_every_group_of_judges_is_marins_own() -> None:
+    assert all(plugins.own_points(group) for group in ("marin.judges", "marin.documents", "marin.explanations"))
+    assert {"marin.judges", "marin.documents", "marin.explanations"} <= set(plugins.OWN_GROUPS)

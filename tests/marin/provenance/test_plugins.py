@@ -110,3 +110,25 @@ def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(
 def test_every_group_of_judges_is_marins_own() -> None:
     assert all(plugins.own_points(group) for group in ("marin.judges", "marin.documents", "marin.explanations"))
     assert {"marin.judges", "marin.documents", "marin.explanations"} <= set(plugins.OWN_GROUPS)
+
+
+@pytest.mark.parametrize("value", ["", "!", ".:COMMANDS", "..a:b", "broken.inside:COMMANDS"])
+def test_a_plugin_that_is_broken_is_as_one_that_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [EntryPoint("other", value, group)])
+    assert "other" not in plugins.points("marin.commands")
+
+
+@pytest.mark.parametrize("value", ["broken:COMMANDS", "json:COMMANDS"])
+def test_a_plugin_of_others_that_does_not_load_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ours = {name for name, _ in plugins.loaded("marin.commands")}
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [EntryPoint("other", value, group)])
+    assert {name for name, _ in plugins.loaded("marin.commands")} == ours

@@ -64,9 +64,17 @@ def named(group: str, name: str, where: str) -> Any:
 
 
 def loaded(group: str) -> Iterator[tuple[str, Any]]:
-    """Name and object of each installed plugin of a group."""
+    """Name and object of each installed plugin of a group; one of others that cannot be loaded is left out."""
+    own = own_points(group)
     for name, point in points(group).items():
-        yield name, point.load()
+        try:
+            found = point.load()
+        except Exception as error:  # whatever it does when it is imported
+            if name in own:
+                raise
+            _leave_out(point, error)
+            continue
+        yield name, found
 
 
 def _is_there(point: EntryPoint) -> bool:
@@ -74,3 +82,11 @@ def _is_there(point: EntryPoint) -> bool:
         return find_spec(point.module) is not None
     except ModuleNotFoundError:
         return False
+    except Exception as error:  # no name of a module; or its package cannot be imported, for whatever reason
+        _leave_out(point, error)
+        return False
+
+
+def _leave_out(point: EntryPoint, error: Exception) -> None:
+    found = f"{type(error).__name__}: {error}"[:200]
+    logger.warning("a plugin is left out: %s of %r cannot be loaded: %s", point.name, point.value, found)

@@ -81,8 +81,9 @@ def follow_log(post: Post, reader: LogReader, keys: Sequence[VerifierKey]) -> li
                 found=f"{found.size}",
                 cure="read the log again",
             )
-        stalls = 0 if found.next_entry > furthest else stalls + 1
-        info, furthest = found, max(found.next_entry, furthest)
+        reached = min(found.next_entry, checkpoint.size)  # entries beyond the log's end are no progress
+        stalls = 0 if reached > furthest else stalls + 1
+        info, furthest = found, max(reached, furthest)
     raise Conflict(
         "the mirror does not go on", expected=f"entries up to {checkpoint.size}", found=f"next is {info.next_entry}"
     )

@@ -62,12 +62,34 @@ def replay_stream(run: str) -> str:
 
 
 def recorded_evaluations(history: History, run: str) -> Iterator[EvaluationMeasured | EvaluationRecorded]:
-    """What was evaluated of the states of ``run``, in the order in which it was recorded."""
+    """What was evaluated of the states of ``run``, in the order in which it was recorded; without states that its training
+    withdrew: no verdict is on them."""
+    gone = withdrawn_states(history, run)
     for index, event in history.events(stream=evaluation_stream(run)):
+        if event.body.get("state") in gone:
+            continue
         if event.type == kinds.EVALUATION_MEASURED:
             yield kinds.read(EvaluationMeasured, event.body, where=f"event {index}")
         elif event.type == kinds.EVALUATION_RECORDED:
             yield kinds.read(EvaluationRecorded, event.body, where=f"event {index}")
+
+
+def withdrawn_states(history: History, run: str) -> set[str]:
+    """States that the training of ``run``, or the one that it took over, recorded and withdrew, and that do not stand."""
+    taken = [
+        history.event(event.body["completed_at"])
+        for _, event in history.events(stream=stream_of(run), type=kinds.STEP_CACHED)
+        if event.body["step"] == "train"
+    ]
+    gone, standing = set[str](), set[str]()
+    for stream in dict.fromkeys((stream_of(run), *(event.stream for event in taken if event is not None))):
+        cuts = [(i, event.body["step"]) for i, event in history.events(stream=stream, type=kinds.TRAIN_WITHDRAWN)]
+        if not cuts:
+            continue
+        for index, event in history.events(stream=stream, type=kinds.CHECKPOINT_SAVED):
+            cut = any(index < at and withdrawn_from(event, step) for at, step in cuts)
+            (gone if cut else standing).add(event.body["state"])
+    return gone - standing
 
 
 def unlearning_stream(run: str) -> str:

@@ -11,6 +11,7 @@ from marin.history.run import Run
 from marin.library.page import Page
 from marin.recipe.schema import Execution
 from marin.record.root import Root
+from marin.record.trust.evidence import sources
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.verdicts import SHOWN, overall
 from marin.reporting.verification.page import page, preview_of
@@ -81,7 +82,12 @@ def verified(root: Root, run: str, *, workers: int, only: Collection[str], recor
             cure="name some of them",
         )
     options = Options(
-        execution=Execution(), pins=Pins(default_pins()), remember=record, workers=workers, own=root if record else None
+        execution=Execution(),
+        pins=Pins(default_pins()),
+        remember=record,
+        sources=sources(),
+        workers=workers,
+        own=root if record else None,
     )
     verification = Verification(root, run, options)
     report = verification.report(only)

@@ -19,6 +19,9 @@ from marin.provenance.extras import DISTRIBUTION
 
 logger = logging.getLogger(__name__)
 
+OWN_GROUPS = ("marin.judges", "marin.documents", "marin.explanations")
+"""Groups in which Marin asks its own plugins alone: what they say is a verdict. One that is missing is missing."""
+
 
 def own_points(group: str) -> dict[str, EntryPoint]:
     """The entry points of Marin's own plugins, by name. Reads one file; all others are not looked at."""
@@ -46,7 +49,9 @@ def named(group: str, name: str, where: str) -> Any:
     Raises:
         NotInstalled: there is no such plugin.
     """
-    point = own_points(group).get(name) or points(group).get(name)
+    point = own_points(group).get(name)
+    if point is None and group not in OWN_GROUPS:
+        point = points(group).get(name)
     if point is None:
         raise NotInstalled(
             "a plugin is not installed",
@@ -59,9 +64,17 @@ def named(group: str, name: str, where: str) -> Any:
 
 
 def loaded(group: str) -> Iterator[tuple[str, Any]]:
-    """Name and object of each installed plugin of a group."""
+    """Name and object of each installed plugin of a group; one of others that cannot be loaded is left out."""
+    own = own_points(group)
     for name, point in points(group).items():
-        yield name, point.load()
+        try:
+            found = point.load()
+        except Exception as error:  # whatever it does when it is imported
+            if name in own:
+                raise
+            _leave_out(point, error)
+            continue
+        yield name, found
 
 
 def _is_there(point: EntryPoint) -> bool:
@@ -69,3 +82,11 @@ def _is_there(point: EntryPoint) -> bool:
         return find_spec(point.module) is not None
     except ModuleNotFoundError:
         return False
+    except Exception as error:  # no name of a module; or its package cannot be imported, for whatever reason
+        _leave_out(point, error)
+        return False
+
+
+def _leave_out(point: EntryPoint, error: Exception) -> None:
+    found = f"{type(error).__name__}: {error}"[:200]
+    logger.warning("a plugin is left out: %s of %r cannot be loaded: %s", point.name, point.value, found)

@@ -345,6 +345,8 @@ class Verification:
             verdict, self.evaluated = found
             return verdict
         own = "the pipeline's own evaluation is judged by model; no number of a harness is recorded"
+        if record.aside:
+            own += f" but of states that the training withdrew ({len(record.aside)} events), which nobody judges"
         return Verdict("PASS" if model.outcome == "PASS" and "evaluate" in case.run.steps else "NOT_RUN", (own,))
 
     def _judged(self, name: str, judge: Callable[[], Verdict], case: Case) -> Verdict:

@@ -14,7 +14,7 @@ import time
 from ledger import Draft, LedgerError
 from marin.errors import MarinError, StopAsked
 from marin.history.run import Fact, Indexed, Run, record_digest
-from marin.history.runs import History, read_fact, stream_of
+from marin.history.runs import History, load, read_fact, stream_of
 from marin.record import events
 from marin.record.events import StopRequested, TrainWithdrawn
 from marin.record.root import Root
@@ -69,7 +69,21 @@ class StopRequests:
         if item[1].type != events.STOP_REQUESTED:
             return None
         fact = read_fact(StopRequested, item)
-        return fact if fact.body.run == self._run else None
+        if fact.body.run != self._run:
+            return None
+        if fact.body.segment is None or is_of(load(self._root.history(), self._run), fact):
+            return fact
+        log.warning("event %d asks to stop for a segment that does not stand: the training goes on", fact.index)
+        return None
+
+
+def is_of(run: Run, fact: Fact[StopRequested]) -> bool:
+    """Whether a request is about the training as it stands: about no single segment, or about one that was recorded before
+    and not withdrawn meanwhile."""
+    wanted = fact.body.segment
+    return wanted is None or any(
+        one.index < fact.index and record_digest(one.body) == wanted for one in reversed(run.segments)
+    )
 
 
 def stop_asked(fact: Fact[StopRequested]) -> StopAsked:
@@ -90,7 +104,7 @@ def stop_asked(fact: Fact[StopRequested]) -> StopAsked:
 def pending(root: Root, run: Run) -> Fact[StopRequested] | None:
     """What a follower asked of the training of ``run`` since it last ended with a word, and which nothing has answered."""
     ended = max((fact.index for fact in run.failures if fact.body.step == "train"), default=-1)
-    asked = [fact for fact in _requests(root.history(), run.run) if fact.index > ended]
+    asked = [fact for fact in _requests(root.history(), run.run) if fact.index > ended and is_of(run, fact)]
     return next((fact for fact in asked if not (fact.body.back and fact.body.segment)), None)
 
 

@@ -191,6 +191,8 @@ class Fold:
             if told.event.stream == evaluation_stream(projected.name):  # no part of the execution, so not of its fold
                 yield from training.measured(told, projected, body)
         else:
+            if isinstance(body, types.TrainWithdrawn):
+                projected.withdraw(body.step)
             projected.fold.apply(told.index, told.event, body)
             yield from self._changed(told, projected, body)
             yield from self._followed(projected, body)

@@ -43,6 +43,8 @@ class ProjectedRun:
     evaluation: Mapping[str, float] = field(default_factory=dict)
     checkpoints: list[CheckpointSaved] = field(default_factory=list)
     exports: list[ModelExported] = field(default_factory=list)
+    withdrawn: set[str] = field(default_factory=set)
+    """States that its training recorded and withdrew."""
     disagreement: int | None = None
     """The first train step that was recorded twice, with other losses."""
 
@@ -81,6 +83,15 @@ class ProjectedRun:
     def trained(self) -> int:
         """How many train steps are told: where on the axis of steps a measurement of the model belongs."""
         return next(reversed(self.losses), -1) + 1
+
+    def withdraw(self, step: int) -> None:
+        """The training goes on from the state before ``step``: those after it stand no more, nor what is measured of them."""
+        saved = self.fold.recorded.checkpoints
+        self.withdrawn |= {fact.body.state for fact in saved if fact.body.step > step}
+
+    def stands(self, state: str) -> bool:
+        """Whether a state was not withdrawn, or was recorded again since."""
+        return state not in self.withdrawn or any(fact.body.state == state for fact in self.fold.recorded.checkpoints)
 
     def id(self, step: str = "") -> str:
         """The MLflow id of the run, or of a step of it."""

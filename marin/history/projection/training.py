@@ -75,7 +75,10 @@ def evaluated(told: Told, projected: ProjectedRun, body: EvalCompleted) -> Itera
 
 
 def measured(told: Told, projected: ProjectedRun, body: EvaluationMeasured | EvaluationRecorded) -> Iterator[Intent]:
-    """A point of each curve that was measured of a recorded state, at the number of the train step after it."""
+    """A point of each curve that was measured of a recorded state, at the number of the train step after it; none of a state
+    that was withdrawn, on which no verdict is."""
+    if not projected.stands(body.state):
+        return
     if isinstance(body, EvaluationMeasured):
         found = {name: one.numbers for name, one in body.sets.items()}
     else:
@@ -127,6 +130,7 @@ def taken_over(told: Told, projected: ProjectedRun, step: str, source: Projected
     """What a result of ``step`` brings along from the run that made it."""
     if step == "train":
         projected.checkpoints = list(source.checkpoints)
+        projected.withdrawn = {state for state in source.withdrawn if not source.stands(state)}
         yield from _losses(told, projected, source.losses)
     if step == "evaluate":
         projected.evaluation = dict(source.evaluation)

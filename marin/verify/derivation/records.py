@@ -351,6 +351,15 @@ class _Looked:
         if asked is None or asked.index >= index or asked.body.run != self.stretch.run:
             wanted = f"a {kinds.STOP_REQUESTED} of run {self.stretch.run} before it"
             return [("request", wanted, f"event {body.request}")]
+        if not any(
+            place < asked.index
+            and event.body["start"] >= body.step
+            and canonical_digest(event.body) == asked.body.segment
+            for place, event in self.stretch.events
+            if event.type == kinds.TRAIN_SEGMENT
+        ):
+            wanted = f"one about a segment from train step {body.step} on, recorded before it"
+            return [("request", wanted, f"event {body.request}, about {asked.body.segment or 'no segment'}")]
         return [*self._among("step", body.step), ("step", asked.body.step, body.step)]
 
     def _states(self) -> dict[int, str]:

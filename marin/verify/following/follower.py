@@ -106,6 +106,7 @@ class Follower:
     ) -> None:
         self._root, self._options, self._only, self._asking, self._say = root, options, only, asking, say
         self._workshop, self._patience = workshop, patience
+        self._place = root
         self._log = LogAsRead.of(root, options)
         self._name = resolve(self._log.history, name)
         self._record: RunRecord = read_record(self._log.history, self._name)
@@ -130,7 +131,7 @@ class Follower:
             worked = False
             if self._refuted is None:
                 found, worked = self._next()
-                if found is not None:
+                if found is not None and not self._goes_home(found):
                     self._refute(found)
             if self._refuted is not None and self._asking is None:
                 return
@@ -143,6 +144,9 @@ class Follower:
     def verification(self) -> Verification:
         """Of all that is recorded; of a run that did not come to its end, as far as it went."""
         run = self.run
+        if self._place is not self._root:
+            read = LogAsRead.of(self._root, self._options)
+            run = read_record(read.history, self._name).run
         if "train" in run.steps or not run.segments:
             return Verification(self._root, self._name, self._options)
         last = run.segments[-1].body
@@ -164,7 +168,10 @@ class Follower:
             except (Malformed, Tampered, Unverified, Unavailable) as error:
                 if not left:
                     if not isinstance(error, Unavailable):
-                        self._refute(Refuted(f"ledger FAIL: {error}"))
+                        found = Refuted(f"ledger FAIL: {error}")
+                        if self._refuted is None and self._goes_home(found):
+                            return True
+                        self._refute(found)
                     raise
                 logger.info("the log is read again: %s", error)
                 time.sleep(self._pause)
@@ -184,7 +191,7 @@ class Follower:
         """Whether nobody goes on with the run, as far as is known."""
         if self.run.status != "open":
             return True
-        self._leases.catch_up(self._root)
+        self._leases.catch_up(self._place)
         for state in self.run.states.values():
             holder = self._leases.holder(state.identity) if state.state == "running" else None
             if holder is not None and holder.alive(utc_now()):
@@ -216,7 +223,7 @@ class Follower:
 
     def _what_it_stands_on(self) -> Refuted | None:
         wanted = [name for name in BEFORE if name in self._only]
-        verdicts = Verification(self._root, self._name, self._options).report(wanted).verdicts
+        verdicts = Verification(self._place, self._name, self._options).report(wanted).verdicts
         for name in wanted:
             if verdicts[name].outcome == "FAIL":
                 return Refuted(f"{name} FAIL: {' '.join(verdicts[name].lines[:1])}")
@@ -275,7 +282,7 @@ class Follower:
         self._stored_wrong = None
         result = replay_segments(
             self.run,
-            self._root.location,
+            self._place.location,
             positions,
             inputs["tokens"],
             inputs["tokenizer"],
@@ -328,8 +335,8 @@ class Follower:
         folder = self._workshop / tokens[:16]
         folder.mkdir(exist_ok=True)
         return Case(
-            root=self._root,
-            store=self._root.store_to_read(),
+            root=self._place,
+            store=self._place.store_to_read(),
             history=self._log.history,
             keys=self._log.keys,
             record=self._record,
@@ -358,6 +365,23 @@ class Follower:
             return
         self._say("the training was asked before" if event is None else f"the training is asked to stop: event {event}")
 
+    def _goes_home(self, found: Refuted) -> bool:
+        """Whether something was found in a copy: that may be the copy's own fault, which is no reason for the training to stop.
+        The log that the copy is of is followed from here on, and the training asked for what does not hold there."""
+        if self._asking is None or self._asking.log.absolute == self._place.absolute:
+            return False
+        home = self._asking.log
+        self._say(f"{found.found}")
+        self._say(
+            f"{self._place.location} is a copy: before the training is asked to stop, {home.location} is looked at"
+        )
+        self._place, self._workshop = home, self._workshop / "home"
+        self._workshop.mkdir()
+        self._log = LogAsRead.of(home, self._options)
+        self._record = read_record(self._log.history, self._name)
+        self._judged_before, self._agreed, self._heard = not set(BEFORE) & self._only, -1, time.monotonic()
+        return True
+
     def _last_held(self) -> tuple[int, str | None]:
         """The number of the train step after the last state up to which everything held, and that state."""
         first = self.run.segments[0].body
@@ -382,7 +406,7 @@ class Follower:
 
     @property
     def _pause(self) -> float:
-        return FAR_SECONDS if "://" in self._root.location else POLL_SECONDS
+        return FAR_SECONDS if "://" in self._place.location else POLL_SECONDS
 
 
 def check_replayable(run: Run) -> None:

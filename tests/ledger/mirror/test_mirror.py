@@ -43,6 +43,7 @@ from ledger.format.cosignature import Subtree
 from ledger.format.cosigner import Cosigner
 from ledger.format.note import parse_note
 from ledger.format.tlog import leaf_hash
+from ledger.mirror.entries import MirrorInfo
 from ledger.witness.upload import bytes_upload
 from ledger.witness.witness import WitnessRequest
 from tests.ledger.format.test_tlog import oracle_subtree_proof
@@ -360,3 +361,20 @@ def test_it_follows_the_copy_of_another_mirror(mirror, kept, signer, tmp_path):
     farther = LogMirror(second, [OTHER], {signer.name: [signer.verifier]})
     follow_log(post_to(farther), copy_of(kept, signer), [OTHER.verifier])
     assert copy_of(second, signer).leaf_hash(299) == leaf_hash(reader.entry(299))
+
+
+def test_a_mirror_that_always_waits_for_more_is_left(signer):
+    """One that names entries beyond the log's end for ever keeps nobody from an end."""
+    (reader,) = grown(signer, 3)
+    times = 0
+
+    def posted(path, body, headers):
+        nonlocal times
+        if path == "/add-checkpoint":
+            return 200, b""
+        times += 1
+        assert times < 100
+        return 409, MirrorInfo(3, 10**6 + times).encode()
+
+    with pytest.raises(Conflict, match="does not go on"):
+        follow_log(posted, reader, [OURS.verifier])

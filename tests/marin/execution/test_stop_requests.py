@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ledger import Draft, Event, digest_bytes
 from marin.errors import StopAsked
@@ -228,6 +229,39 @@ def test_what_was_found_of_the_data_before_the_training_keeps_it_from_beginning(
     assert newest(root).status == "completed"
 
 
+def test_a_request_about_a_segment_that_was_withdrawn_already_is_obeyed_by_nobody(root: Root) -> None:
+    """As of a follower that reads a copy and is late."""
+    late: list[events.TrainSegment] = []
+
+    def between(task: Task, segment: events.TrainSegment) -> None:
+        if segment.start != 8:
+            return
+        if not late:
+            late.append(segment)
+            ask_back(root, task.run)
+        else:
+            ask(root, late[0], task.run)
+
+    trainer = Trainer(wrong=6, between=between)
+    stage(root, trainer)
+    assert trainer.begun == [0, 4]
+    assert newest(root).status == "completed"
+
+
+def test_a_request_about_a_segment_of_nobody_keeps_no_training_from_beginning(root: Root) -> None:
+    with pytest.raises(StopAsked):
+        stage(root, Trainer(between=after(4, lambda task, segment: ask(root, segment, task.run) and None)))
+    run = newest(root)
+    ask(root, replaced(run.segments[0].body), run.run)
+    stage(root, Trainer())
+    assert newest(root).status == "completed"
+
+
+def replaced(segment: events.TrainSegment) -> events.TrainSegment:
+    """Another record of the same train steps, which the run does not have."""
+    return structs.replace(segment, trace=bits("another"))
+
+
 class Unreadable:
     """A root of which nobody may read anything."""
 
@@ -320,7 +354,9 @@ def newest_of(log: Sequence[Indexed]) -> Run:
     return list(load_all(Told(log)))[-1]
 
 
-@pytest.mark.parametrize("forgery", ["left out", "of another step", "of no request", "before it was asked"])
+@pytest.mark.parametrize(
+    "forgery", ["left out", "of another step", "of no request", "before it was asked", "about nothing", "about another"]
+)
 def test_a_withdrawal_that_nobody_asked_for_is_a_contradiction(
     went_back: tuple[Plan, list[Indexed]], forgery: str
 ) -> None:
@@ -334,6 +370,8 @@ def test_a_withdrawal_that_nobody_asked_for_is_a_contradiction(
             body = dict(event.body)
             body |= {"of another step": {"step": 8}, "of no request": {"request": 0}}.get(forgery, {})
             event = replace(event, body=body)
+        if index == asked and forgery.startswith("about"):
+            event = replace(event, body={**event.body, "segment": bits("x") if forgery == "about another" else None})
         if forgery == "before it was asked" and index == asked:
             index = 10_000
         changed.append((index, event))

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 
 from marin.cli import main
 from marin.cli.lazy import Lazy, LazyGroup
+from marin.errors import NotInstalled
 from marin.provenance import plugins
 
 COMMAND = """
@@ -88,3 +90,45 @@ def test_a_command_of_the_core_asks_for_no_plugin() -> None:
 
     group = LazyGroup(name="marin", members={"ledger": main.COMMANDS["ledger"]}, others=asked)
     assert group.get_command(click.Context(group), "ledger") is not None
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group in plugins.OWN_GROUPS for name in plugins.own_points(group)]
+)
+def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, group: str, name: str
+) -> None:
+    honest = plugins.own_points(group)[name]
+    other = EntryPoint(name, "json:loads", group)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([other]))
+    assert plugins.named(group, name, "a test") is honest.load()
+    monkeypatch.setattr(plugins, "find_spec", lambda module: None if module == honest.module else ModuleType)
+    with pytest.raises(NotInstalled):
+        plugins.named(group, name, "a test")
+
+
+def test_every_group_of_judges_is_marins_own() -> None:
+    assert all(plugins.own_points(group) for group in ("marin.judges", "marin.documents", "marin.explanations"))
+    assert {"marin.judges", "marin.documents", "marin.explanations"} <= set(plugins.OWN_GROUPS)
+
+
+@pytest.mark.parametrize("value", ["", "!", ".:COMMANDS", "..a:b", "broken.inside:COMMANDS"])
+def test_a_plugin_that_is_broken_is_as_one_that_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [EntryPoint("other", value, group)])
+    assert "other" not in plugins.points("marin.commands")
+
+
+@pytest.mark.parametrize("value", ["broken:COMMANDS", "json:COMMANDS"])
+def test_a_plugin_of_others_that_does_not_load_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ours = {name for name, _ in plugins.loaded("marin.commands")}
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [EntryPoint("other", value, group)])
+    assert {name for name, _ in plugins.loaded("marin.commands")} == ours

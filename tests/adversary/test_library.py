@@ -1,0 +1,33 @@
+"""The library believes whom the command line believes: the witnesses of the user's own trust count at both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from bench.forgeries.doors.events import VERDICTS, signed
+from bench.forgeries.doors.register import Stall
+from bench.forgeries.workshop import as_operator, variable
+from ledger.format.cosigner import Cosigner
+from marin.library.checking import verified
+from marin.record.root import open_root
+from marin.record.trust.trusted import default_trust
+
+
+def test_a_log_that_your_witnesses_never_saw_is_no_pass_in_the_library(
+    stall: Stall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = signed(stall)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    key = Cosigner("witness.example", Ed25519PrivateKey.generate()).verifier
+    with as_operator(shop.base), variable("MARIN_PINS", str(tmp_path / "pins")):
+        root = open_root(str(shop.path))
+        before = verified(root, shop.run, workers=1, only=VERDICTS, record=False)
+        trust = default_trust()
+        trust.folder.mkdir(parents=True, exist_ok=True)
+        trust.policy_file.write_text(f"witness one {key}\nquorum one\n")
+        after = verified(root, shop.run, workers=1, only=VERDICTS, record=False)
+    assert before.report.verdicts["ledger"].outcome == "PASS"
+    assert after.report.verdicts["ledger"].outcome != "PASS"

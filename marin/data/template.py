@@ -247,7 +247,7 @@ def template_of(dataset: Dataset, special: Mapping[str, str] | None = None, *, c
             where=where,
             expected="a Jinja template that writes the messages",
             found=text[:80],
-            cure="it is the text of a template and not the name of a file: dataset.chat_template=\"$(cat FILE)\"",
+            cure='it is the text of a template and not the name of a file: dataset.chat_template="$(cat FILE)"',
         )
     end = said.rpartition(answer)[2].strip()
     return ChatTemplate(text, variables, where=where, stops=(end,) if end else (), clock=clock)

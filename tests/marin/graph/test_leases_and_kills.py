@@ -308,6 +308,7 @@ def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Wr
     assert "the lease was lost" in err
 
 
+@pytest.mark.survival  # stopped within an append, a process holds the log's lock, and everybody waits
 @pytest.mark.parametrize("where", ["HERE", "None"])
 def test_a_stopped_executor_and_the_one_that_takes_over_have_folders_of_their_own(
     write: Write, root: Root, tally: Callable[[], list[str]], where: str

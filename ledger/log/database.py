@@ -47,6 +47,22 @@ class FoldedDatabase:
         self._delete()
         self.connection = self._connect()
 
+    @staticmethod
+    def is_busy(error: Exception) -> bool:
+        """Whether another process holds the file."""
+        return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+
+    def leave(self, error: Exception) -> None:
+        """Go on in a file of this process alone, where another process holds the one with a name.
+
+        A process that was stopped within a transaction holds it until it goes on.
+
+        Raises:
+            StorageFailed: that is not what ``error`` says.
+        """
+        self.connection.close()
+        self.connection = self._alone(error)
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All or nothing, and nobody else writes meanwhile."""
@@ -69,7 +85,7 @@ class FoldedDatabase:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
             return self._prepare()
         except sqlite3.OperationalError as error:
-            raise self.failed(error) from error
+            return self._alone(error)
         except sqlite3.DatabaseError as error:
             if self._path is None:
                 raise self.failed(error) from error
@@ -78,6 +94,13 @@ class FoldedDatabase:
             return self._prepare()
         except OSError as error:
             raise self.failed(error) from error
+
+    def _alone(self, error: Exception) -> sqlite3.Connection:
+        if self._path is None or not self.is_busy(error):
+            raise self.failed(error) from error
+        _LOG.warning("%s is held by another process, and is made for this one alone: %s", self._what, self._path)
+        self._path = None
+        return self._prepare()
 
     def _prepare(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path or "", timeout=self._wait, check_same_thread=False, isolation_level=None)
@@ -103,7 +126,7 @@ class FoldedDatabase:
             try:
                 db.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if not self.is_busy(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN_SECONDS)
             else:

@@ -26,7 +26,7 @@ from ledger.log.reader import LogReader
 _LOG = logging.getLogger(__name__)
 _VERSION = 1
 _BATCH = 5_000
-_WAIT_SECONDS = 60.0
+_WAIT_SECONDS = 10.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     idx INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL, stream TEXT NOT NULL, seq INTEGER NOT NULL,
@@ -72,7 +72,8 @@ class Projection:
         try:
             return self._catch_up()
         except sqlite3.OperationalError as error:  # locked for too long, disk full: the rows are not at fault
-            raise self._failed(error) from error
+            self._file.leave(error)
+            return self._catch_up()
         except (sqlite3.Error, DoesNotFit) as error:
             _LOG.warning("the projection of events is rebuilt: %s", error)
             self._file.discard()

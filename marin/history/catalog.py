@@ -33,7 +33,7 @@ from marin.record.events import ReplayCompleted
 from marin.record.root import Root, catch_up
 from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, same_numbers, standing, twins
 
-_WAIT = 60.0
+_WAIT = 10.0
 _RUN = (
     "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, seed, experiment, "
     "completed, failed, interrupted"
@@ -85,8 +85,11 @@ class Catalog:
         try:
             try:
                 self._catch_up()
-            except (sqlite3.DatabaseError, DoesNotFit):
-                self._file.discard()
+            except (sqlite3.DatabaseError, DoesNotFit) as error:
+                if self._file.is_busy(error):
+                    self._file.leave(error)
+                else:
+                    self._file.discard()
                 self._catch_up()
         except (sqlite3.Error, DoesNotFit) as error:
             raise self._file.failed(error) from error

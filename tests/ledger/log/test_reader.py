@@ -315,6 +315,28 @@ def test_a_projection_that_does_not_fit_is_rebuilt(reader, tmp_path, damage):
     assert rows(path) == before
 
 
+@pytest.mark.parametrize("opened", [True, False], ids=["open", "to be opened"])
+def test_a_projection_that_a_stopped_process_holds_is_made_for_this_one_alone(
+    reader, tmp_path, monkeypatch, caplog, opened
+):
+    """A process that is stopped within a transaction holds the file until it goes on."""
+    monkeypatch.setattr("ledger.log.projection._WAIT_SECONDS", 0.05)
+    path = tmp_path / "events.sqlite"
+    with Projection(path, reader) as whole:
+        whole.catch_up()
+        wanted = list(whole.events())
+    projection = Projection(path, reader) if opened else None
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with projection or Projection(path, reader) as alone:
+        assert alone.catch_up() == SIZE
+        assert list(alone.events()) == wanted
+    assert "is held by another process" in caplog.text
+    other.execute("ROLLBACK")
+    with Projection(path, reader) as again:
+        assert again.size == SIZE, "the file is as it was"
+
+
 def test_projections_catch_up_at_once(reader, storage, signer, tmp_path):
     path = tmp_path / "events.sqlite"
     sizes = []

@@ -3,6 +3,7 @@ folded."""
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,22 @@ def test_a_number_rounds_to_the_one_that_is_asked_for(value: Any, places: int) -
     assert query.value is not None
     assert query.low <= float(value) <= query.high
     assert query.tolerance == pytest.approx(0.5 * 10**-places)
+
+
+@pytest.mark.parametrize("kind", ["", "catalog-"])
+def test_runs_are_listed_while_a_stopped_process_holds_what_is_folded(
+    root: Root, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Stopped within a transaction, it holds the file until it goes on."""
+    root.append(LOG)
+    with open_catalog(root) as catalog:
+        listed = catalog.run_ids()
+    monkeypatch.setattr("ledger.log.projection._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("marin.history.catalog._WAIT", 0.05)
+    path = root.projection_path()
+    assert path is not None and listed
+    held = sqlite3.connect(path.with_name(f"{kind}{path.name}"), isolation_level=None)
+    held.execute("BEGIN IMMEDIATE")
+    with open_catalog(root) as catalog:
+        assert catalog.run_ids() == listed
+    held.execute("ROLLBACK")

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Self
 
 import pytest
+from stopped import stop
 
 from ledger import Conflict, Draft, Receipt
 from marin.errors import Interrupted, LeaseLost, Paused, StepFailed
@@ -286,7 +287,7 @@ def test_what_was_made_under_a_lost_claim_is_not_recorded(tiny: ModuleType, root
     with machine("sleeper", project, term=0.2) as sleeper:
         assert sleeper.stdout is not None
         assert sleeper.stdout.readline() == "inside\n"
-        sleeper.send_signal(signal.SIGSTOP)
+        stop(root, sleeper.pid)
         assert tiny.run("upper", project).action == "executed"
         sleeper.send_signal(signal.SIGCONT)
         out, err = ended(sleeper, "go on\n")
@@ -304,7 +305,7 @@ def test_a_stopped_process_keeps_its_folder_from_nobody_who_has_its_lease(
     with machine("here", project, term=0.2) as sleeper:
         assert sleeper.stdout is not None and sleeper.stdin is not None
         assert sleeper.stdout.readline() == "inside\n"
-        sleeper.send_signal(signal.SIGSTOP)
+        stop(root, sleeper.pid)
         with machine("here", project) as other:
             assert other.stdout is not None
             assert "another process keeps upper-" in said(other, "held by process")
@@ -356,7 +357,7 @@ def test_under_a_lost_lease_nothing_is_recorded_in_the_run(tiny: ModuleType, roo
     with machine("sleeper", project, term=0.2) as sleeper:
         assert sleeper.stdout is not None
         assert sleeper.stdout.readline() == "inside\n"
-        sleeper.send_signal(signal.SIGSTOP)
+        stop(root, sleeper.pid)
         with machine("another", project) as another:
             assert another.stdout is not None
             assert another.stdout.readline() == "inside\n"

@@ -14,11 +14,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from stopped import stop
 from warm import Warm, warmed
 
 from ledger import OutOfSequence, check
@@ -97,6 +98,16 @@ def program(root: Root, file: Path, kill_at: int = 0, when: str = "before", *mor
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@contextmanager
+def executor_to_stop(root: Root, file: Path) -> Iterator[subprocess.Popen[str]]:
+    """One with short leases, which ends with the block, stopped or not."""
+    with program(root, file, 0, "before", "0.2") as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def completed(root: Root) -> Counter[str]:
@@ -294,10 +305,10 @@ def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Wr
         steps = [Step("slow", slow, {}, {}, HERE)]
     """)
     cache = Path(os.environ["TALLY"]).parent
-    with program(root, file, 0, "before", "0.2") as sleeper:
+    with executor_to_stop(root, file) as sleeper:
         while not (cache / "inside").exists():
             assert sleeper.poll() is None
-        sleeper.send_signal(signal.SIGSTOP)
+        stop(root, sleeper.pid)
         (cache / "go on").touch()
         outcome = execute_graph(load_graph(file), root, file=file)
         assert outcome.results["slow"].action == "executed"
@@ -308,7 +319,6 @@ def test_the_result_of_an_executor_that_lost_its_claim_is_not_recorded(write: Wr
     assert "the lease was lost" in err
 
 
-@pytest.mark.survival  # stopped within an append, a process holds the log's lock, and everybody waits
 @pytest.mark.parametrize("where", ["HERE", "None"])
 def test_a_stopped_executor_and_the_one_that_takes_over_have_folders_of_their_own(
     write: Write, root: Root, tally: Callable[[], list[str]], where: str
@@ -328,12 +338,11 @@ def test_a_stopped_executor_and_the_one_that_takes_over_have_folders_of_their_ow
         steps = [Step("slow", slow, {{}}, {{}}{", HERE" if where == "HERE" else ""})]
     """)
     cache = Path(os.environ["TALLY"]).parent
-    with program(root, file, 0, "before", "0.2") as sleeper:
+    with executor_to_stop(root, file) as sleeper:
         while not (cache / "inside").exists():
             assert sleeper.poll() is None
         stopped = [sleeper.pid, *children(sleeper.pid)]
-        for number in stopped:
-            os.kill(number, signal.SIGSTOP)
+        stop(root, *stopped)
         (cache / "go on").touch()
         outcome = execute_graph(load_graph(file), root, file=file)
         assert outcome.failures == {}

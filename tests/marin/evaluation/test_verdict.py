@@ -143,7 +143,7 @@ def test_numbers_of_one_state_are_not_told_of_another(court: Court, honest: Clai
 
 
 def test_where_nothing_is_recorded_the_pipelines_own_decides(court: Court) -> None:
-    assert court.found() is None
+    assert court.judge() is None
 
 
 def bit(text: str) -> str:

@@ -23,7 +23,7 @@ from ledger import (
     post_to,
 )
 from marin.cli.ledger.service import asked_to_stop
-from marin.cli.ledger.witness import load_cosigners
+from marin.cli.ledger.witness import load_cosigners, log_server
 from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
@@ -41,9 +41,7 @@ def mirror() -> None:
 
 
 @mirror.command()
-@click.option(
-    "--log", "logs", multiple=True, required=True, metavar="KEY", help="Verifier key of a log to take; repeatable."
-)
+@log_server("take", "mirror", "Where the copies are kept, and its key.")
 @click.option(
     "--follow",
     "followed",
@@ -59,26 +57,6 @@ def mirror() -> None:
     metavar="SECONDS",
     help="How often the logs of --follow are looked at.",
 )
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".marin-mirror"),
-    show_default=True,
-    metavar="DIR",
-    help="Where the copies are kept, and its key.",
-)
-@click.option(
-    "--name", default="marin.local/mirror", show_default=True, metavar="NAME", help="Name of a key that is made new."
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default="any that is free",
-    metavar="N",
-    help="Port to listen on.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Interface to listen on.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: address, vkeys, logs.")
 def serve(
     logs: tuple[str, ...],

@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,6 +21,53 @@ from marin.record.root import open_root
 from marin.record.trust.witnesses import WitnessAnswers, add_witness, ask_all, compare_all, load_policy
 
 _LOG = logging.getLogger(__name__)
+
+
+def log_server(verb: str, kind: str, folder: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options of a server that cosigns logs of others: which logs, its folder and key, and where it listens."""
+    options = (
+        click.option(
+            "--log",
+            "logs",
+            multiple=True,
+            required=True,
+            metavar="KEY",
+            help=f"Verifier key of a log to {verb}; repeatable.",
+        ),
+        click.option(
+            "--folder",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path(f".marin-{kind}"),
+            show_default=True,
+            metavar="DIR",
+            help=folder,
+        ),
+        click.option(
+            "--name",
+            default=f"marin.local/{kind}",
+            show_default=True,
+            metavar="NAME",
+            help="Name of a key that is made new.",
+        ),
+        click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            default=0,
+            show_default="any that is free",
+            metavar="N",
+            help="Port to listen on.",
+        ),
+        click.option(
+            "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Interface to listen on."
+        ),
+    )
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
 
 
 @click.group()
@@ -170,29 +218,7 @@ def policy(as_json: bool) -> None:
 
 
 @witness.command()
-@click.option(
-    "--log", "logs", multiple=True, required=True, metavar="KEY", help="Verifier key of a log to watch; repeatable."
-)
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".marin-witness"),
-    show_default=True,
-    metavar="DIR",
-    help="Where it remembers what it cosigned, and has its key.",
-)
-@click.option(
-    "--name", default="marin.local/witness", show_default=True, metavar="NAME", help="Name of a key that is made new."
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default="any that is free",
-    metavar="N",
-    help="Port to listen on.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Interface to listen on.")
+@log_server("watch", "witness", "Where it remembers what it cosigned, and has its key.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: address, vkeys.")
 def serve(logs: tuple[str, ...], folder: Path, name: str, port: int, host: str, as_json: bool) -> None:
     """Be a witness for other logs, until interrupted.

@@ -79,7 +79,7 @@ def open_checkpoint(
             where=f"{checkpoint.origin}, size {checkpoint.size}",
             expected=f"a size up to {max(key.until or 0 for key in signed)}, or a newer key",
             found=", ".join(f"{key.name}+{key.key_id:08x}" for key in signed),
-            cure="do not trust this checkpoint: whoever has the retired key may have signed it",
+            cure="do not trust this checkpoint: anyone who has the retired key may have signed it",
         )
     if origin is not None and checkpoint.origin != origin:
         raise Unverified(

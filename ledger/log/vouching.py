@@ -121,7 +121,7 @@ def vouch_for(storage: Storage, signer: Signer, key: ec.EllipticCurvePrivateKey)
 
 
 def possession_text(origin: str, public: bytes) -> bytes:
-    """What the vouched key signs, to show that whoever vouches for it has it."""
+    """What the vouched key signs, to show that anyone who vouches for it has it."""
     return f"{KEY_VOUCHED}\n{origin}\n{base64.b64encode(public).decode()}\n".encode()
 
 

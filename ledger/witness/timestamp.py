@@ -6,7 +6,7 @@ kept in an event, ``log.anchored/v1``, which the next checkpoint covers:
     {"authority": "https://…", "checkpoint": "<text>", "kind": "rfc3161", "time": "…Z", "token": "<base64 of the
     answer>"}
 
-Whoever checks it needs certificates of authorities that he trusts; nothing else about the authority is believed.
+Anyone who checks it needs certificates of authorities that they trust; nothing else about the authority is believed.
 """
 
 from __future__ import annotations

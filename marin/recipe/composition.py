@@ -9,7 +9,7 @@ What wins: the defaults of conf/config.yaml, then the groups named, then --confi
 command line. Hydra parses, composes, sets and resolves, in its own code; the recipe's own types check, and a mistake is
 named with the place that made it, its path and the nearest valid name.
 
-Two things are taken that Hydra refuses: ``+`` before a group that has a default, as no ``+`` (whoever knows BabyLM's or
+Two things are taken that Hydra refuses: ``+`` before a group that has a default, as no ``+`` (anyone who knows BabyLM's or
 Marin's commands types it), and a key of the recipe that no file of conf/ has, without its ``+``. A folder of one's own
 below conf/ is a group without a default, and takes its ``+`` as in Hydra: ``+regime=five`` adds conf/regime/five.yaml
 after all others. ``${...}`` is resolved here, but for what would read the environment or a clock.

@@ -1,4 +1,4 @@
-"""A board of speedruns: entries that its keeper, or whoever copied his log, signs without a run that is so."""
+"""A board of speedruns: entries that its keeper, or anyone with a copy of the log, signs without a run that is so."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def pages(told, search, plain):
 
 
 def read(told, ids, model, folder):
-    """Ask for all of it. What is asked is the same whoever told it."""
+    """Ask for all of it. What is asked is the same, no matter who told it."""
     client, ask = told.client, told.ask
     plain, other = (client.get_experiment_by_name(name).experiment_id for name in ("plain", "other"))
     for experiment in (plain, other):

@@ -225,7 +225,7 @@ def test_what_was_found_of_the_data_before_the_training_keeps_it_from_beginning(
     with pytest.raises(StopAsked):
         stage(root, again)
     assert again.begun == []
-    stage(root, again)  # whoever gives the command once more has read why
+    stage(root, again)  # anyone who gives the command once more has read why
     assert newest(root).status == "completed"
 
 

@@ -195,7 +195,7 @@ WITH_CHILDREN = """
                 order.unlink()  # of children that run at once, one takes it
             except FileNotFoundError:
                 continue
-            if not os.fork():  # whoever it is told to kill, with a grandchild around
+            if not os.fork():  # the process that it is told to kill, with a grandchild around
                 os.execlp("sh", "sh", "-c", "exec sleep 60 >/dev/null 2>&1")  # what the test reads ends without it
             os.kill(os.getppid() if "parent" in order.name else os.getpid(), signal.SIGKILL)
             signal.pause()

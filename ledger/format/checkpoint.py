@@ -36,7 +36,7 @@ class LogCheckpoint:
 
     @classmethod
     def parse(cls, text: str) -> LogCheckpoint:
-        """The log checkpoint of a signed text; ``Malformed`` if it is none. No signature is looked at."""
+        """The log checkpoint of a signed text; ``Malformed`` if it is not one. No signature is looked at."""
         lines = text.split("\n")
         if len(lines) < 4 or lines[-1] or not all(lines[:-1]):
             raise Malformed("not a log checkpoint", expected="origin, size and root on three lines, none empty")

@@ -129,7 +129,7 @@ def check_vouched(body: Mapping[str, Any], origin: str) -> bytes:
     """The public key that an event of this body in the log ``origin`` vouches for.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not one.
         Unverified: the key has not signed that it is this log's.
     """
     fields = {name: body.get(name) for name in ("algorithm", "use", "possession", "public")}

@@ -123,7 +123,7 @@ class HttpsStorage(ReadOnly):
             except (OSError, http.client.HTTPException) as error:
                 if attempt == _ATTEMPTS:
                     raise _failed(address, str(error)) from error
-            except ValueError as error:  # an address to go on to that is none
+            except ValueError as error:  # not an address to go on to
                 raise _failed(address, str(error)) from error
             time.sleep(self._pause * attempt)
         raise AssertionError("unreachable")

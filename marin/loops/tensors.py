@@ -17,7 +17,7 @@ def arrays(state: Any) -> dict[str, Any]:
     A torch tensor of bfloat16, which NumPy does not have, goes by its bits, under its name and ``:bfloat16``.
 
     Raises:
-        UsageError: there is no array in it, or something that is none.
+        UsageError: there is no array in it, or something that is not one.
     """
     found = dict(_leaves("", state))
     if not found:

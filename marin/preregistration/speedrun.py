@@ -142,7 +142,7 @@ def track(history: History, store: Store, name: str) -> Rules:
 
 
 def _rules(fact: Fact[ExperimentRegistered], store: Store) -> Rules | None:
-    """The track of a registration, None where it is none.
+    """The track of a registration, None where it is not one.
 
     Raises:
         DataError: its document is not what it is to be. UsageError: its baseline's recipe is of another version of Marin.

@@ -514,7 +514,7 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Recipe:
 
 
 def _meant(path: str, values: Mapping[str, Any]) -> str | None:
-    """The key that was meant by one that is none: of its own section (``optimizer.lr``), or of another, by a name that is nearly
+    """The key that was meant by an unknown one: of its own section (``optimizer.lr``), or of another, by a name that is nearly
     its own (``learning_rate``, ``optimizer.batch_size``); None where none is near."""
     section, _, name = path.rpartition(".")
     keys = {field.name: _keys(field, values) for field in msgspec.structs.fields(Recipe)}

@@ -78,7 +78,7 @@ class Pin:
 
     @classmethod
     def parse(cls, data: bytes) -> Pin:
-        """The pin in a file; ``ValueError`` and its kin where it is none."""
+        """The pin in a file; ``ValueError`` and its kin where it is not one."""
         value = json.loads(data)
         checkpoint = LogCheckpoint(str(value["origin"]), int(value["size"]), bytes.fromhex(value["root"]))
         if len(checkpoint.root) != _HASH or checkpoint.size < 0:

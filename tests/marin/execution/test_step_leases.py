@@ -25,7 +25,6 @@ from types import ModuleType
 from typing import Self
 
 import pytest
-from stopped import stop
 
 from ledger import Conflict, Draft, Receipt
 from marin.errors import Interrupted, LeaseLost, Paused, StepFailed
@@ -41,6 +40,7 @@ from marin.recipe.schema import Execution, Recipe
 from marin.record import events
 from marin.record.root import Root, open_root
 from marin.runners.jobs import Job
+from tests.marin.execution.stopped import stop
 
 TINY = Path(__file__).parents[1] / "tiny.py"
 

@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from stopped import stop
 from warm import Warm, warmed
 
 from ledger import OutOfSequence, check
@@ -29,6 +28,7 @@ from marin.graph.execution.loop import Options, execute_graph
 from marin.graph.files import load_graph
 from marin.record import events
 from marin.record.root import Root
+from tests.marin.execution.stopped import stop
 from tests.marin.graph.conftest import Write
 
 STEP = "sha256:" + "5" * 64

@@ -172,7 +172,7 @@ def test_labels_and_entries_of_a_run_keep_no_verdict_from_passing_and_are_claime
     assert claim.basis == "claimed"
     root.append([Draft(kind, stream_of(run), {"run": run, **body})])
     (found,) = unexplained(record(root), plan)
-    assert kind in found.what, "in the run's own stream it is none"
+    assert kind in found.what, "in the run's own stream it is not one"
 
 
 def test_the_plan_of_dvc_yaml_is_told_by_its_name_whatever_events_call_it(root: Root, plan: Plan) -> None:

@@ -177,7 +177,6 @@ FLOORS = (
     "verify",
     "graph",
     "pipeline",
-    "collection",
     "runners",
     "evaluation",
     "training",
@@ -198,9 +197,6 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
-    "marin/collection/asking/uses.py": "jax begins under the arithmetic contract",
-    "marin/collection/asking/tokens.py": "TensorStore, where a run's tokens are counted",
-    "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/evaluation/importing.py": "jax, where a model is imported",
     "marin/library/model.py": "jax begins under the arithmetic contract",
@@ -219,7 +215,6 @@ ON_DEMAND = {
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
     "marin/verify/following/follower.py": "jax begins under the arithmetic contract",
     "marin/verify/bundle.py": "jax begins under the arithmetic contract",
-    "marin/verify/judges/collection.py": "Arrow, where there is a collection",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
     "marin/verify/judges/evaluation.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/verify/judges/exclusion.py": "jax begins under the arithmetic contract",

@@ -77,9 +77,6 @@ COMMANDS: dict[str, Lazy] = {
     "speedrun": Lazy("marin.cli.running.speedrun", "Keep a leaderboard on which every score was replayed."),
     "log": Lazy("marin.cli.looking.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger.group", "Work on the log itself: append, check, prove."),
-    "data": Lazy(
-        "marin.cli.data.group", "Build collections of documents from raw sources, and ask what became of each document."
-    ),
     "store": Lazy("marin.cli.store.group", "Work on the artifact store: put, get, push, pull, verify, collect."),
     "backup": Lazy(
         "marin.cli.store.backup",

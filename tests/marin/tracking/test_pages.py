@@ -35,7 +35,7 @@ from marin.reporting.lineage.samples import Inspector, beginnings_of
 from marin.reporting.runs.curve import loss_curve
 from marin.reporting.runs.order import order_digest, order_page
 from marin.reporting.runs.report import LONGEST_SAMPLE, beginning, run_page
-from marin.reporting.template import TEMPLATES, templates
+from marin.reporting.template import OF_PLUGINS, TEMPLATES, templates
 from marin.reporting.verification.page import page as verification_page
 from marin.reporting.verification.recorded import report_of
 from marin.reporting.verification.segments import Reproducer
@@ -131,11 +131,11 @@ def test_any_text_comes_back_as_what_can_be_seen_of_it(text: str):
 
 
 def test_no_template_takes_text_for_markup_or_misses_a_value():
-    found = list(TEMPLATES.rglob("*.j2"))
-    assert len(found) > 12
-    for path in found:
+    found = [(folder, path) for folder in (TEMPLATES, *OF_PLUGINS) for path in folder.rglob("*.j2")]
+    assert len(found) > 12 and len({path.relative_to(folder) for folder, path in found}) == len(found)
+    for folder, path in found:
         assert not re.search(r"\|\s*safe|Markup|autoescape", path.read_text("utf-8")), path.name
-        templates().get_template(path.relative_to(TEMPLATES).as_posix())
+        templates().get_template(path.relative_to(folder).as_posix())
     with pytest.raises(UndefinedError):
         templates().get_template("runs/order.html.j2").render(origin="x")
 

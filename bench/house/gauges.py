@@ -21,7 +21,13 @@ FILES = tuple(sorted(file for package in PACKAGES for file in (PROJECT / package
 
 VERIFICATION = ("marin.verify.verification",)
 STAGE = ("marin.cli.running.stage",)
-README = (*STAGE, "marin.cli.verifying.verify", "marin.cli.models.sample", "marin.cli.looking.ui", "marin.cli.init")
+README = (
+    *STAGE,
+    "marin.cli.verifying.verify",
+    "marin.cli.models.sample",
+    "marin.plugins.mlflow.commands.ui",
+    "marin.cli.init",
+)
 
 PLUGIN = re.compile(r"marin\.plugins\.(\w+)")
 DOTTED = re.compile(r"(?:marin|ledger)(?:\.\w+)+(?::\w+)?\Z")

@@ -57,7 +57,7 @@ class Track(Section, frozen=True):
     """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model,
     ``hours`` that whoever replays it needs for its training (wall time, times workers: no clock of the entrant's is
     believed); at least one of them is given. What it is trained on, begins with and is measured by are the baseline's
-    (:data:`marin.preregistration.speedrun.FIXED`)."""
+    (:data:`marin.plugins.lab.speedrun.FIXED`)."""
 
     flops: Annotated[float, Meta(gt=0)] | None = None
     parameters: Annotated[int, Meta(gt=0)] | None = None
@@ -68,7 +68,7 @@ class Registration(Section, frozen=True, kw_only=True):
     """An experiment as it is preregistered. ``arms``: recipes by name, whose seeds do not matter; every arm is run with
     every one of ``seeds``, and compared with ``baseline``. ``alternative``: one-sided says that only an arm that is
     better counts. ``apart``: the label of an arm whose steps are executions of their own, by arm. ``track``: others may enter
-    runs of their own (:mod:`marin.preregistration.speedrun`)."""
+    runs of their own (:mod:`marin.plugins.lab.speedrun`)."""
 
     name: Name
     question: Text

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspector | None = None) -> bytes:
-    """The page ``name`` (see :func:`marin.history.projection.fold.pages_of`) of the ledger's run with this id. ``preview``: the
+    """The page ``name`` (see :func:`marin.history.projection.pages.pages_of`) of the ledger's run with this id. ``preview``: the
     address of ``verification.png``, for ``verification.html``. ``inspector``: for the lineage pages of several runs.
 
     Raises:

@@ -38,8 +38,8 @@ ABOUT = {
     "tests/adversary": ("bench/forgeries/", "marin/verify/", "marin/history/"),
     "tests/e2e": ("dvc.yaml", "params.yaml", "marin/pipeline/", "marin/execution/"),
     "tests/e2e/clusters": ("marin/runners/",),
-    "tests/e2e/models": ("marin/evaluation/", "marin/plugins/serve/", "marin/export/"),
-    "tests/e2e/pages": ("marin/tracking/", "marin/reporting/"),
+    "tests/e2e/models": ("marin/evaluation/", "marin/plugins/evaluation/", "marin/plugins/serve/", "marin/export/"),
+    "tests/e2e/pages": ("marin/plugins/mlflow/", "marin/reporting/"),
     "tests/e2e/training": (
         "marin/training/",
         "marin/pipeline/",

@@ -19,21 +19,31 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Written:
-    """A file or folder that was written: the word for what it is, and the digest of its content."""
+    """A file or folder that was written: the word for what it is, and the digest of its content. ``revision``: the name that it
+    has where it was pushed to. ``note``: what else a person is told."""
 
     what: str
-    path: Path
+    path: Path | str
     digest: str
+    revision: str = ""
+    note: str = ""
+
+
+def _nothing(values: Values) -> None:
+    pass
 
 
 @dataclass(frozen=True)
 class Shape:
-    """``option`` asks for it; ``more`` say how; ``write`` gets all options and says what it has written."""
+    """``option`` asks for it; ``more`` say how; ``write`` gets all options and says what it has written. ``check`` refuses
+    options that do not go together, before anything is written. ``folder``: `--card` and `--hub` are of this one too."""
 
     option: click.Option
     write: Callable[[Root, Run, Values], Iterable[Written]]
     more: tuple[click.Option, ...] = ()
     examples: tuple[str, ...] = ()
+    check: Callable[[Values], None] = _nothing
+    folder: bool = False
 
     def wanted(self, values: Values) -> bool:
         """Whether this shape is asked for."""

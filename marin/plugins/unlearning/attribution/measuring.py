@@ -36,7 +36,7 @@ CODE = (
     *PIPELINE.step("train").code,
     *SCORING,
     "marin/plugins/unlearning/attribution/leaving_out.py",
-    "marin/evaluation/heldout/measuring.py",
+    "marin/plugins/evaluation/heldout/measuring.py",
 )
 """The files that decide what is measured."""
 HELD_OUT = "validation"

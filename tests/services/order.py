@@ -18,7 +18,7 @@ LONGEST = (
     "e2e/clusters/test_ray_training.py",
     "e2e/training/test_from_folder.py",
     "e2e/training/test_preferences.py",
-    "marin/training/test_taken_apart.py",
+    "plugins/explain/test_taken_apart.py",
     "e2e/training/test_own_steps.py",
     "plugins/collections/test_workers.py",
     "marin/runners/test_runners.py",

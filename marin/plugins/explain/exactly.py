@@ -18,13 +18,13 @@ from marin.exact import reference
 from marin.exact.compiled import run
 from marin.exact.guarded import MINUS_ZERO
 from marin.exact.program import FLOAT, Operation, Program
+from marin.plugins.explain.opened import INITIAL, Opened, Question, record
 from marin.recipe.schema import Recipe
 from marin.training.initial import exact_initializer
 from marin.training.model import optimizer
 from marin.training.state import arrays_of
 from marin.training.step.exact import ExactStep, update_of
 from marin.training.step.slices import Layout
-from marin.verify.jax.opened import INITIAL, Opened, Question, record
 from marin.verify.segments.explanation import Record
 
 type Values = list[np.ndarray]

@@ -17,16 +17,16 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from marin.exact import compiled, reference
+from marin.plugins.explain import exactly, opened, stepwise
+from marin.plugins.explain.exactly import ExactStepwise
+from marin.plugins.explain.explain import first_operation
+from marin.plugins.explain.opened import Opened, Question
 from marin.recipe.schema import Recipe, plain
 from marin.training.data import Batch
 from marin.training.model import optimizer
 from marin.training.state import state_like
 from marin.training.step.exact import update_of
 from marin.training.step.slices import Layout
-from marin.verify.jax import exactly, opened, stepwise
-from marin.verify.jax.exactly import ExactStepwise
-from marin.verify.jax.opened import Opened, Question
-from marin.verify.segments.explain import first_operation
 from marin.verify.segments.explanation import Record
 
 pytestmark = pytest.mark.long(together="taken apart", seconds=45)
@@ -87,7 +87,7 @@ class Pair:
             self.ask_one(number, question)
 
     def ask(self, **question: Any) -> list[dict[str, Any]]:
-        """As :mod:`marin.verify.segments.explain` asks two processes."""
+        """As :mod:`marin.plugins.explain.explain` asks two processes."""
         given = msgspec.convert(question, Question)
         return [self.ask_one(number, given) for number in range(len(self.workers))]
 

@@ -35,7 +35,7 @@ FIRST_PROGRAMS = ("initial state", "gradient", "square", "update")
 
 
 class Process:
-    """A :mod:`marin.verify.jax.stepwise` under one setting."""
+    """A :mod:`marin.plugins.explain.stepwise` under one setting."""
 
     def __init__(self, setting: Setting, run: Run) -> None:
         self.setting = setting
@@ -45,7 +45,7 @@ class Process:
             if not name.startswith(("JAX_", "XLA_")) and name != APPLIED
         }
         self._process = subprocess.Popen(
-            [setting.python or sys.executable, "-m", "marin.verify.jax.stepwise"],
+            [setting.python or sys.executable, "-m", "marin.plugins.explain.stepwise"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """The programs of one recipe under this process's settings, opened at a recorded state: what ``--explain`` asks of any
-profile. How a train step is taken apart is each profile's own (:mod:`marin.verify.jax.stepwise`,
-:mod:`marin.verify.jax.exactly`).
+profile. How a train step is taken apart is each profile's own (:mod:`marin.plugins.explain.stepwise`,
+:mod:`marin.plugins.explain.exactly`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One train step taken apart, in a process of its own under one setting: digests of what its programs and operations
 make.
 
-`marin verify --explain` starts two of these (``python -m marin.verify.jax.stepwise``), each under the variables of its
+`marin verify --explain` starts two of these (``python -m marin.plugins.explain.stepwise``), each under the variables of its
 setting, and asks them the same questions. Questions and answers are JSON lines on stdin and stdout; nothing else is
 written there. The machine is not asked whether it honours the arithmetic contract: to break it is what this is for.
 """
@@ -20,13 +20,13 @@ import numpy as np
 
 from ledger import LedgerError
 from marin.exact.reading import written_at
+from marin.plugins.explain import interpreter
+from marin.plugins.explain.exactly import ExactStepwise
+from marin.plugins.explain.opened import INITIAL, Opened, Question, digest_of, record
 from marin.recipe.schema import from_plain
 from marin.training.state import leaves, made
 from marin.training.step.shards import TrainStep, shard_sums
 from marin.training.step.update import slice_square, slice_update
-from marin.verify.jax import interpreter
-from marin.verify.jax.exactly import ExactStepwise
-from marin.verify.jax.opened import INITIAL, Opened, Question, digest_of, record
 from marin.verify.segments.explanation import Record
 
 

@@ -135,7 +135,7 @@ def run_stage(
                     project,
                     execution or Execution(),
                     force,
-                    code_identity(plan, code_folder()),
+                    code_identity(plan, code_folder(), recipe),
                     ResultCache(root.history(), root.store()),
                     Unleased(root),
                     pinned=results_at(root, pinned or {}),
@@ -199,10 +199,9 @@ def planned(name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path 
 
 def _at_rest(name: str, plan: Plan, recipe: Recipe, root: Root, project: Path | None) -> _Stage:
     """The stage ``name``, to be asked and not to be executed."""
-    code, cache = code_identity(plan, code_folder()), ResultCache(root.history(), root.store())
-    return _Stage(
-        plan.step(name), plan, settled(root, recipe), root, project, Execution(), False, code, cache, Unleased(root)
-    )
+    recipe = settled(root, recipe)
+    code, cache = code_identity(plan, code_folder(), recipe), ResultCache(root.history(), root.store())
+    return _Stage(plan.step(name), plan, recipe, root, project, Execution(), False, code, cache, Unleased(root))
 
 
 def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
@@ -319,7 +318,7 @@ class _Stage:
 
     def _reason(self, situation: _Situation, config: Mapping[str, Any]) -> str:
         """Why the step is executed, in a sentence; the list of its code files is kept for the next time."""
-        listing = files_listing(code_folder(), self.step.code)
+        listing = files_listing(code_folder(), self.step.code(self.recipe))
         store = self.root.store()
         keep_listing(store, listing)
         if self.force:

@@ -51,7 +51,7 @@ LEAST_TRAINED = 258
 
 
 class GrammarDataset(Section, frozen=True, tag="grammar", tag_field="kind"):
-    """Text from the embedded probabilistic grammar (:mod:`marin.data.grammar`): no download, any size, seeded."""
+    """Text from the embedded probabilistic grammar (the plugin grammar): no download, any size, seeded."""
 
     name: Name = "grammar"
     seed: Seed = 0

@@ -26,6 +26,7 @@ NEUTRAL = {
     "marin/process/interruption.py": "when training stops, not what it computes",
     "marin/process/progress.py": "bars",
     "marin/process/waiting.py": "says what takes long",
+    "marin/provenance/plugins.py": "how plugins are found: the code of one that a recipe names is the step's",
     "marin/record/events.py": "how results are recorded",
     "marin/record/meter.py": "measurements beside the evidence",
     "marin/training/runtime/shape_checks.py": "which thread checks shapes",

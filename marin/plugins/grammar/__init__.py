@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marin.data.grammar.generator import Generator
-from marin.data.grammar.pairs import PHENOMENA, MinimalPair, minimal_pairs
-from marin.data.grammar.stories import story
+from marin.plugins.grammar.generator import Generator
+from marin.plugins.grammar.pairs import PHENOMENA, MinimalPair, minimal_pairs
+from marin.plugins.grammar.stories import story
 
 VERSION = 1
 

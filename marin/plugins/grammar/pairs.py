@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from marin.data.grammar import lexicon
-from marin.data.grammar.generator import Generator
-from marin.data.grammar.lexicon import BE, DO, HAVE, PRONOUNS, THEY, Gender, Noun, Sort, Verb
-from marin.data.grammar.morphology import IRREGULAR_PLURALS, IRREGULAR_VERBS, article
-from marin.data.grammar.phrases import Phrases, Tense
-from marin.data.grammar.sentences import finished
+from marin.plugins.grammar import lexicon
+from marin.plugins.grammar.generator import Generator
+from marin.plugins.grammar.lexicon import BE, DO, HAVE, PRONOUNS, THEY, Gender, Noun, Sort, Verb
+from marin.plugins.grammar.morphology import IRREGULAR_PLURALS, IRREGULAR_VERBS, article
+from marin.plugins.grammar.phrases import Phrases, Tense
+from marin.plugins.grammar.sentences import finished
 
 
 @dataclass(frozen=True, slots=True)

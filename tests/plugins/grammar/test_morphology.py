@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marin.data.grammar import morphology
+from marin.plugins.grammar import morphology
 
 PLURALS = """
     baker/bakers box/boxes church/churches bush/bushes compass/compasses cherry/cherries key/keys donkey/donkeys

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from marin.data import grammar
-from marin.data.grammar import MinimalPair, lexicon
+from marin.plugins import grammar
+from marin.plugins.grammar import MinimalPair, lexicon
 
 COUNT = 17 * 60
 

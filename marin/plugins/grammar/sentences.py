@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from marin.data.grammar import lexicon, words
-from marin.data.grammar.generator import Weighted
-from marin.data.grammar.lexicon import Sort
-from marin.data.grammar.morphology import article
-from marin.data.grammar.phrases import Phrases
+from marin.plugins.grammar import lexicon, words
+from marin.plugins.grammar.generator import Weighted
+from marin.plugins.grammar.lexicon import Sort
+from marin.plugins.grammar.morphology import article
+from marin.plugins.grammar.phrases import Phrases
 
 
 def finished(text: str, mark: str = ".") -> str:

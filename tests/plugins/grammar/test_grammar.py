@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from marin.data import grammar
-from marin.data.grammar import lexicon
-from marin.data.grammar.lexicon import PRONOUNS, Gender
+from marin.plugins import grammar
+from marin.plugins.grammar import lexicon
+from marin.plugins.grammar.lexicon import PRONOUNS, Gender
 
 # sha256 over the first twenty stories of seed 0, each followed by a zero byte. It changes only with the grammar itself:
 # then every recorded corpus changes its digest, which is the point of noticing.
@@ -173,6 +173,6 @@ def test_forms_of_be_agree(sentences: list[list[str]]) -> None:
 
 
 def test_reading_the_grammar_needs_no_python_random() -> None:
-    import marin.data.grammar.generator as module
+    import marin.plugins.grammar.generator as module
 
     assert "random" not in vars(module)

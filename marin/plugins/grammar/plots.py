@@ -12,7 +12,7 @@ and a far place. A slot may name a form after a point:
 ``^`` in front marks the subject that the verbs after it agree with: ``{^C} [watch] {P.him}``. A verb in brackets is
 inflected for tense and agreement; ``[find:perfect]``, ``:progressive``, ``:not`` and ``:never`` choose a form, ``:one``
 and ``:many`` a number. ``~`` at
-the start lets a sentence be left out. Nothing is evaluated: :mod:`marin.data.grammar.stories` replaces known slots by
+the start lets a sentence be left out. Nothing is evaluated: :mod:`marin.plugins.grammar.stories` replaces known slots by
 words.
 """
 

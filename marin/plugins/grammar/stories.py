@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from marin.data.grammar import lexicon
-from marin.data.grammar.generator import Generator
-from marin.data.grammar.lexicon import BE, DO, HAVE, PRONOUNS, VERBS, Gender, Noun, Sort, Verb, verb
-from marin.data.grammar.morphology import article
-from marin.data.grammar.phrases import Person, Phrases, Tense
-from marin.data.grammar.plots import OPENINGS, PLOTS, TIES
-from marin.data.grammar.sentences import finished, sentence
+from marin.plugins.grammar import lexicon
+from marin.plugins.grammar.generator import Generator
+from marin.plugins.grammar.lexicon import BE, DO, HAVE, PRONOUNS, VERBS, Gender, Noun, Sort, Verb, verb
+from marin.plugins.grammar.morphology import article
+from marin.plugins.grammar.phrases import Person, Phrases, Tense
+from marin.plugins.grammar.plots import OPENINGS, PLOTS, TIES
+from marin.plugins.grammar.sentences import finished, sentence
 
 _SLOT = re.compile(r"\{(\^?)([A-Z])(?:\.([a-z]+))?\}|\[([a-z]+)(?::([a-z]+))?\]")
 

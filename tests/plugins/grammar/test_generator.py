@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.data.grammar.generator import Generator, Weighted, ranked
+from marin.plugins.grammar.generator import Generator, Weighted, ranked
 
 
 def test_outputs_are_those_of_splitmix64() -> None:

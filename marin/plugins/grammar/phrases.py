@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from marin.data.grammar import lexicon
-from marin.data.grammar.generator import Generator, Weighted
-from marin.data.grammar.lexicon import BE, HAVE, PRONOUNS, THEY, Gender, Noun, Pronouns, Sort, Verb
-from marin.data.grammar.morphology import article
+from marin.plugins.grammar import lexicon
+from marin.plugins.grammar.generator import Generator, Weighted
+from marin.plugins.grammar.lexicon import BE, HAVE, PRONOUNS, THEY, Gender, Noun, Pronouns, Sort, Verb
+from marin.plugins.grammar.morphology import article
 
 
 class Tense(StrEnum):

@@ -1,4 +1,4 @@
-"""The lexicon: every stem of :mod:`marin.data.grammar.words` with its inflected forms, ready to be drawn.
+"""The lexicon: every stem of :mod:`marin.plugins.grammar.words` with its inflected forms, ready to be drawn.
 
 Some three thousand word forms. A noun knows its sort (what may be said of it) and, where it has one, its gender.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from marin.data.grammar import words
-from marin.data.grammar.generator import Weighted, ranked
-from marin.data.grammar.morphology import adverb, comparison, gerund, participle, past, plural, third_person
+from marin.plugins.grammar import words
+from marin.plugins.grammar.generator import Weighted, ranked
+from marin.plugins.grammar.morphology import adverb, comparison, gerund, participle, past, plural, third_person
 
 
 class Sort(StrEnum):

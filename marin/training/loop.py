@@ -34,7 +34,7 @@ from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
 from marin.training.step.contract import Step, StepOutcome, mesh_of
 from marin.training.step.exact import ExactStep
-from marin.training.step.layered import LayeredStep
+from marin.plugins.scale.layered import LayeredStep
 from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
 from marin.training.tokens.cache import Cache

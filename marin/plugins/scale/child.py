@@ -29,7 +29,7 @@ from marin.recipe.schema import Recipe, from_plain
 from marin.training.state import state_like
 from marin.training.step.contract import Step, mesh_over
 from marin.training.step.hlo import Program
-from marin.training.step.layered import LayeredStep
+from marin.plugins.scale.layered import LayeredStep
 from marin.training.step.shards import TrainStep
 
 _NEEDED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")

@@ -27,9 +27,9 @@ from marin.training.initial import initial_state
 from marin.training.loop import step_of
 from marin.training.model import compute_dtype
 from marin.training.state import arrays_of, state_like
-from marin.training.step.attention import splash
+from marin.plugins.scale.attention import splash
 from marin.training.step.contract import gatherings, mesh_of, mesh_over
-from marin.training.step.layered import LayeredStep, halves, passes
+from marin.plugins.scale.layered import LayeredStep, halves, passes
 
 
 def by_layer(recipe: Recipe, **fields: Any) -> Recipe:

@@ -59,7 +59,7 @@ from marin.training.step.contract import (
     nbytes,
     words,
 )
-from marin.training.step.parts import PARTS, Part, Parts, stack_of
+from marin.plugins.scale.parts import PARTS, Part, Parts, stack_of
 from marin.training.step.slices import Layout, Leaves, SlicedState
 from marin.training.step.update import slice_square, slice_update
 

@@ -1,6 +1,6 @@
 """A model in parts that are computed one after the other: what comes before its layers, a layer, and what comes after.
 
-Each part is a function of its own weights, and they are what the step gathers (:mod:`marin.training.step.layered`). The parts
+Each part is a function of its own weights, and they are what the step gathers (:mod:`marin.plugins.scale.layered`). The parts
 are Levanter's own modules, put together from the weights that are given.
 """
 
@@ -25,7 +25,7 @@ from marin.recipe.schema import Recipe
 from marin.training.blank import embedded, weighted
 from marin.training.model import attention_mask, compute_dtype, model_config
 from marin.training.state import TrainState
-from marin.training.step.attention import splash
+from marin.plugins.scale.attention import splash
 
 Part = Literal["first", "layer", "last"]
 PARTS: Sequence[Part] = ("first", "layer", "last")

@@ -28,7 +28,7 @@ FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglo
 DIRECTIONS = {"ledger": {"ledger"}, "marin": {"marin", "ledger"}, "experiments": {"experiments", "marin"}}
 
 COMPUTE = (
-    *("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/exact/"),
+    *("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/plugins/exact/"),
     *("marin/plugins/evaluation/", "marin/plugins/explain/", "marin/plugins/scale/"),
 )
 
@@ -181,7 +181,6 @@ FLOORS = (
     "runners",
     "evaluation",
     "training",
-    "exact",
     "execution",
     "loops",
     "preregistration",
@@ -454,13 +453,13 @@ def test_heavy_libraries_are_imported_in_one_place_each() -> None:
 
 
 def test_the_reference_of_exact_arithmetic_knows_no_compiler() -> None:
-    compiled = {f"marin/exact/{name}.py" for name in ("reading", "guarded", "integers", "compiled", "known")}
+    names = ("reading", "guarded", "integers", "compiled", "known", "step", "plugin")
     found = {
         item.file
         for item in all_imports()
-        if item.file.startswith("marin/exact/") and item.module.split(".")[0] == "jax"
+        if item.file.startswith("marin/plugins/exact/") and item.module.split(".")[0] == "jax"
     }
-    assert found == compiled
+    assert found == {f"marin/plugins/exact/{name}.py" for name in names}
 
 
 def test_the_ledger_needs_little() -> None:
@@ -562,7 +561,7 @@ PRINTS = {
     "marin/plugins/ray/cluster.py": "sends Ray's words to stderr",
     "marin/verify/sealed.py": "passes on what the confined process's own room printed",
     "marin/verify/commit.py": "sends an installer's words to stderr",
-    "marin/exact/known.py": "answers its parent in JSON",
+    "marin/plugins/exact/known.py": "answers its parent in JSON",
     "marin/training/inspection/answers.py": "answers its parent in JSON",
     "ledger/store/workers/fileworker.py": "answers its parent in lines of its own format",
 }

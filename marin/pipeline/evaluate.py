@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from marin.execution.step import StepDefinition, StepResult, Task
+from marin.pipeline.profiles import profile_of
 from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
@@ -40,4 +41,5 @@ EVALUATE = StepDefinition(
     starts=("marin/pipeline/evaluate.py",),
     run=run,
     devices="one",
+    plugins=profile_of,
 )

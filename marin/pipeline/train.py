@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from marin.errors import UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
+from marin.pipeline.profiles import training_of
 from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
@@ -66,5 +67,6 @@ TRAIN = StepDefinition(
     starts=("marin/pipeline/train.py",),
     run=run,
     devices="all",
+    plugins=training_of,
     continues=True,
 )

@@ -25,7 +25,7 @@ LONGEST = (
     "e2e/models/test_evaluation_during.py",
     "e2e/verifying/test_reproducer.py",
     "e2e/verifying/test_sealed.py",
-    "marin/training/step/test_exact.py",
+    "plugins/exact/test_step.py",
     "e2e/verifying/test_verify_parallel.py",
     "e2e/pages/test_data_page.py",
     "e2e/test_tutorial.py",
@@ -38,7 +38,7 @@ LONGEST = (
     "e2e/verifying/test_fault_bench.py",
     "marin/training/test_scoring.py",
     "marin/training/step/test_shards.py",
-    "marin/exact/test_known.py",
+    "plugins/exact/test_known.py",
 )
 """Seconds of a processor, most first; then the other whole pipelines. What is left does not begin early."""
 

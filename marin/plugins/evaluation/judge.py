@@ -19,6 +19,7 @@ import msgspec
 
 from ledger import LedgerError, digest_bytes
 from marin.errors import MissingEvidence, UsageError
+from marin.evaluation.code import other_code
 from marin.history.run import Fact
 from marin.plugins.evaluation.babylm import tasks as babylm
 from marin.plugins.evaluation.harness import tasks as harness
@@ -30,7 +31,6 @@ from marin.plugins.evaluation.recorded.records import Key, Sample, Settings, Tas
 from marin.plugins.evaluation.recorded.task import NAME, EvaluationTask
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
-from marin.provenance.code import other_software
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.events import EvaluationRecorded
 from marin.verify.case import Case
@@ -149,7 +149,7 @@ def judge_tree(
     said = f"{where}: {asked_of}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
-        if other := other_software(body.code, body.lock, found.asker.code):
+        if other := other_code(body.code, body.lock, found.asker.code, subject().recipe):
             return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered, found
         return Verdict("FAIL", (line,), executed=True), answered, found
     if again is None:

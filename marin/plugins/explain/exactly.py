@@ -1,7 +1,7 @@
 """One train step of profile exact taken apart into the operations of docs/exact.md.
 
 An exact program is data, so any part of it is a program too: one operation, or the first so many. Each is compiled on
-its own under this process's settings, and what an operation must give is what :mod:`marin.exact.reference` gives: so it
+its own under this process's settings, and what an operation must give is what :mod:`marin.plugins.exact.reference` gives: so it
 can be said which of two settings is wrong.
 """
 
@@ -14,16 +14,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from marin.exact import reference
-from marin.exact.compiled import run
-from marin.exact.guarded import MINUS_ZERO
-from marin.exact.program import FLOAT, Operation, Program
+from marin.plugins.exact import reference
+from marin.plugins.exact.compiled import run
+from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.program import FLOAT, Operation, Program
+from marin.plugins.exact.step import ExactStep, update_of
 from marin.plugins.explain.opened import INITIAL, Opened, Question, record
 from marin.recipe.schema import Recipe
 from marin.training.initial import exact_initializer
 from marin.training.model import optimizer
 from marin.training.state import arrays_of
-from marin.training.step.exact import ExactStep, update_of
 from marin.training.step.slices import Layout
 from marin.verify.segments.explanation import Record
 

@@ -41,6 +41,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
+from marin.plugins.scale.parts import PARTS, Part, Parts, stack_of
 from marin.recipe.schema import CPU_PROFILES, Recipe
 from marin.training.model import compute_dtype, optimizer
 from marin.training.runtime.compilation import give_back_memory
@@ -59,7 +60,6 @@ from marin.training.step.contract import (
     nbytes,
     words,
 )
-from marin.plugins.scale.parts import PARTS, Part, Parts, stack_of
 from marin.training.step.slices import Layout, Leaves, SlicedState
 from marin.training.step.update import slice_square, slice_update
 

@@ -21,11 +21,11 @@ from levanter.kernels.pallas.fused_cross_entropy_loss.config import BlockSizes
 from levanter.kernels.pallas.fused_cross_entropy_loss.xla import linear_softmax_cross_entropy_loss_xla
 from levanter.layers.attention import AttentionBackend
 
+from marin.plugins.scale.attention import splash
 from marin.recipe.schema import Recipe
 from marin.training.blank import embedded, weighted
 from marin.training.model import attention_mask, compute_dtype, model_config
 from marin.training.state import TrainState
-from marin.plugins.scale.attention import splash
 
 Part = Literal["first", "layer", "last"]
 PARTS: Sequence[Part] = ("first", "layer", "last")

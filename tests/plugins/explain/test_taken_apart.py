@@ -16,7 +16,8 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from marin.exact import compiled, reference
+from marin.plugins.exact import compiled, reference
+from marin.plugins.exact.step import update_of
 from marin.plugins.explain import exactly, opened, stepwise
 from marin.plugins.explain.exactly import ExactStepwise
 from marin.plugins.explain.explain import first_operation
@@ -25,7 +26,6 @@ from marin.recipe.schema import Recipe, plain
 from marin.training.data import Batch
 from marin.training.model import optimizer
 from marin.training.state import state_like
-from marin.training.step.exact import update_of
 from marin.training.step.slices import Layout
 from marin.verify.segments.explanation import Record
 

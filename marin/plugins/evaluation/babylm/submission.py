@@ -34,6 +34,7 @@ import msgspec
 from ledger import Draft, Store, describe_tree
 from marin.data.documents import read_texts, train_files
 from marin.errors import MissingEvidence, UsageError
+from marin.evaluation.code import deciding_digest
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject, open_subject
 from marin.execution.phases import chain
@@ -47,7 +48,7 @@ from marin.plugins.evaluation.recorded.evaluated import numbers
 from marin.plugins.evaluation.recorded.records import Sample, Settings, digests_of, read_samples, write_tree
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.process.progress import bar
-from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Recipe
 from marin.record import events, outputs
 from marin.record.events import EVALUATION_RECORDED, EvaluationRecorded, write
@@ -354,7 +355,7 @@ class _Answers:
     def __init__(self, run: Run, root: Root) -> None:
         self.run, self.root = run, root
         self.scorer: Scorer | None = None
-        self.code, self.lock = files_digest(code_folder(), ASKER.code), lock_digest(code_folder())
+        self.code, self.lock = deciding_digest(ASKER.code, run.recipe), lock_digest(code_folder())
 
     def of(self, subject: Subject, task: EvaluationTask, devices: int) -> _Recorded:
         """The answers of a state to one data set: recorded ones of this very code, or new ones, which are recorded."""

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ledger import LedgerError, Tampered, digest_bytes
+from marin.evaluation.code import other_code
 from marin.history.run import Fact
 from marin.plugins.evaluation.heldout.asked import without_tasks
 from marin.plugins.evaluation.heldout.during import due
 from marin.plugins.evaluation.heldout.sets import CODE, DEFAULT, corpus_set, set_of
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
-from marin.provenance.code import other_software
 from marin.recipe.evaluation import CorpusSet
 from marin.record.events import EvaluationMeasured, MeasuredSet
 from marin.verify.case import Case
@@ -126,7 +126,7 @@ class _Judging:
         except LedgerError as error:
             return Verdict(outcome_of(error), (f"{where}: {error}",)), total, 0
         answered = total if chosen is None else len(chosen)
-        if line and (other := other_software(body.code, body.lock, CODE)):
+        if line and (other := other_code(body.code, body.lock, CODE, self.case.run.recipe)):
             said = f"{where}: {other}, so the difference below proves nothing; {line}"
             return Verdict("UNAVAILABLE", (said,)), total, answered
         if line:

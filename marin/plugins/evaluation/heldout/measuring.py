@@ -20,11 +20,12 @@ import numpy as np
 from ledger import Store
 from marin.data.tokenizer import Tokenizer
 from marin.errors import DataError
+from marin.evaluation.code import deciding_digest
 from marin.evaluation.evaluate import exponential
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.evaluation.heldout.sets import CODE
-from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import as_recorded
 from marin.record.events import EvaluationMeasured, HexFloat, MeasuredSet
 
@@ -160,7 +161,7 @@ def measured(
         step=subject.step,
         state=subject.state,
         tokenizer=subject.tokenizer_digest,
-        code=files_digest(code_folder(), CODE),
+        code=deciding_digest(CODE, subject.recipe),
         lock=lock_digest(code_folder()),
         sets=found,
     )

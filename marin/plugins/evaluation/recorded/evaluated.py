@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from marin.evaluation.code import deciding_digest
 from marin.evaluation.subject import Subject
 from marin.plugins.evaluation.recorded.records import Request, Sample, Settings, described, identity_of
 from marin.plugins.evaluation.recorded.task import EvaluationTask
-from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.provenance.code import code_folder, lock_digest
 from marin.record.events import EvaluationRecorded
 
 
@@ -50,7 +51,7 @@ class Evaluated:
             tokenizer=subject.tokenizer_digest,
             identity=artifact,
             harness=self.asker.version,
-            code=files_digest(code_folder(), self.asker.code),
+            code=deciding_digest(self.asker.code, subject.recipe),
             lock=lock_digest(code_folder()),
             settings=msgspec.to_builtins(self.settings),
             tasks={task.name: described(task, self.samples[task.name]) for task in self.tasks},

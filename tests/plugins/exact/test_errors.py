@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from scipy import special
 
-from marin.exact import functions, reference
+from marin.plugins.exact import functions, reference
 
 DRAWN = np.random.default_rng(2463)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.marin.exact.passes import passes
+from tests.plugins.exact.passes import passes
 
 PROGRAM = """
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from marin.exact.compiled import exact
-from marin.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.compiled import exact
+from marin.plugins.exact.guarded import MINUS_ZERO
 
 def written(z, a, b, c):
     return a * b + c

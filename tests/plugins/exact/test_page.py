@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marin.exact import compiled, functions, reference
+from marin.plugins.exact import compiled, functions, reference
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "exact.md").read_text("utf-8")
 WRITTEN = re.findall(r"^(\w+)\(([\w, ]+)\)\n((?: {4}.+\n)+)", PAGE.split("### The functions, step by step")[1], re.M)

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from marin.exact import functions, moving, threefry
-from marin.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Factors, Operation, Program
+from marin.plugins.exact import functions, moving
+from marin.plugins.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Factors, Operation, Program
+from marin.training.runtime import threefry
 
 F, W = np.float32, np.int32
 type Values = list[np.ndarray]
 
 
 class Rounding:
-    """An :class:`marin.exact.functions.Arithmetic` of NumPy arrays."""
+    """An :class:`marin.plugins.exact.functions.Arithmetic` of NumPy arrays."""
 
     def rule(self, a: np.ndarray) -> np.ndarray:
         """``a``, or +0.0 where its magnitude is below the least number's."""

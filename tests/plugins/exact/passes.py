@@ -1,6 +1,6 @@
-"""Which of XLA's passes made a product that meets a sum unguarded (marin/exact/unguarded.py names no pass).
+"""Which of XLA's passes made a product that meets a sum unguarded (marin/plugins/exact/unguarded.py names no pass).
 
-    python tests/marin/exact/passes.py PROGRAM...
+    python tests/plugins/exact/passes.py PROGRAM...
 
 executes a Python program with the text of every module dumped after each pass that changed it, reads the texts of every
 module in their order, and prints a JSON line for each pass after which there are products that were not there before:
@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marin.exact.unguarded import unguarded
+from marin.plugins.exact.unguarded import unguarded
 
 DUMP = "--xla_dump_hlo_pass_re=.* --xla_dump_hlo_as_text --xla_dump_to="
 _TEXT = re.compile(r"^(module_\d+\.[^.]+)\.(?:(\d+)\.(.+)|(before_optimizations)|(cpu_after_optimizations))\.txt$")

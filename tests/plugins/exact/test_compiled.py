@@ -17,10 +17,10 @@ from hypothesis.extra.numpy import arrays
 from jax import lax
 
 from marin.errors import UsageError
-from marin.exact import compiled, functions, integers, known, reading, reference
-from marin.exact.compiled import exact
-from marin.exact.guarded import MINUS_ZERO
-from marin.exact.program import Factors
+from marin.plugins.exact import compiled, functions, integers, known, reading, reference
+from marin.plugins.exact.compiled import exact
+from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.program import Factors
 from marin.process import arithmetic
 from marin.recipe.schema import Execution, Recipe
 

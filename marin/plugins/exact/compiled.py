@@ -1,6 +1,6 @@
 """A program as a jax function: traced, sharded and compiled like any other, and with the same bits wherever that is.
 
-The function's first argument is -0.0 (:mod:`marin.exact.guarded`). It has to be traced where 64-bit types are allowed;
+The function's first argument is -0.0 (:mod:`marin.plugins.exact.guarded`). It has to be traced where 64-bit types are allowed;
 :func:`exact` sees to that.
 """
 
@@ -17,11 +17,12 @@ import numpy as np
 from jax import lax
 from jax.extend.random import threefry2x32_p
 
-from marin.exact import functions, integers, threefry
-from marin.exact.guarded import MINUS_ZERO, Guarded
-from marin.exact.integers import Products
-from marin.exact.program import BOOL, FLOAT, INT, LEAST, NEAREST, UINT, Factors, Operation, Program
-from marin.exact.reading import read
+from marin.plugins.exact import functions, integers
+from marin.plugins.exact.guarded import MINUS_ZERO, Guarded
+from marin.plugins.exact.integers import Products
+from marin.plugins.exact.program import BOOL, FLOAT, INT, LEAST, NEAREST, UINT, Factors, Operation, Program
+from marin.plugins.exact.reading import read
+from marin.training.runtime import threefry
 
 F, W, U = np.float32, np.int32, np.uint32
 NAN = np.float32(np.nan)

@@ -19,8 +19,8 @@ import numpy as np
 from jax import lax
 
 from marin.errors import UsageError
-from marin.exact.functions import power_of_two
-from marin.exact.guarded import Guarded
+from marin.plugins.exact.functions import power_of_two
+from marin.plugins.exact.guarded import Guarded
 from marin.provenance.processor import processor
 
 F, W, U, D, L = np.float32, np.int32, np.uint32, np.float64, np.int64

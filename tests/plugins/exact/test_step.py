@@ -15,7 +15,8 @@ from jax.sharding import Mesh
 
 from ledger import LedgerError
 from marin.errors import UsageError
-from marin.exact import reference
+from marin.plugins.exact import reference
+from marin.plugins.exact.step import ExactStep, gradient_of, shares_of, update_of
 from marin.recipe.schema import Arithmetic, Execution, Recipe, check, digest, from_plain, plain
 from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of, training_mesh
@@ -23,7 +24,6 @@ from marin.training.model import optimizer
 from marin.training.run import described
 from marin.training.state import DATA, TENSOR, arrays_of, state_like
 from marin.training.step.contract import mesh_of
-from marin.training.step.exact import ExactStep, gradient_of, shares_of, update_of
 from marin.training.step.slices import Layout
 
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())

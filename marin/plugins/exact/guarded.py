@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from marin.exact.program import LEAST
+from marin.plugins.exact.program import LEAST
 
 F, W = np.float32, np.int32
 type Operation = Callable[[jax.Array, jax.Array], jax.Array]
@@ -25,7 +25,7 @@ MINUS_ZERO = np.float32(-0.0)
 
 
 class Guarded:
-    """An :class:`marin.exact.functions.Arithmetic` of jax arrays; ``z`` is -0.0, an argument of what is traced."""
+    """An :class:`marin.plugins.exact.functions.Arithmetic` of jax arrays; ``z`` is -0.0, an argument of what is traced."""
 
     def __init__(self, z: jax.Array) -> None:
         self.z = z

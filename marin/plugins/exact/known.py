@@ -19,9 +19,9 @@ import numpy as np
 from jax import lax
 
 from marin.errors import Unsupported
-from marin.exact import integers, reference
-from marin.exact.compiled import Exact, exact
-from marin.exact.integers import Products
+from marin.plugins.exact import integers, reference
+from marin.plugins.exact.compiled import Exact, exact
+from marin.plugins.exact.integers import Products
 
 ANSWERS = {
     "elementwise": "sha256:8a57b25fe9ea008f5fc2c24bd8c5317eb283e57054ee41028c45c00c9c93dea3",
@@ -223,7 +223,8 @@ def differing(products: Products = "chosen") -> list[str]:
 
 
 def main() -> None:
-    """Print a JSON list of the groups that came out otherwise: `python -m marin.exact.known`, for a process of its own."""
+    """Print a JSON list of the groups that came out otherwise: `python -m marin.plugins.exact.known`, for a process of its
+    own."""
     json.dump(differing(), sys.stdout)
 
 

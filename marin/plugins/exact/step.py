@@ -27,11 +27,12 @@ from jax.sharding import PartitionSpec as P
 from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
 from marin.errors import UsageError
-from marin.exact.compiled import Exact, exact
-from marin.exact.guarded import MINUS_ZERO
-from marin.exact.unguarded import unguarded
+from marin.plugins.exact.compiled import Exact, exact
+from marin.plugins.exact.factors import factors_of
+from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
-from marin.training.model import factors_of, optimizer
+from marin.training.model import optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import TENSOR, TrainState, batch_axes
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
@@ -189,7 +190,7 @@ class ExactStep(Step):
         }
 
     def foreign_products(self) -> list[str]:
-        """Products that the processor could contract with a sum (:mod:`marin.exact.unguarded`): none, or the compiler
+        """Products that the processor could contract with a sum (:mod:`marin.plugins.exact.unguarded`): none, or the compiler
         took a guard away. Products of whole numbers are the same everywhere."""
         return [line for one in self.named.values() for line in unguarded(one.as_text())]
 

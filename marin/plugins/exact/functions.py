@@ -1,8 +1,8 @@
 """exp, log and all else that takes more than one rounding: a sequence of single roundings, in one order.
 
-Each formula is written once, over an :class:`Arithmetic` that rounds: compiled (``marin.exact.guarded``) or in NumPy
-(``marin.exact.reference``). The polynomials were fitted to the functions at Chebyshev nodes and their coefficients rounded
-to float32; docs/exact.md states the errors that remain, and a test measures them.
+Each formula is written once, over an :class:`Arithmetic` that rounds: compiled (``marin.plugins.exact.guarded``) or in NumPy
+(``marin.plugins.exact.reference``). The polynomials were fitted to the functions at Chebyshev nodes and their coefficients
+rounded to float32; docs/exact.md states the errors that remain, and a test measures them.
 """
 
 from __future__ import annotations

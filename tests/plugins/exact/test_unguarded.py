@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from marin.exact.compiled import exact
-from marin.exact.guarded import MINUS_ZERO
-from marin.exact.unguarded import unguarded
+from marin.plugins.exact.compiled import exact
+from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.unguarded import unguarded
 
 ROWS = jax.ShapeDtypeStruct((4, 33), jnp.float32)
 Z = jax.ShapeDtypeStruct((), jnp.float32)

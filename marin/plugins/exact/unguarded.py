@@ -1,6 +1,6 @@
 """The products of a compiled program that the processor could still contract with a sum: what its guards rest on, read.
 
-Every product of an exact program is written ``a * b + z`` (:mod:`marin.exact.guarded`). No compiler promises to leave it
+Every product of an exact program is written ``a * b + z`` (:mod:`marin.plugins.exact.guarded`). No compiler promises to leave it
 so, hence what it made is read: a product whose next operation is a sum with anything but z may become one operation with
 one rounding, on a processor that has one. XLA's optimised text is the last form in which this can be seen; within one of
 its computations LLVM contracts, across two it cannot.

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from marin.errors import Unsupported
-from marin.exact import compiled, known, reference
-from marin.exact.integers import Products
-from marin.exact.program import Program
+from marin.plugins.exact import compiled, known, reference
+from marin.plugins.exact.integers import Products
+from marin.plugins.exact.program import Program
 from marin.process.cache import compilation_cache
 from marin.verify import diagnosis
 
@@ -21,7 +21,7 @@ SHARDED = """
 import json, sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from marin.exact import known, reference
+from marin.plugins.exact import known, reference
 
 def extremes(x):
     return [jnp.max(x, 0), jnp.max(x, 1), jnp.max(x), jnp.min(x), jnp.argmax(x, 0), jnp.sum(x, 0), x @ x.T, jax.nn.softmax(x)]

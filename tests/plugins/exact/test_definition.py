@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from marin.exact import compiled, integers, known, reference
-from marin.exact.program import LEAST, Program
+from marin.plugins.exact import compiled, integers, known, reference
+from marin.plugins.exact.program import LEAST, Program
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "exact.md").read_text("utf-8")
 

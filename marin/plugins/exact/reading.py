@@ -27,7 +27,7 @@ from jax._src import source_info_util
 from jax.extend.core import Literal
 
 from marin.errors import UsageError
-from marin.exact.program import BOOL, DTYPES, FLOAT, INT, NEAREST, UINT, Factors, Form, Json, Operation, Program
+from marin.plugins.exact.program import BOOL, DTYPES, FLOAT, INT, NEAREST, UINT, Factors, Form, Json, Operation, Program
 
 FLOATS = {
     *(

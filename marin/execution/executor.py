@@ -55,7 +55,7 @@ from marin.history.fold import step_view
 from marin.history.names import new_id
 from marin.history.run import Fact, Run, StepView
 from marin.history.runs import History, completions, load, started_runs, stream_of
-from marin.preregistration.registration import citation
+from marin.preregistration.arms import citation
 from marin.process.arithmetic import settings
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption

@@ -24,7 +24,8 @@ from marin.errors import MissingEvidence
 from marin.history.run import Fact, Run
 from marin.history.runs import History, load
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
-from marin.preregistration.registration import arm_of, as_alternative, registrations, runs_with_recipes
+from marin.preregistration.arms import arm_of, registrations, runs_with_recipes
+from marin.preregistration.registration import as_alternative
 from marin.recipe.cost import work_of
 from marin.record.events import ExperimentRegistered, StepFailed
 

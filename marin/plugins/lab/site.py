@@ -10,7 +10,7 @@ from marin.plugins.lab import report
 from marin.plugins.lab.analysis import Findings, conclusion, examine
 from marin.plugins.lab.leaderboard import site_pages
 from marin.plugins.lab.speedrun import tracks
-from marin.preregistration.registration import registrations
+from marin.preregistration.arms import registrations
 from marin.record.root import Root
 from marin.reporting.folder import Page, Part, software
 

@@ -22,7 +22,8 @@ from ledger import Draft, LogReader, Store, VerifierKey
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
-from marin.preregistration.registration import INDEX, Track, arm_of, document_of, find, registrations, runs_with_recipes
+from marin.preregistration.arms import arm_of, registrations, runs_with_recipes
+from marin.preregistration.registration import INDEX, Track, document_of, find
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import (
     ArtifactDataset,

@@ -13,7 +13,8 @@ from marin.history.projection.identity import Ids
 from marin.history.run import Fact
 from marin.plugins.lab import report
 from marin.plugins.lab.analysis import Findings, Result, analyse, conclusion
-from marin.preregistration.registration import CostCap, Metric, Registration, arm_digest, checked, registered
+from marin.preregistration.arms import arm_digest
+from marin.preregistration.registration import CostCap, Metric, Registration, checked, registered
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.record.events import ExperimentRegistered
 

@@ -14,7 +14,8 @@ import pytest
 
 from ledger import Draft
 from marin.history import runs
-from marin.preregistration.registration import Metric, Registration, arm_digest, checked, registered
+from marin.preregistration.arms import arm_digest
+from marin.preregistration.registration import Metric, Registration, checked, registered
 from marin.recipe.composition import sweep
 from marin.recipe.schema import Artifact, ArtifactDataset, Optimizer, Phase, Recipe, digest, recorded
 from marin.record import events
@@ -62,7 +63,7 @@ def test_arm_and_seed_decide_and_the_newest_registration_is_cited(project: Path,
 
 
 def test_the_state_of_a_phase_makes_no_arm() -> None:
-    from marin.preregistration.registration import arm_digest
+    from marin.preregistration.arms import arm_digest
 
     some, other = (
         Recipe(seed=seed, phase=Phase(first_step=4, state="sha256:" + character * 64))
@@ -179,7 +180,7 @@ def test_arms_that_are_registered_no_more_were_tried_all_the_same(project: Path)
 def test_two_arms_may_be_one_recipe_that_is_executed_in_two_ways() -> None:
     """As in experiments/exp003: straight through, and moved between machines."""
     from marin.errors import UsageError
-    from marin.preregistration.registration import arm_of
+    from marin.preregistration.arms import arm_of
 
     stated = Registration(
         name="exp9",
@@ -203,7 +204,7 @@ def test_two_arms_may_be_one_recipe_that_is_executed_in_two_ways() -> None:
 
 
 def test_what_a_step_of_the_experiment_makes_is_no_other_arm() -> None:
-    from marin.preregistration.registration import arm_digest
+    from marin.preregistration.arms import arm_digest
 
     some, other, adopted = (
         Recipe(

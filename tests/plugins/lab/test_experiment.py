@@ -10,7 +10,7 @@ import pytest
 
 from ledger import Draft
 from marin.history.runs import stream_of
-from marin.preregistration.registration import citation
+from marin.preregistration.arms import citation
 from marin.recipe.schema import Optimizer, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import open_root

@@ -16,7 +16,7 @@ from ledger import Draft, LogReader, digest_bytes
 from marin.history.runs import stream_of
 from marin.plugins.lab.leaderboard import best_over_cost
 from marin.plugins.lab.speedrun import entries, ranked, tracks
-from marin.preregistration.registration import registrations
+from marin.preregistration.arms import registrations
 from marin.recipe.cost import work_of
 from marin.recipe.schema import (
     Artifact,

@@ -115,7 +115,8 @@ def _not_registered(root: Root, file: Path) -> list[Lack]:
     """Whether the ledger has the registration that the file states."""
     from marin.graph.files import load_experiment
     from marin.plugins.lab.conventions.conventions import Lack
-    from marin.preregistration.registration import Registration, registrations
+    from marin.preregistration.arms import registrations
+    from marin.preregistration.registration import Registration
 
     stated = getattr(load_experiment(file), NAME, None)
     if not isinstance(stated, Registration):
@@ -165,7 +166,8 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
       marin experiment register experiments/exp001_grammar_scaling.py --dry-run
     """
     from marin.plugins.lab.conventions.conventions import check_registration
-    from marin.preregistration.registration import checked, registered, registrations
+    from marin.preregistration.arms import registrations
+    from marin.preregistration.registration import checked, registered
 
     root = open_root()
     history = root.history()
@@ -333,7 +335,8 @@ def _stated(file: Path) -> Registration:
 
 def _known_results(history: History, registration: Registration) -> list[str]:
     """Runs of these arms and seeds that are there already: their results cannot confirm anything."""
-    from marin.preregistration.registration import registered, registers, runs_with_recipes
+    from marin.preregistration.arms import registers, runs_with_recipes
+    from marin.preregistration.registration import registered
 
     body = registered(registration, file="", file_digest="")
     known = sum(registers(body, recipe, started.body.pipeline) for started, recipe in runs_with_recipes(history))

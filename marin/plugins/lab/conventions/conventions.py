@@ -20,7 +20,8 @@ from marin.errors import UsageError
 from marin.graph.files import STEPS, load_experiment, load_graph
 from marin.graph.graph import Graph
 from marin.plugins.lab.conventions.otherwise import differences
-from marin.preregistration.registration import Registration, arm_digest, checked
+from marin.preregistration.arms import arm_digest
+from marin.preregistration.registration import Registration, checked
 from marin.process.files import write_whole
 from marin.recipe.schema import Recipe
 

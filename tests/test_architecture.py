@@ -211,7 +211,6 @@ ON_DEMAND = {
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
     "marin/verify/following/follower.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
-    "marin/verify/judges/exclusion.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/workers.py": "Ray, where it replays; jax begins under the arithmetic contract",
     "marin/verify/judges/training.py": "jax begins under the arithmetic contract",

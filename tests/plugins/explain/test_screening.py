@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marin.plugins.explain import screening
 from marin.recipe.schema import Optimizer
-from marin.verify.segments import screening
+from marin.verify.segments.screening import Finding, Screening
 
 SIZE = 64
 
@@ -130,7 +131,7 @@ def test_outliers_by_median_and_mad() -> None:
 
 def test_the_worst_segments_come_first() -> None:
     findings = tuple(
-        screening.Finding(i, i, i + 1, "norm", "t", "", proof, score)
+        Finding(i, i, i + 1, "norm", "t", "", proof, score)
         for i, proof, score in [(0, False, 9.0), (1, True, 0.1), (2, True, 5.0), (2, False, 99.0)]
     )
-    assert screening.Screening(3, 3, 0.0, findings).suspicious == (2, 1, 0)
+    assert Screening(3, 3, 0.0, findings).suspicious == (2, 1, 0)

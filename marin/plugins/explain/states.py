@@ -1,4 +1,4 @@
-"""Recorded states read from the store one after the other, for :mod:`marin.verify.segments.screening` to look at."""
+"""Recorded states read from the store one after the other, for :mod:`marin.plugins.explain.screening` to look at."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from ledger import LedgerError, Store, Tampered
 from marin.history.run import Run
+from marin.plugins.explain.screening import Z_LIMIT, look, outliers
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.training.checkpoints.whole import load
@@ -20,7 +21,7 @@ from marin.training.initial import initial_state
 from marin.training.model import learning_rates
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.verify.jax.tensors import arrays_of
-from marin.verify.segments.screening import Z_LIMIT, Finding, Screening, look, outliers
+from marin.verify.segments.screening import Finding, Screening
 
 logger = logging.getLogger(__name__)
 Arrays = Mapping[str, np.ndarray]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from marin.data.exclusion import excluded, not_excluded_from, numbers
+from marin.data.exclusion import not_excluded_from, numbers
 from marin.errors import UsageError
 from marin.process.arithmetic import apply
 from marin.verify.case import Case
@@ -36,16 +36,6 @@ def with_exclusion(case: Case, made: Verdict) -> Verdict:
             first, step = fork.request.body.first_use, fork.fact.body.step
             lines.append(f"exclusion: first read by train step {first}, forked before train step {step}")
     return Verdict(made.outcome, (*made.lines, *lines), made.executed)
-
-
-def excluded_elsewhere(case: Case) -> str:
-    """What is wrong where the recipe excludes a document that is not in the run's training data: no step could have been
-    executed so. "" where they all are."""
-    try:
-        excluded(case.inputs(("corpus",))["corpus"], case.run.recipe)
-    except UsageError as error:
-        return f"exclusion: {error}"
-    return ""
 
 
 def _wrong(case: Case) -> Iterator[str]:

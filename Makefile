@@ -88,7 +88,7 @@ without: environment
 	$(BIN)/python -m bench.house.without $(PLUGINS)
 
 survival: environment
-	$(PYTEST) -q -m survival tests/e2e tests/plugins/collections tests/marin/pipeline tests/marin/runners
+	$(PYTEST) -q -m survival tests/e2e tests/plugins/collections tests/marin/pipeline tests/plugins/ray
 
 faults-bench: environment
 	$(BIN)/python -m bench.faults --seed 1 --per-kind 8 --table docs/verify.md

@@ -140,6 +140,25 @@ def absent() -> list[str]:
     return sorted(name for name in named if not (PLUGINS / name).is_dir())
 
 
+def needed(plugin: str) -> frozenset[str]:
+    """The plugins that files of this one name, itself among them."""
+    files = (PLUGINS / plugin).rglob("*.py")
+    return frozenset({plugin, *(name for file in files for name in PLUGIN.findall(file.read_text("utf-8")))})
+
+
+@cache
+def lacking() -> frozenset[str]:
+    """Plugins that are not in this tree, and those that import one of them."""
+    found = {*absent()}
+    while more := {name for name in _plugins() - found if needed(name) & found}:
+        found |= more
+    return frozenset(found)
+
+
+def _plugins() -> set[str]:
+    return {path.name for path in PLUGINS.iterdir() if path.is_dir() and path.name != "__pycache__"}
+
+
 def event_types() -> dict[str, str]:
     """The type of each event by the constant that names it in the table of events."""
     tree = parsed(PROJECT / "marin" / "record" / "events.py")

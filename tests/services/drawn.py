@@ -37,7 +37,7 @@ ABOUT = {
     "tests/test_packaging.py": ("pyproject.toml", "ledger/__init__.pyi", "conf/"),
     "tests/adversary": ("bench/forgeries/", "marin/verify/", "marin/history/"),
     "tests/e2e": ("dvc.yaml", "params.yaml", "marin/pipeline/", "marin/execution/"),
-    "tests/e2e/clusters": ("marin/runners/",),
+    "tests/e2e/clusters": ("marin/runners/", "marin/plugins/ray/"),
     "tests/e2e/models": ("marin/evaluation/", "marin/plugins/evaluation/", "marin/plugins/serve/", "marin/export/"),
     "tests/e2e/pages": ("marin/plugins/mlflow/", "marin/reporting/"),
     "tests/e2e/training": (

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from bench.house.gauges import absent
+
 TESTS = Path(__file__).resolve().parents[1]
 LONGEST = (
     "e2e/verifying/test_verify.py",  # waits for the trained run, which the next ones do not need
     "e2e/test_dvc_repro.py",
     "determinism/test_matrix.py",
-    "marin/runners/test_jobs.py",
+    "plugins/ray/test_jobs.py",
     "e2e/clusters/test_ray_training.py",
     "e2e/training/test_from_folder.py",
     "e2e/training/test_preferences.py",
     "plugins/explain/test_taken_apart.py",
     "e2e/training/test_own_steps.py",
     "plugins/collections/test_workers.py",
-    "marin/runners/test_runners.py",
+    "plugins/ray/test_runners.py",
     "e2e/models/test_evaluation_during.py",
     "e2e/verifying/test_reproducer.py",
     "e2e/verifying/test_sealed.py",
@@ -50,13 +52,8 @@ def begins_early(path: Path) -> bool:
     return TESTS / "e2e" in path.parents or path in EARLY
 
 
-def _of_a_plugin_that_is_absent(path: Path) -> bool:
-    place = path.relative_to(TESTS).parts
-    return place[0] == "plugins" and not (TESTS.parent / "marin" / "plugins" / place[1]).is_dir()
-
-
 def longest_first(items: list[pytest.Item]) -> None:
     """Reorder in place; tests of one file stay together and in order."""
-    if missing := [str(path) for path in EARLY if not path.exists() and not _of_a_plugin_that_is_absent(path)]:
+    if missing := [str(path) for path in EARLY if not path.exists() and path.parent.name not in absent()]:
         raise pytest.UsageError(f"tests/services/order.py names files that are no more: {', '.join(missing)}")
     items.sort(key=lambda item: (EARLY.get(item.path, len(EARLY)), TESTS / "e2e" not in item.path.parents))

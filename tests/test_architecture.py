@@ -214,7 +214,6 @@ ON_DEMAND = {
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/workers.py": "Ray, where it replays; jax begins under the arithmetic contract",
     "marin/verify/judges/training.py": "jax begins under the arithmetic contract",
-    "marin/verify/verification.py": "jax, where a verdict needs it",
 }
 """Files outside of the command line that import a room inside a function, and why. None does for a circle."""
 

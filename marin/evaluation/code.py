@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from marin.pipeline.profiles import profile_of
 from marin.provenance.code import code_folder, files_digest, other_software
 from marin.provenance.plugins import own_file
+from marin.recipe.arithmetic import profile_plugins
 from marin.recipe.schema import Recipe
 from marin.work.code import code_of
 
@@ -37,7 +37,7 @@ def deciding(files: Iterable[str], recipe: Recipe) -> tuple[str, ...]:
     Raises:
         NotInstalled: it is not there.
     """
-    starts = [own_file(group, name, "the recipe's profile") for group, name in profile_of(recipe)]
+    starts = [own_file(group, name, "the recipe's profile") for group, name in profile_plugins(recipe.arithmetic)]
     return (*files, *code_of(starts)) if starts else tuple(files)
 
 

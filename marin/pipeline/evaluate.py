@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from marin.execution.step import StepDefinition, StepResult, Task
-from marin.pipeline.profiles import profile_of
 from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
+from marin.recipe.arithmetic import profile_plugins
 from marin.recipe.schema import Execution, Recipe
 
 
@@ -41,5 +41,5 @@ EVALUATE = StepDefinition(
     starts=("marin/pipeline/evaluate.py",),
     run=run,
     devices="one",
-    plugins=profile_of,
+    plugins=lambda recipe: profile_plugins(recipe.arithmetic),
 )

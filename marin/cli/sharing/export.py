@@ -10,16 +10,13 @@ import click
 
 from ledger import describe_tree, digest_bytes
 from marin.cli.output import print_json, say
-from marin.cli.sharing.shapes import Shape, Values, Written
+from marin.cli.sharing.shapes import MODEL, Shape, Values, Written
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.provenance.plugins import loaded
 from marin.record import outputs
 from marin.record.root import Root, open_root
-
-MODEL = "export"
-"""The step whose output is the model."""
 
 SHAPES: tuple[Shape, ...] = tuple(shape for _, shape in loaded("marin.exports"))
 """What plugins can write."""
@@ -56,7 +53,7 @@ def export(run: str, as_json: bool, **values: Any) -> None:
             where="marin export",
             found="none",
             cure="say which",
-            expected=", ".join(["--hf", *map(_name, SHAPES)]),
+            expected=", ".join(["--hf", *map(_option, SHAPES)]),
         )
     _check_beside(values)
     for shape in SHAPES:
@@ -77,15 +74,15 @@ export.help = (export.help or "").rstrip() + "".join(
 )
 
 
-def _name(shape: Shape) -> str:
+def _option(shape: Shape) -> str:
     return shape.option.opts[0]
 
 
 def _check_beside(values: Values) -> None:
     """What stands beside the files of a folder, or is pushed with them."""
     folders = [shape for shape in SHAPES if shape.folder]
-    names = " or ".join(["--hf", *map(_name, folders)])
-    asked = [name for name in ("--hf", *map(_name, folders)) if values[name.strip("-").replace("-", "_")] is not None]
+    names = " or ".join(["--hf", *map(_option, folders)])
+    asked = [name for name in ("--hf", *map(_option, folders)) if values[name.strip("-").replace("-", "_")] is not None]
     if values["card"] and not asked:
         raise UsageError(
             "a card is of a folder",

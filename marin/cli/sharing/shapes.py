@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from marin.history.run import Run
     from marin.record.root import Root
 
+MODEL = "export"
+"""The step whose output is the model."""
 Values = Mapping[str, Any]
 """The options of `marin export` as click gives them, by name."""
 
@@ -36,7 +38,7 @@ def _nothing(values: Values) -> None:
 @dataclass(frozen=True)
 class Shape:
     """``option`` asks for it; ``more`` say how; ``write`` gets all options and says what it has written. ``check`` refuses
-    options that do not go together, before anything is written. ``folder``: `--card` and `--hub` are of this one too."""
+    options that do not go together, before anything is written. ``folder``: ``--card`` and ``--hub`` are of this one too."""
 
     option: click.Option
     write: Callable[[Root, Run, Values], Iterable[Written]]

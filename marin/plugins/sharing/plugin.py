@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.lazy import Lazy
-from marin.cli.sharing.shapes import Shape, Values, Written
+from marin.cli.sharing.shapes import MODEL, Shape, Values, Written
 
 if TYPE_CHECKING:
     from marin.history.run import Run
@@ -25,8 +25,6 @@ COMMANDS = {
         "Write experiments, runs, data sets and models as one static folder with an index.",
     ),
 }
-MODEL = "export"
-"""The step whose output is the model."""
 Folder = click.Path(file_okay=False, path_type=Path)
 File = click.Path(dir_okay=False, path_type=Path)
 Card = click.Path(exists=True, dir_okay=False, path_type=Path)

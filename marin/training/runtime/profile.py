@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jax.sharding import Mesh
 
 from marin.provenance.plugins import named
+from marin.recipe.arithmetic import PROFILES
 from marin.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     from marin.training.state import TrainState
     from marin.training.step.contract import Step
-
-PROFILES = "marin.profiles"
 
 
 class Named(Protocol):

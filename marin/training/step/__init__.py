@@ -6,7 +6,6 @@ update.py        one slice after the step: clipping, optimizer, fingerprint
 shards.py        the step in logical shards and slices
 preference.py    the loss of preferences
 fingerprint.py   two sums of a tensor that are the same for every sharding
-hlo.py           an optimised program read: identity, cycles, what it moves
 compiled.py      a function compiled as a recipe's profile asks
 
 The steps of the plugins exact and scale (layer by layer) are such steps too.

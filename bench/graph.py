@@ -142,7 +142,7 @@ def inner(mode: str) -> dict[str, float]:
         create_root(origin="bench.example/graph")
     root, started = open_root(), perf_counter()
     if mode == "plan":
-        root.history()  # the read model of the ledger is brought up to date by whoever looks first
+        root.history()  # the read model of the ledger is brought up to date by the first that looks
     before = resident()
     graph = load_graph(file)
     if mode == "dry":

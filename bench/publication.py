@@ -66,7 +66,7 @@ def serving(folder: Path) -> Iterator[Any]:
 
 
 def marin(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The command, as whoever has this environment calls it."""
+    """The command, as anyone who has this environment calls it."""
     command = [sys.executable, "-m", "marin.cli.main", *arguments]
     return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
 

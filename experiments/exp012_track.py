@@ -2,10 +2,10 @@
 
 Question. A training may cost 3.6e10 FLOPs, a little more than that command's. Which recipe ends lowest on the held-out text?
 
-Hypothesis. Twice the default's learning rate is better by more than 0.02 nats a token. Nobody tuned either, so whoever enters
+Hypothesis. Twice the default's learning rate is better by more than 0.02 nats a token. Nobody tuned either, so anyone who enters
 finds better ones.
 
-Regime. A track of speedruns: whoever wants to enters a run. Data, tokenizer, length of a sequence and evaluation are those of
+Regime. A track of speedruns: anyone who wants to enters a run. Data, tokenizer, length of a sequence and evaluation are those of
 `marin train model=nano`; size, optimizer, batch and the number of train steps are free. Here two recipes, two seeds each.
 
 Metrics. Held-out loss (nats a token), lower is better.

@@ -1,6 +1,6 @@
 """The ledger: a signed, append-only log of events and a store of the artifacts that they name.
 
-This is the only door. It knows nothing of machine learning; whoever uses it imports names from here and from nowhere
+This is the only door. It knows nothing of machine learning; anyone who uses it imports names from here and from nowhere
 deeper. SPEC.md has the bytes. A name's module is imported when the name is first asked for (PEP 562), so that a command
 which only prints its help does not wait for cryptography. The names stand in __init__.pyi, where type checkers read them
 too: a new one is one line there.

@@ -223,7 +223,7 @@ TYPED = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 @dataclass(frozen=True)
 class Entering:
-    """One file enters another: modules by their dotted names, ``inside`` a function or not; ``typed``: for whoever checks
+    """One file enters another: modules by their dotted names, ``inside`` a function or not; ``typed``: for anyone who checks
     types alone, and never when the file is executed."""
 
     source: str

@@ -150,7 +150,7 @@ def test_the_doctor_says_that_nothing_is_replayed_by_an_auditor(installed: Insta
     ],
 )
 def test_what_is_an_extra_says_which_and_names_no_index(installed: Installed, command: str, extra: str) -> None:
-    """The project is on no index: a name there is of whoever registers it."""
+    """The project is on no index: a name there is of anyone who registers it."""
     said = installed.run("marin", *command.split(), status=3)
     assert f"in the project's folder: pip install '.[{extra}]'" in said and "Traceback" not in said
     assert "marin-repro" not in said and len(said.splitlines()) == 1

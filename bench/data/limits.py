@@ -1,4 +1,4 @@
-"""Control groups of memory, below the group of whoever measures: one for the command of a build and one for its workers.
+"""Control groups of memory, below the group of the process that measures: one for the command of a build and one for its workers.
 
 Of version 1 (``memory.limit_in_bytes``) or 2 (``memory.max``), whichever the machine has and lets us write; where it does not,
 nothing is limited and :func:`groups` says so. Pages of files count too, where they were first read or written: so all workers are

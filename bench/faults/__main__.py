@@ -91,7 +91,7 @@ def main() -> int:
             and options.row in (None, item[0])
             and (options.kinds is None or item[1] in options.kinds.split(","))
         ]
-        wanted.sort(key=lambda item: item[2])  # one of each kind first: whoever breaks it off has seen all kinds
+        wanted.sort(key=lambda item: item[2])  # one of each kind first: anyone who breaks it off has seen all kinds
         for row in run(base, options.seed, wanted):
             rows.append(row)
             if options.rows:

@@ -1,8 +1,8 @@
-"""The dishonest operator: holds the key, the code and the machine, and records whatever he likes, without a
-contradiction that he could have avoided.
+"""The dishonest operator: holds the key, the code and the machine, and records anything, without a
+contradiction that could have been avoided.
 
-He trains with one thing changed and records the rest of his run truly, or executes the truth and records another
-recipe. :func:`rebuild` writes his events: digests, identities, inputs and metrics follow from what he claims.
+The operator trains with one thing changed and records the rest of the run truly, or executes the truth and records another
+recipe. :func:`rebuild` writes those events: digests, identities, inputs and metrics follow from what is claimed.
 """
 
 from __future__ import annotations

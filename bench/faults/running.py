@@ -1,4 +1,4 @@
-"""The operator while his training runs: the fourteen kinds of fault, put into the process that trains and records.
+"""The operator while a training runs: the fourteen kinds of fault, put into the process that trains and records.
 
 Everything goes the ordinary way, through :func:`marin.execution.executor.run_stage`, into a signed log that grows. One thing
 in this process is another than it should be: the arithmetic of a train step, a batch, a state on its way to the store, what a
@@ -48,7 +48,7 @@ BEFORE = ("corpus", "tokenizer", "tokens")
 
 
 def recipe() -> Recipe:
-    """What the operator says that he trains."""
+    """What the operator says is trained."""
     return from_mapping({**PARAMS, "trainer": {**PARAMS["trainer"], "num_steps": STEPS}}, where="fault bench")
 
 

@@ -1,7 +1,7 @@
 """One small honest run, executed once, and copies of its root for a fault to be put into.
 
 Everything happens in this process, so that jax is imported and the programs are compiled once for all faults. Copies
-are hard links: whoever damages a file replaces it.
+are hard links: anyone who damages a file replaces it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The stranger who verifies: his own key, pins and cache, and the operator's verifier key, which he was told.
+"""The stranger who verifies: an own key, own pins and cache, and the operator's verifier key.
 
-He asks for the verdict first that ought to notice, so that most forgeries cost no replay; one that it lets through is
+The verdict is asked first that ought to notice, so that most forgeries cost no replay; one that it lets through is
 given to all five. What counts as noticed: a verdict other than PASS, or the sentence among those that the report calls
 claimed.
 """
@@ -66,7 +66,7 @@ class Asked:
 
 
 def look(shop: Shop) -> None:
-    """A visit before anything is forged: the stranger remembers what he saw at this place."""
+    """A visit before anything is forged: the stranger remembers what was at this place."""
     _asked(shop, ("ledger",), Asked())
 
 

@@ -1,6 +1,6 @@
 """What a forger works with: a copy of an honest root, its events as things that can be changed, and the operator's key.
 
-An operator changes what he likes and signs it; :meth:`Shop.follow` then makes everything agree that follows from other
+An operator changes anything and signs it; :meth:`Shop.follow` then makes everything agree that follows from other
 events (identities, inputs, metrics, outputs), as a clever forger would. A publisher has no key and changes files alone.
 Nothing here executes a step; what was trained or made anew with other data is in ``bench/faults``.
 """
@@ -62,7 +62,7 @@ class Entry:
 
 
 class Forgery(Exception):
-    """The forger's own mistake: what he wanted to change is not there."""
+    """The forger's own mistake: what was to be changed is not there."""
 
 
 class Shop:

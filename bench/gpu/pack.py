@@ -70,7 +70,7 @@ def needed(brought: frozenset[str] = frozenset()) -> set[str]:
     ``brought``: what else the machine has.
 
     Raises:
-        SystemExit: something of it can not be imported here; the last words of whoever tried.
+        SystemExit: something of it can not be imported here; the last words of the process that tried.
     """
     done = subprocess.run([sys.executable, "-c", IMPORTED], cwd=PROJECT, capture_output=True, text=True, check=False)
     if done.returncode:

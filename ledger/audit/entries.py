@@ -1,7 +1,7 @@
 """What must hold for entries that are events, one after the other: the part of an audit that reads inside them.
 
 Looking into a bundle needs nothing but its bytes, so several processes can do it; what they send back is small: leaf
-hashes, eight bytes of a hash for each id, the numbers of a stream from where to where. Whoever puts it together
+hashes, eight bytes of a hash for each id, the numbers of a stream from where to where. Anyone who puts it together
 keeps the hashes in a file, so that this part of an audit takes memory for streams and artifacts, and not for events.
 """
 

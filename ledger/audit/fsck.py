@@ -63,7 +63,7 @@ def check(
     everything in the store again. ``entries_are_events=False`` audits the log of any other software. ``workers`` above 1
     lets that many processes look into the entries of a large log (a script that asks for them needs a ``__main__`` guard).
     Events of the types in ``of_type`` are put into its lists, so that a log need not be read twice. ``continues``: what else
-    was read of the log before; what is audited must begin with it, whatever a storage shows to whoever reads it again.
+    was read of the log before; what is audited must begin with it, whatever a storage shows to anyone who reads it again.
     """
     findings: list[Finding] = []
     given = verifiers
@@ -270,7 +270,7 @@ class _Audit:
         return above
 
     def _bundle(self, tile: Tile) -> Bundle:
-        """Where the bundle is; those that were listed are read by whoever looks into them."""
+        """Where the bundle is; those that were listed are read by anyone who looks into them."""
         path = entries_path(tile, self._log)
         listed = Tile(ENTRIES, tile.index)
         if self._local and not tile.partial and self._files.is_alone(listed):
@@ -456,7 +456,7 @@ class _Audit:
             self._check_early_files(Tile(ENTRIES, index), part, pack_entries)
 
     def _check_early_files(self, tile: Tile, items: Sequence[bytes], pack: Callable[[Sequence[bytes]], bytes]) -> None:
-        """Whoever began to publish may have done so at any size up to now, and may have been fenced before the end."""
+        """Anyone who began to publish may have done so at any size up to now, and may have been fenced before the end."""
         for width in self._files.take(tile, len(items)):
             path = self._path(Tile(tile.level, tile.index, width))
             if not self._holds(path, pack(items[:width])):

@@ -1,8 +1,8 @@
-"""How much the bytes of others may ask of whoever reads them: one place for the limits, none of which honest logs meet.
+"""How much the bytes of others may ask of anyone who reads them: one place for the limits, none of which honest logs meet.
 
 A signed checkpoint can claim 2^60 entries, a server can send for ever, a chain of runs can have a million links. What
 exceeds a budget is an error of the tree that says where, at most what, and what was found; never a hang, and never the
-end of memory. Whoever reads a whole stranger's log bounds memory and time of the process as well.
+end of memory. Anyone who reads a whole stranger's log bounds memory and time of the process as well.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class LogCheckpoint:
 
     @classmethod
     def parse(cls, text: str) -> LogCheckpoint:
-        """The log checkpoint of a signed text; ``Malformed`` if it is none. No signature is looked at."""
+        """The log checkpoint of a signed text; ``Malformed`` if it is not one. No signature is looked at."""
         lines = text.split("\n")
         if len(lines) < 4 or lines[-1] or not all(lines[:-1]):
             raise Malformed("not a log checkpoint", expected="origin, size and root on three lines, none empty")
@@ -79,7 +79,7 @@ def open_checkpoint(
             where=f"{checkpoint.origin}, size {checkpoint.size}",
             expected=f"a size up to {max(key.until or 0 for key in signed)}, or a newer key",
             found=", ".join(f"{key.name}+{key.key_id:08x}" for key in signed),
-            cure="do not trust this checkpoint: whoever has the retired key may have signed it",
+            cure="do not trust this checkpoint: anyone who has the retired key may have signed it",
         )
     if origin is not None and checkpoint.origin != origin:
         raise Unverified(

@@ -45,7 +45,7 @@ class Subtree:
 
 
 def mldsa44_message(text: str, timestamp: int, cosigner: str) -> bytes:
-    """What an ML-DSA-44 cosigner signs for the whole tree of a checkpoint; ValueError if it is none."""
+    """What an ML-DSA-44 cosigner signs for the whole tree of a checkpoint; ValueError if it is not one."""
     origin, size, root, *_ = text.split("\n")
     digest = base64.b64decode(root, validate=True)
     if len(digest) != 32 or not size.isascii() or not size.isdecimal() or len(size) > 19:

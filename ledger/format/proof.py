@@ -46,7 +46,7 @@ class LogProof:
 
     @classmethod
     def parse(cls, data: bytes) -> LogProof:
-        """The parts of a proof file; ``Malformed`` if it is none. Nothing is verified."""
+        """The parts of a proof file; ``Malformed`` if it is not one. Nothing is verified."""
         if len(data) > _MAX_BYTES:
             raise _malformed(f"at most {_MAX_BYTES} bytes", f"{len(data)}")
         try:

@@ -48,7 +48,7 @@ class WriterIndex:
         self._size, self._root, self._time = 0, b"", ""
 
     def close(self) -> None:
-        with suppress(sqlite3.Error):  # what the file lacks is folded in by whoever opens it next
+        with suppress(sqlite3.Error):  # what the file lacks is folded in by anyone who opens it next
             self._flush()
         self._file.close()
 

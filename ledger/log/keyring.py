@@ -7,7 +7,7 @@
 ``by`` are the keys that signed the log at that moment.
 
 Beside the log each such event has a link, ``keys/0``, ``keys/1``, …: a tlog-proof of it under a checkpoint that a key
-valid at that moment signed. So whoever trusts any one key of the log can find all later ones offline, from
+valid at that moment signed. So anyone who trusts any one key of the log can find all later ones offline, from
 files that anybody may serve, and an old key's signatures stay good for what they covered.
 
 Only the writer makes these events (``rotate_key``, ``retire_key``): a client of the append service cannot.

@@ -2,7 +2,7 @@
 
 The file holds a line ``origin: <name>``, a line ``vkey: <verifier key>`` for each half, then the Ed25519 key as PKCS #8
 PEM (RFC 7468 allows text before it), encrypted where a passphrase was given. The name is the log's origin, under
-which the key signs. A file that others can read is refused: whoever holds the key can fork the log without leaving a
+which the key signs. A file that others can read is refused: anyone who holds the key can fork the log without leaving a
 trace in it.
 """
 

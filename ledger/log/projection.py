@@ -214,7 +214,7 @@ def _in_order(db: sqlite3.Connection, rows: Iterable[_Row]) -> Iterator[_Row]:
                 where=f"entry {index}, stream {stream}",
                 expected=f"number {numbers[stream]}",
                 found=f"number {seq}",
-                cure="no writer numbers so: do not trust whoever signed this log",
+                cure="no writer numbers so: do not trust the signer of this log",
             )
         numbers[stream] += 1
         yield row

@@ -82,7 +82,7 @@ def audit_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> tuple[list[V
     findings = []
     for path, proof in read_links(storage):
         try:
-            # Whoever trusts a newer key than the one that signed a link learns the older one from the event itself.
+            # Anyone who trusts a newer key than the one that signed a link learns the older one from the event itself.
             before = named_keys(parse_event(proof.extra or b""), "by")
             # A key that was retired later was good when it signed this.
             verify_proof(proof, [replace(key, until=None) for key in (*keys, *before)])
@@ -126,7 +126,7 @@ def check_signers(
             where=f"{checkpoint.origin}, size {checkpoint.size}",
             expected="a key that the log has not retired",
             found=", ".join(f"{key.name}+{key.key_id:08x}" for key in signed),
-            cure="do not trust this checkpoint: whoever has the retired key may have signed it",
+            cure="do not trust this checkpoint: anyone who has the retired key may have signed it",
         )
     if published:
         needed = [[key] for key in published] if _hybrid(published) else []

@@ -121,7 +121,7 @@ def vouch_for(storage: Storage, signer: Signer, key: ec.EllipticCurvePrivateKey)
 
 
 def possession_text(origin: str, public: bytes) -> bytes:
-    """What the vouched key signs, to show that whoever vouches for it has it."""
+    """What the vouched key signs, to show that anyone who vouches for it has it."""
     return f"{KEY_VOUCHED}\n{origin}\n{base64.b64encode(public).decode()}\n".encode()
 
 
@@ -129,7 +129,7 @@ def check_vouched(body: Mapping[str, Any], origin: str) -> bytes:
     """The public key that an event of this body in the log ``origin`` vouches for.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not one.
         Unverified: the key has not signed that it is this log's.
     """
     fields = {name: body.get(name) for name in ("algorithm", "use", "possession", "public")}

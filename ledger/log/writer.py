@@ -11,7 +11,7 @@ A process that dies at any point leaves one of: nothing (the journal's last reco
 record that is not yet published, or some tiles of it. Opening the log loads what is committed and publishes
 it again, with the same bytes. There is no repair.
 
-Whoever opens the log for a few events at a time may leave them in the journal (``patient``), where our readers find
+Anyone who opens the log for a few events at a time may leave them in the journal (``patient``), where our readers find
 them: each size that is published is one more partial tile and one more partial bundle, which tlog-tiles wants kept until
 the complete ones are there. Sixty-four events are published together, and what completes a tile always.
 
@@ -179,7 +179,7 @@ class Log:
     ) -> None:
         if kind is None or issubclass(kind, Exception):
             self.close()
-        else:  # the process is ending in a hurry; what is committed is published by whoever opens next
+        else:  # the process is ending in a hurry; what is committed is published by anyone who opens next
             self._release()
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class Log:
                 self._release()
 
     def leave(self) -> None:
-        """Release the lock; what is committed stays in the journal while it is little, and is published by whoever opens
+        """Release the lock; what is committed stays in the journal while it is little, and is published by anyone who opens
         next."""
         with self._mutex:
             if self._closed:
@@ -593,7 +593,7 @@ def _key_event(draft: Draft) -> Refused:
     return Refused(
         "events of this type are not appended by hand",
         where=draft.type,
-        expected="a change of keys by whoever holds the signing key",
+        expected="a change of keys by the holder of the signing key",
         cure="use `ledger key rotate` or `ledger key retire`",
     )
 

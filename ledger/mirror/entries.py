@@ -103,7 +103,7 @@ class MirrorInfo:
 
     @classmethod
     def parse(cls, data: bytes) -> MirrorInfo:
-        """What an answer says; ``Malformed`` if it is none."""
+        """What an answer says; ``Malformed`` if it is not one."""
         found = _INFO.match(data.decode("ascii", "replace"))
         if found is None:
             raise Malformed("not an answer of a mirror", expected="size, next entry and ticket on three lines")

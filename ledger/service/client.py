@@ -113,7 +113,7 @@ class LogClient:
 
 
 class Connection(Protocol):
-    """A way to whoever appends: ``LogClient`` is one, an actor of a cluster another."""
+    """A way to anyone who appends: ``LogClient`` is one, an actor of a cluster another."""
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """As ``LogClient.append``: ``Unavailable`` when the outcome is unknown."""

@@ -1,9 +1,9 @@
 """Where a server keeps those it does not know yet: few seats, a deadline, and little to say.
 
-Whoever can reach a port can open connections, say half a sentence and stay, or claim a length and send until memory
-ends. So whoever comes sits in a ``Lobby`` until he has said all that lets the server know what he wants. Seats are
+Anyone who can reach a port can open connections, say half a sentence and stay, or claim a length and send until memory
+ends. So anyone who comes sits in a ``Lobby`` until the request is clear. Seats are
 bounded; when they are taken, the one who has waited longest leaves, of the address that holds most of them. A silent
-crowd so costs itself its seats, and somebody who says at once what he wants is served. ``PromptReader`` bounds what is
+crowd so costs itself its seats, and a clear request is served at once. ``PromptReader`` bounds what is
 read of a guest, in bytes and in time as a whole: sending a byte now and then buys no more of either.
 """
 
@@ -40,7 +40,7 @@ class Lobby:
     def enter(self, connection: socket.socket, address: str) -> bool:
         """Take a seat, the longest waiting guest's if none is free. False once the lobby is closed.
 
-        Returns when the seat is really free: when the thread of whoever had it has called ``leave``.
+        Returns when the seat is really free: when the thread of the guest that had it has called ``leave``.
         """
         with self._changed:
             while len(waiting := self._waiting()) >= self._seats and not self._closed:
@@ -52,7 +52,7 @@ class Lobby:
             return not self._closed
 
     def admit(self, connection: socket.socket) -> bool:
-        """Let a guest in: nobody takes his place from here on. False if it is full inside, or he was sent away."""
+        """Let a guest in: nobody takes that place from here on. False if it is full inside, or the guest was sent away."""
         with self._changed:
             guest = self._guests.get(connection)
             if guest is None or guest.sent_away or self._closed:
@@ -95,7 +95,7 @@ def _longest(waiting: list[tuple[socket.socket, _Guest]]) -> tuple[socket.socket
 def _send_away(found: tuple[socket.socket, _Guest]) -> None:
     connection, guest = found
     guest.sent_away = True
-    with suppress(OSError):  # gone by himself
+    with suppress(OSError):  # gone already
         connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -5,7 +5,7 @@ A frame is its length as a big-endian uint32 and that many bytes of UTF-8 JSON. 
 id, expect_seq, actor, time], …]}``, one atomic batch, answered in order by ``{"receipts": [[index, leaf hash,
 seq, tree size], …]}`` or ``{"error": [kind, what, where, expected, found, cure]}``. A client may send requests
 ahead of the answers. A greeting has at most 1 KiB, a request at most 64 MiB. ``{"do": name}`` asks for something else
-that whoever serves has a name for, and is answered by ``{"done": …}``, whatever that gives, or an error.
+that anyone who serves has a name for, and is answered by ``{"done": …}``, whatever that gives, or an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ledger.service.lobby import PromptReader
 
 MAX_FRAME = 64 << 20
 MAX_GREETING = 1 << 10
-"""Bytes of the frame that a client sends before the service knows him."""
+"""Bytes of the frame that a client sends before the service knows it."""
 _KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LedgerError)}
 
 
@@ -78,7 +78,7 @@ class FrameSocket:
         return _uncut(self._stream.read(size) or b"", size)
 
     def hang_up(self) -> None:
-        """End the connection for whoever reads or sends on it in another thread."""
+        """End the connection for anyone who reads or sends on it in another thread."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 

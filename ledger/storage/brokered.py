@@ -96,7 +96,7 @@ class BrokeredStorage(ReadOnly):
 
 @contextmanager
 def serving(storage: Storage, path: Path) -> Iterator[None]:
-    """While entered, ``storage`` is read for whoever may open the socket at ``path``."""
+    """While entered, ``storage`` is read for anyone who may open the socket at ``path``."""
 
     turns = threading.Semaphore(_AT_ONCE)
 
@@ -121,12 +121,12 @@ def serving(storage: Storage, path: Path) -> Iterator[None]:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Whoever asked is gone, or asked nonsense: the connection ends."""
+            """Anyone who asked is gone, or asked nonsense: the connection ends."""
 
     with Server(str(path), Handler) as server:
         thread = threading.Thread(
             target=server.serve_forever,
-            kwargs={"poll_interval": 0.02},  # whoever leaves the block waits for it
+            kwargs={"poll_interval": 0.02},  # anyone who leaves the block waits for it
             daemon=True,
             name="storage-broker",
         )

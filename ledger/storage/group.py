@@ -106,7 +106,7 @@ def _name_slice(staged: Sequence[tuple[str, str, bytes]]) -> list[str]:
 
 @contextmanager
 def staging(folder: Path) -> Iterator[tuple[str, int]]:
-    """A temporary folder, held by a lock so that whoever clears leftovers sees that it is in use."""
+    """A temporary folder, held by a lock so that anyone who clears leftovers sees that it is in use."""
     made = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
     made.mkdir()
     descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,6 +1,6 @@
 """A published root, read over https. Read only.
 
-A server of plain files is enough. Nothing that arrives is believed: whoever reads through this driver
+A server of plain files is enough. Nothing that arrives is believed: anyone who reads through this driver
 verifies bytes against a signed root or a digest, so that the transport only has to deliver. ``list`` needs an
 index that plain servers lack and is refused. Requests are tried three times, for a read can always be
 repeated; redirects to other schemes, and from outside into a private network, are not followed. A request has an end,
@@ -123,7 +123,7 @@ class HttpsStorage(ReadOnly):
             except (OSError, http.client.HTTPException) as error:
                 if attempt == _ATTEMPTS:
                     raise _failed(address, str(error)) from error
-            except ValueError as error:  # an address to go on to that is none
+            except ValueError as error:  # not an address to go on to
                 raise _failed(address, str(error)) from error
             time.sleep(self._pause * attempt)
         raise AssertionError("unreachable")

@@ -316,7 +316,7 @@ class ObjectStorage:
 
     def _tagged(self, name: str, result: Any) -> None:
         if len(self._tags) >= _TAGS:
-            self._tags.clear()  # nobody asked for them; whoever asks now reads back
+            self._tags.clear()  # nobody asked for them; anyone who asks now reads back
         self._tags[name] = str(result["e_tag"] or "").strip('"').lower()
 
     def _saw(self, name: str, version: _Version | None) -> None:

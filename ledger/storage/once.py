@@ -1,8 +1,8 @@
 """A storage of which nothing is fetched twice: for one reading of a root that lies far away, by several workers.
 
-What a name says by digest never changes, so it is asked for once, by whoever needs it first, and read from a private
+What a name says by digest never changes, so it is asked for once, by anyone who needs it first, and read from a private
 folder after that. All other names may change, and are asked for each time. Nothing is believed for having been kept:
-whoever reads verifies it, as if it had just come.
+anyone who reads verifies it, as if it had just come.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Three ways to finish a write, after the temporary file is complete and synced: h
 where the name is taken), link with comparison (idempotent), rename (overwrite). The name therefore never
 shows unfinished bytes, and the folder is synced before the call returns. A temporary file lies in the topmost
 folder of its name (``log/``, ``store/``), which may be a link to another disk; its writer holds a flock on it, so
-that whoever clears leftovers of killed processes cannot take a living one.
+that anyone who clears leftovers of killed processes cannot take a living one.
 
 Needs hard links and flock, as ext4, xfs, btrfs, zfs, apfs and NFSv4 have them; where links are missing the
 message says so. No retries: an ``OSError`` becomes ``StorageFailed``.

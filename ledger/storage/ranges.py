@@ -1,4 +1,4 @@
-"""A file that lies far away, read forwards in pieces: whoever reads it holds one piece of it in memory, whatever its size."""
+"""A file that lies far away, read forwards in pieces: anyone who reads it holds one piece of it in memory, whatever its size."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ The leaf hashes lie beside a large blob as canonical JSON:
     {"digest":"sha256:…","kind":"parts","leaves":["<64 hex>",…],"part_size":8388608,"root":"<64
     hex>","size":9000000,"version":1}
 
-A record whose root gives the blob's digest is as good as the digest (``certified``), whoever wrote it. Beside a blob
+A record whose root gives the blob's digest is as good as the digest (``certified``), no matter who wrote it. Beside a blob
 under its plain sha256 it is as trustworthy as the store, unless a manifest names the root.
 """
 

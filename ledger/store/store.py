@@ -10,7 +10,7 @@ digest or is not there. Blobs come before the manifest that names them, so a tre
 Every read hashes; nothing is believed for its mode, time or existence. Putting twice is putting once, and
 makes young again for ``gc``.
 
-What an attacker gains who can write the store: he can remove artifacts, and nobody will read his bytes in
+What an attacker gains who can write the store: artifacts can be removed, and nobody will read other bytes in
 place of them. Where the bytes lie is told by ``ledger.store.layout``.
 """
 
@@ -90,7 +90,7 @@ class Store:
         With ``plain`` it is found by its plain sha256 as well, which is another above 8 MiB.
 
         With ``link`` the store shares the file by a hard link where it can: no byte is copied, the file becomes
-        read-only, and whoever changes it in place makes the artifact unreadable (never wrong). One that is executable
+        read-only, and anyone who changes it in place makes the artifact unreadable (never wrong). One that is executable
         is copied, for it would lose that.
         """
         location = str(path.absolute())
@@ -256,7 +256,7 @@ class Store:
     def _open_entry(self, entry: ManifestEntry) -> BinaryIO:
         stream = self.blobs.open(entry.digest, entry.parts)
         size = stream.seek(0, os.SEEK_END)
-        if size != entry.size:  # whoever reads from the end would read elsewhere
+        if size != entry.size:  # anyone who reads from the end would read elsewhere
             stream.close()
             raise Tampered(
                 "a file of a tree is not as long as its manifest says",

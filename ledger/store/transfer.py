@@ -127,7 +127,7 @@ def copy_artifacts(
 
 
 class _Counter:
-    """Counts from several threads and tells whoever wants to know."""
+    """Counts from several threads and tells anyone who wants to know."""
 
     def __init__(self, of_blobs: int, of_size: int, tell: Callable[[Progress], None] | None) -> None:
         self._mutex = threading.Lock()
@@ -493,7 +493,7 @@ class _Transfer:
 
     @contextmanager
     def _partial(self, digest: str) -> Iterator[tuple[BinaryIO, Path]]:
-        """A file for a blob on its way. After a break it stays, and whoever asks for the blob next goes on with it."""
+        """A file for a blob on its way. After a break it stays, and anyone who asks for the blob next goes on with it."""
         name = self._target.storage.local_path(INCOMING + digest.removeprefix("sha256:"))
         with _receiving(digest):
             if name is not None:

@@ -1,4 +1,4 @@
-"""A state in slices: as many files as it is cut into, each written by whoever holds that slice.
+"""A state in slices: as many files as it is cut into, each written by anyone who holds that slice.
 
     state.json       the ``StateManifest``: path, dtype, shape and digest of every tensor
     slices.json      the ``SlicedForm``: how many slices, and how tensors are cut
@@ -9,7 +9,7 @@ A tensor is seen as [lead, n] in C order and cut along n into S runs of ceil(n /
 be shorter or empty: slice s has run s of each of the lead rows. ``lead`` is 1 unless the form says otherwise; a stack of
 layers has as many as there are layers, so that a slice has its part of every one of them. Elements are little-endian.
 
-So nobody needs more than one slice to write a file, and any range of elements can be read without the rest: whoever
+So nobody needs more than one slice to write a file, and any range of elements can be read without the rest: anyone who
 loads a state onto another number of devices, or cut otherwise, reads what it needs and no more. All of it follows from
 the numbers, the form and nothing else, so equal states cut in the same way are equal files.
 """
@@ -120,7 +120,7 @@ class Sliced:
     """A state in slices that lies somewhere: its manifest, its form, and how its files are read.
 
     Nothing in it is believed: a range comes with the length that was asked for or Malformed is raised, and what was read has
-    to be digested by whoever reads.
+    to be digested by anyone who reads.
     """
 
     state: StateManifest

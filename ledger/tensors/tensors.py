@@ -71,7 +71,7 @@ class TensorInfo:
 class StateManifest:
     """The tensors of a state in canonical order.
 
-    Its canonical bytes also tell dtypes and shapes, for whoever compares two states; ``digest`` needs only (path,
+    Its canonical bytes also tell dtypes and shapes, for anyone who compares two states; ``digest`` needs only (path,
     digest).
     """
 

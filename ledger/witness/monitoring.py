@@ -1,4 +1,4 @@
-"""What a witness has seen, asked by whoever watches a log (the monitoring part of C2SP tlog-witness).
+"""What a witness has seen, asked by anyone who watches a log (the monitoring part of C2SP tlog-witness).
 
 ``GET <monitoring prefix>/<sha256 of the origin>/checkpoint`` gives the newest checkpoint that the witness cosigned, with the
 log's signature and its own. Somebody who was shown a log compares: a log that is shorter than what the witness has seen was

@@ -1,7 +1,7 @@
 """The HTTP around a witness or a mirror (C2SP tlog-witness, tlog-mirror): one request per connection, said at once.
 
 It is asked by anybody, so it counts on clients that begin a request and stop, send a body a byte at a time,
-claim a large one, or come in thousands. Each has one deadline for his whole request, one bound of bytes, and a seat
+claim a large one, or come in thousands. Each has one deadline for the whole request, one bound of bytes, and a seat
 that the next one takes when all are taken (``ledger.service.lobby``); the rest are answered meanwhile. The entries that
 a mirror is sent are a long body: few may send one at a time, and each piece of it has a deadline of its own.
 """

@@ -40,7 +40,7 @@ class SubtreeRequest:
 
     @classmethod
     def parse(cls, data: bytes) -> SubtreeRequest:
-        """The parts of a body, not yet believed; ``Malformed`` if it is none."""
+        """The parts of a body, not yet believed; ``Malformed`` if it is not one."""
         head, separator, note = data.partition(b"\n\n")
         try:
             first, *lines = head.decode().split("\n")

@@ -6,7 +6,7 @@ kept in an event, ``log.anchored/v1``, which the next checkpoint covers:
     {"authority": "https://…", "checkpoint": "<text>", "kind": "rfc3161", "time": "…Z", "token": "<base64 of the
     answer>"}
 
-Whoever checks it needs certificates of authorities that he trusts; nothing else about the authority is believed.
+Anyone who checks it needs certificates of authorities that they trust; nothing else about the authority is believed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def stamp_checkpoint(
 def verify_stamp(
     answer: bytes, text: str, authorities: Sequence[x509.Certificate], *, nonce: int | None = None
 ) -> tuple[str, str]:
-    """Before when ``text`` existed, by a stamp over it, and who signed that; ``Malformed`` or ``Unverified`` where it is none."""
+    """Before when ``text`` existed, by a stamp over it, and who signed that; ``Malformed`` or ``Unverified`` if it is none."""
     from rfc3161_client import VerificationError, VerifierBuilder, decode_timestamp_response
 
     try:

@@ -6,7 +6,7 @@ same witness. The check of the old size, the proof, and the new record are one s
 record is durable before the answer goes out.
 
 ``Witness`` is the decision without the network (``ledger.witness.server`` is the HTTP around it), ``ask_witness`` the log's
-side, and ``check_witnessed`` the policy of whoever verifies: n of these m witnesses.
+side, and ``check_witnessed`` the policy of the verifier: n of these m witnesses.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def parse_vkey(text: str) -> VerifierKey:
     """A verifier key that was given on the command line.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not one.
     """
     try:
         return VerifierKey.parse(text.strip())

@@ -161,7 +161,7 @@ def read_file(
     marked: Marked | None = None,
 ) -> Iterator[Document]:
     """The documents of one file, hashed as they are read. ``chat``: its lines are conversations, written so, and
-    ``by_difference`` as their documents say; one that is none is ``skipped``, or an error where nothing may be.
+    ``by_difference`` as their documents say; an unknown one is ``skipped``, or an error where nothing may be.
     ``preferences``: a line has two, and gives two documents. ``marked`` counts those whose messages hold special tokens.
 
     Raises:

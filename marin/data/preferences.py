@@ -21,7 +21,7 @@ NAME = "preferences"
 
 
 def conversations(value: Mapping[str, object], where: str) -> tuple[object, object]:
-    """The messages of both conversations of a line, whatever they are: whoever renders them checks them.
+    """The messages of both conversations of a line, whatever they are: anyone who renders them checks them.
 
     Raises:
         NoConversation: the line is no preference, or prefers nothing.

@@ -1,8 +1,8 @@
 """What the data of a recipe may lead to: files of this machine, and addresses on the network.
 
-A recipe that somebody trains is his own: his globs name his files, his URL is fetched. The same recipe in somebody
-else's log is an order from a stranger. So whoever executes a step says what it may reach (:func:`reaching`): the
-operator everything, a verifier of a foreign root nothing but what he allowed by name, and the store, whose bytes are
+A recipe that somebody trains is their own: its globs name their files, its URL is fetched. The same recipe in somebody
+else's log is an order from a stranger. So anyone who executes a step says what it may reach (:func:`reaching`): the
+operator everything, a verifier of a foreign root nothing but what was allowed by name, and the store, whose bytes are
 pinned by their digests.
 """
 
@@ -27,7 +27,7 @@ MOST_REDIRECTS = 5
 
 class Reach(msgspec.Struct, frozen=True):
     """``folders``: below which files may be named; ``hosts``: from which files may be fetched. None: anything. The
-    folder ``MARIN_DATA`` is always allowed: whoever executes named it himself."""
+    folder ``MARIN_DATA`` is always allowed: anyone who executes has named it."""
 
     folders: tuple[str, ...] | None = None
     hosts: tuple[str, ...] | None = None

@@ -262,7 +262,7 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
     """A line's conversation by ``template``: its text, and what of it is learned. Its tools may be JSON, as TRL writes them.
 
     Raises:
-        NoConversation: it is none, or the template does not take it.
+        NoConversation: it is not one, or the template does not take it.
         UsageError: the template reads the clock.
     """
     messages = checked(messages_of(value, where), where)

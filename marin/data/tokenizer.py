@@ -238,7 +238,7 @@ def parse_tokenizer(
     Raises:
         DataError: it describes none, or one that draws by chance, or holds what the library is known to fail at.
     """
-    from tokenizers import Tokenizer as Library  # some 50 ms that only whoever reads one waits for
+    from tokenizers import Tokenizer as Library  # some 50 ms that only a reader of one waits for
 
     settings = switched_on(data, where=where, as_recorded=as_recorded)
     with _answers("read", where):

@@ -1,4 +1,4 @@
-"""A Hugging Face folder as a recipe: which of our models it is, or why it is none.
+"""A Hugging Face folder as a recipe: which of our models it is, or why it is not one.
 
 What ``marin export --hf`` writes is read back, and what other Llama and GPT-2 folders have in common with it. A setting that our
 models do not have is refused by name, never left out: numbers of another model would be worse than none.

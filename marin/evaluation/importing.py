@@ -29,7 +29,7 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
     Raises:
         UsageError: a file is not there, or the recipe cannot have such a beginning.
     """
-    from marin.training.model import vocabulary_size  # jax, which only whoever imports a model waits for
+    from marin.training.model import vocabulary_size  # jax, which only the import of a model waits for
 
     tensors = _tensor_files(folder)
     lacking = [file for file in (CONFIG, *tensors, TOKENIZER) if not (folder / file).is_file()]

@@ -1,4 +1,4 @@
-"""When a run ends: each step of its plan has an output, and the run says so, once, whoever sees it first.
+"""When a run ends: each step of its plan has an output, and the run says so, once, no matter who sees it first.
 
 Several processes may bring the last steps of one run at the same time. Each of them writes what it saw fenced by the
 length of the run's stream (``expect_seq``): of two that overlap the log refuses the later one, which then reads what
@@ -50,7 +50,7 @@ def rest(
     of them do. The second value names the steps that lack it: of a run that is complete then, none.
 
     Args:
-        take_over: False for a forced stage: whoever forces one wants to see the others executed too.
+        take_over: False for a forced stage: anyone who forces one wants to see the others executed too.
     """
     if results.run is not None and results.run.completed is not None:
         return [], []
@@ -122,7 +122,7 @@ def _stopped(signal: str, results: RunResults) -> list[Draft]:
     waiting = (one for one in results.plan.steps if one.name not in made and all(name in made for name in one.inputs))
     step = next(waiting, None)
     running = [state.step for state in run.states.values() if state.state == "running"]
-    if run.status != "open" or step is None or running:  # whoever executes one goes on
+    if run.status != "open" or step is None or running:  # anyone who executes one goes on
         return []
     stopped = between_steps(step.name, signal)
     identity = results.identity(step, made)

@@ -110,8 +110,8 @@ def run_stage(
             ledger alone names and which leaves no files.
         force: execute even if there is an equal result.
         pinned: for inputs that an experiment file pins, the index of the step.completed whose result stands for them.
-        identity: what was planned by whoever sent this here: the step is brought to that, or not begun.
-        grant: the lease on the step, which whoever sent this here holds; None: this process takes it.
+        identity: what was planned by the one that sent this here: the step is brought to that, or not begun.
+        grant: the lease on the step, which the one that sent this here holds; None: this process takes it.
 
     Raises:
         LedgerError: what went wrong, in one line; a step that had begun has its step.failed.
@@ -417,7 +417,7 @@ class _Stage:
         return now.identity == situation.identity and seen[0] == seen[1] and not is_made
 
     def _abandoned(self, situation: _Situation) -> list[Draft]:
-        """What is to be said of the attempt before this one, if whoever executed it died without a word."""
+        """What is to be said of the attempt before this one, if its process died without a word."""
         run, name = situation.run, self.step.name
         if run is None or not run.attempts.get(name):
             return []

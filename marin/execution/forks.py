@@ -3,7 +3,7 @@
 A run whose recipe excludes documents, and nothing else but what another run's recipe has, sees until the first use of
 these documents what that run saw. So those train steps are recorded again in its own stream, as they stand there, and the
 training goes on from the last of their states as any interrupted one does. From then on nothing tells the run from one
-that was trained from the beginning; and whoever verifies it replays it from there.
+that was trained from the beginning; and anyone who verifies it replays it from there.
 
 The tokenizer is trained again without the documents before that. If it is another one, every token may be, and nothing
 is taken over.

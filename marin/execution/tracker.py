@@ -1,7 +1,7 @@
 """Which tracker follows a run besides the ledger: none, or an installed one (``tracker=wandb``, or MARIN_TRACKER=wandb).
 
 A tracker is an entry point of the group ``marin.trackers``: a class without arguments that is a :class:`Tracker`. So
-whoever executes steps knows none of them, in no process. MLflow needs none of this: it is a projection that is always
+anyone who executes steps knows none of them, in no process. MLflow needs none of this: it is a projection that is always
 there. Which tracker follows decides no bit, so the choice is in no recipe and in no identity: it is a variable of the
 environment, which stages and workers inherit. Whatever happens to the tracker is said on stderr and takes nothing from
 the run, which the ledger has.

@@ -7,7 +7,7 @@ Folders, below ``work/`` of the root's local folder:
     <step>-<identity>/scratch/  kept until the step is done: a resumed attempt finds there what the last one left
 
 They belong to the process that has their lock. A process that was stopped (SIGSTOP) or hangs keeps it, though its lease on the
-step has ended: whoever takes that over works in folders of its own, <step>-1-<identity>, and so on (:func:`own_workspace`).
+step has ended: anyone who takes that over works in folders of its own, <step>-1-<identity>, and so on (:func:`own_workspace`).
 
 All of it may be deleted whenever no stage runs. What an attempt left that nobody came back to is swept by
 `marin store gc` (``sweep_abandoned``).

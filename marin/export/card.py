@@ -75,7 +75,7 @@ def card(view: Run, *, license: str | None = None) -> str:
     ]
     table = "\n".join(f"| {name} | `{value}` |" for name, value in rows if value)
     return (
-        f"---\n{head}---\n\n# {view.run}\n\nTrained and recorded by Marin: whoever has the ledger can execute every train "
+        f"---\n{head}---\n\n# {view.run}\n\nTrained and recorded by Marin: anyone who has the ledger can execute every train "
         f"step again, bit for bit.\n\n| | |\n| --- | --- |\n{table}\n\n```\nmarin verify {view.run}\n```\n\n"
         "The numbers are those that the run's own evaluation recorded. How the messages of a conversation become a text says "
         f"{CHAT_TEMPLATE}.\n\n"

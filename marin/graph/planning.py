@@ -164,7 +164,7 @@ class Planner:
         return None if asked else hit
 
     def found(self, result: NodeResult) -> None:
-        """Remember an output, for whoever depends on it."""
+        """Remember an output, for anyone who depends on it."""
         self.results.add(result)
 
     def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> NodeResult:

@@ -47,7 +47,7 @@ class Results(Mapping[str, NodeResult]):
         self.counts: Counter[str] = Counter()
 
     def add(self, result: NodeResult) -> None:
-        """Remember an output, for whoever depends on it."""
+        """Remember an output, for anyone who depends on it."""
         number = self._nodes[result.address].number
         if self._places[number] >= 0:
             self.counts[self[result.address].action] -= 1

@@ -107,7 +107,7 @@ class Step:
             the same identity: to see that two executions give the same bits.
 
     Raises:
-        UsageError: an address that cannot be one, a function that is none, an input that is no reference.
+        UsageError: an address that cannot be one, no such function, an input that is no reference.
     """
 
     name: str

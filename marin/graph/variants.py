@@ -48,7 +48,7 @@ def variants_of(graph: Graph) -> Mapping[str, Variant]:
 
     Raises:
         UsageError: a step says something else about what it shares with the step that it feeds; a step of the pipeline
-            takes something that is none; a recipe has no seed.
+            takes something that is not one; a recipe has no seed.
     """
     stages = {address: node for address, node in graph.nodes.items() if node.step.definition is not None}
     fed = {target for node in stages.values() for target in _feeding(stages, node)}

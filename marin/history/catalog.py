@@ -2,7 +2,7 @@
 
 A fold of the read model of events into a second small SQLite file, so that a question about one number does not read a
 million events. It is folded forwards only, remembers how far it has come and under which root, and begins anew where
-that is not the log's beginning any more; the file may be deleted at any time. What it says is for finding: whoever
+that is not the log's beginning any more; the file may be deleted at any time. What it says is for finding: anyone who
 needs evidence follows the index to the event and verifies that.
 
     runs(run, idx, ...)               one row a run
@@ -78,7 +78,7 @@ class Catalog:
     """The file, caught up with the projection when it is opened. ``path`` None keeps it in memory."""
 
     def __init__(self, path: Path | None, projection: Projection, reader: LogReader, *, own: bool) -> None:
-        """``own``: this user's key signs the log, so that the verdicts in it are his."""
+        """``own``: this user's key signs the log, so that the verdicts in it are this user's."""
         self._own = own
         self._projection, self._reader = projection, reader
         self._file = FoldedDatabase(path, "the catalog of runs", SCHEMA, version=VERSION, wait=_WAIT)

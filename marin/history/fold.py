@@ -1,6 +1,6 @@
 """The fold of a run: its events, one by one, into the values of :mod:`marin.history.run`.
 
-There is one, for whoever reads a run whole (:func:`marin.history.runs.load`) and for whoever follows a growing log
+There is one, for anyone who reads a run whole (:func:`marin.history.runs.load`) and for anyone who follows a growing log
 (:mod:`marin.plugins.mlflow.folding`). It asks for nothing: where an event refers to another run, its caller brings that.
 """
 

@@ -2,8 +2,8 @@
 
 Labels are events (``run.labelled/v1``) in a stream beside the run's. They say nothing of what the run is, decide no
 verdict, and never take anything out of the log: an archived run is left out by lists, and found by its name as before. A name
-that speaks for the ledger is shown as ``label:marin.verified``: whoever reads ``marin.verified`` takes what stands beside it for
-a verdict of his own, so Marin alone gives such names, and a log that was copied may have one.
+that speaks for the ledger is shown as ``label:marin.verified``: a reader of ``marin.verified`` takes what stands beside it for
+an own verdict, so Marin alone gives such names, and a log that was copied may have one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What something was made of, and that of what, back to the beginning: followed by content, across runs and graphs.
 
-A result names its inputs by content digest. Whoever first recorded that content is where it came from, in whatever run;
+A result names its inputs by content digest. Anyone who first recorded that content is where it came from, in whatever run;
 the first state of a phase comes from the run that it continues. So the lineage of an artifact is a walk over events, a
 few for each step, whatever else is in the log.
 """

@@ -236,7 +236,7 @@ class Run:
     @property
     def is_running(self) -> bool:
         """Whether a step was begun and has not ended, as far as it is recorded. An open run without one stands between two
-        steps; whoever stopped it there (Ctrl-C, while DVC began the next) could not say so."""
+        steps; the process that stopped it there (Ctrl-C, while DVC began the next) could not say so."""
         return self.is_loop or any(state.state == "running" for state in self.states.values())
 
     @property

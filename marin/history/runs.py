@@ -209,7 +209,7 @@ def withdrawn_from(event: Event, step: int) -> bool:
 
 def followed(history: History, run: Run) -> str:
     """How far those who executed segments of a run again are behind it, in words; "" where nobody did. It is this user's word
-    only where the log is his own."""
+    only where the log is this user's."""
     held = {
         str(event.body.get("segment"))
         for _, event in history.events(stream=replay_stream(run.run), type=kinds.REPLAY_SEGMENT)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Metrics(dict[str, float]):
-    """Numbers by name; of a name that is none the nearest is said."""
+    """Numbers by name; of an unknown name the nearest is said."""
 
     def __missing__(self, name: str) -> float:
         """Raises KeyError."""

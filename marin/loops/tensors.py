@@ -17,7 +17,7 @@ def arrays(state: Any) -> dict[str, Any]:
     A torch tensor of bfloat16, which NumPy does not have, goes by its bits, under its name and ``:bfloat16``.
 
     Raises:
-        UsageError: there is no array in it, or something that is none.
+        UsageError: there is no array in it, or something that is not one.
     """
     found = dict(_leaves("", state))
     if not found:
@@ -76,7 +76,7 @@ def _torch(path: str, tensor: Any) -> tuple[str, Any]:
 
 
 def _pytree(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A module or another structure that jax knows. Whoever gives one has imported jax."""
+    """A module or another structure that jax knows. Anyone who gives one has imported jax."""
     jax = sys.modules.get("jax")
     leaves = jax.tree_util.tree_flatten_with_path(value)[0] if jax is not None else []
     if jax is None or (len(leaves) == 1 and leaves[0][1] is value):

@@ -253,7 +253,7 @@ def _generate(dataset: GrammarDataset, split: str, size: int, path: Path) -> Spl
 
 
 def _from_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> _Corpus:
-    """Each document is read and written anew, so that this corpus is one whoever made that artifact."""
+    """Each document is read and written anew, so that this corpus is one, no matter who made that artifact."""
     counts = []
     with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
         made = _taken(dataset.artifact, task, Path(folder) / "corpus")

@@ -1,8 +1,8 @@
 """``dataset=web``: the collection is built first, by a plugin, and the recipe goes on with its digest.
 
 The same sources, settings and code are the same collection, which the ledger then has: every stage of the pipeline asks again
-and only hashes the files. What a run records is the recipe with the digest, so it can be replayed by whoever has the
-collection, and the collection by whoever has its sources.
+and only hashes the files. What a run records is the recipe with the digest, so it can be replayed by anyone who has the
+collection, and the collection by anyone who has its sources.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def check_metric(name: str) -> None:
     """Refuse the name of a number that no step ends with.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not one.
     """
     known = [f"{step}.{metric}" for step, metrics in METRICS.items() for metric in metrics]
     if name in known:

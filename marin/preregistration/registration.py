@@ -54,7 +54,7 @@ class CostCap(Section, frozen=True):
 
 class Track(Section, frozen=True):
     """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model,
-    ``hours`` that whoever replays it needs for its training (wall time, times workers: no clock of the entrant's is
+    ``hours`` that a replay of it needs for its training (wall time, times workers: no clock of the entrant's is
     believed); at least one of them is given. What it is trained on, begins with and is measured by are the baseline's
     (:data:`marin.plugins.lab.speedrun.FIXED`)."""
 
@@ -159,7 +159,7 @@ def checked(registration: Registration, *, where: str) -> Registration:
             "a track that limits nothing",
             where=where,
             expected="flops, parameters or hours that one run may cost at most",
-            found="none of them: whoever spends most would win",
+            found="none of them: anyone who spends most would win",
             cure="write track=Track(flops=...), parameters=... or hours=...",
         )
     if len(found.arms) < 2 and found.track is None:

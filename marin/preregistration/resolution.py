@@ -1,6 +1,6 @@
 """What an exact sign-flip test can resolve: with n pairs there are 2^n outcomes, and none is rarer than one of them.
 
-Apart from the statistics, because whoever registers an experiment is told, and that must not wait for scipy.
+Apart from the statistics, because anyone who registers an experiment is told, and that must not wait for scipy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A search as an experiment: every trial is an arm of it, registered before it is trained.
 
-So whoever quotes the best of many quotes an experiment that has the many: each trial's run cites the registration, `marin
+So anyone who quotes the best of many quotes an experiment that has the many: each trial's run cites the registration, `marin
 experiment report` lists all of them, and its verdict is never better than exploratory, for no file states a hypothesis. A trial
 that was tried before is the same arm.
 """

@@ -142,7 +142,7 @@ _WANTED = {
 def unsupported(arithmetic: Arithmetic, cpu: Processor | None = None) -> str | None:
     """Why this machine, or one with the processor ``cpu``, can not honour ``arithmetic``; None when it can."""
     if arithmetic.profile == "exact":
-        return None  # the known answers are asked for by whoever computes (marin.plugins.exact.known)
+        return None  # the known answers are asked for by anyone who computes (marin.plugins.exact.known)
     if arithmetic.profile == "arm-cpu":
         return _other_arm(arithmetic)
     if arithmetic.profile != "portable-cpu":

@@ -51,7 +51,7 @@ def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if not _is(path, descriptor):
-                continue  # whoever held the lock renamed it: this is another file by now
+                continue  # anyone who held the lock renamed it: this is another file by now
             try:
                 yield path, descriptor
             finally:

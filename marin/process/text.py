@@ -119,7 +119,7 @@ _said = [time.monotonic()]
 
 
 def said() -> None:
-    """Something was just said to whoever waits; what prints and what logs call it."""
+    """Something was just said to the one who waits; what prints and what logs call it."""
     _said[0] = time.monotonic()
 
 

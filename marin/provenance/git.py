@@ -78,7 +78,7 @@ def git(
 
 
 def identity() -> list[str]:
-    """The options that make this user the author: name and mail address as his own configuration has them."""
+    """The options that make this user the author: name and mail address as the user's configuration has them."""
     options = []
     for name in ("user.name", "user.email"):
         done = subprocess.run(["git", "config", "--global", "--get", name], capture_output=True, text=True, check=False)

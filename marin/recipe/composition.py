@@ -9,7 +9,7 @@ What wins: the defaults of conf/config.yaml, then the groups named, then --confi
 command line. Hydra parses, composes, sets and resolves, in its own code; the recipe's own types check, and a mistake is
 named with the place that made it, its path and the nearest valid name.
 
-Two things are taken that Hydra refuses: ``+`` before a group that has a default, as no ``+`` (whoever knows BabyLM's or
+Two things are taken that Hydra refuses: ``+`` before a group that has a default, as no ``+`` (anyone who knows BabyLM's or
 Marin's commands types it), and a key of the recipe that no file of conf/ has, without its ``+``. A folder of one's own
 below conf/ is a group without a default, and takes its ``+`` as in Hydra: ``+regime=five`` adds conf/regime/five.yaml
 after all others. ``${...}`` is resolved here, but for what would read the environment or a clock.
@@ -514,7 +514,7 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Recipe:
 
 
 def _meant(path: str, values: Mapping[str, Any]) -> str | None:
-    """The key that was meant by one that is none: of its own section (``optimizer.lr``), or of another, by a name that is nearly
+    """The key that was meant by an unknown one: of its own section (``optimizer.lr``), or of another, by a name that is nearly
     its own (``learning_rate``, ``optimizer.batch_size``); None where none is near."""
     section, _, name = path.rpartition(".")
     keys = {field.name: _keys(field, values) for field in msgspec.structs.fields(Recipe)}

@@ -90,7 +90,7 @@ def check_evaluation(asked: Evaluation, segment: int, parts: Collection[str], wh
             where=f"{where}: evaluation.every",
             expected=f"a multiple of trainer.steps_per_segment ({segment})",
             found=str(every),
-            cure="change one of the two: only a recorded state can be measured again by whoever verifies",
+            cure="change one of the two: only a recorded state can be measured again by anyone who verifies",
         )
     for name, one in (asked.sets or {}).items():
         if isinstance(one, CorpusSet) and one.part is not None and one.part not in parts:

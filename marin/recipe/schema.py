@@ -77,7 +77,7 @@ class UrlDataset(Section, frozen=True, tag="url", tag_field="kind", kw_only=True
 class FilesDataset(Section, frozen=True, tag="files", tag_field="kind", kw_only=True):
     """The user's own .txt, .jsonl or .jsonl.gz files by glob, relative to the working folder. ``split`` is about .txt.
     ``chat``: conversations, of which what the assistant says is learned, in the form of ``chat_template`` (Jinja);
-    a line that is none is counted and named, or, where it is ``strict``, an error. ``preferences``: each line has two, of
+    a line that is not one is counted and named, or, where it is ``strict``, an error. ``preferences``: each line has two, of
     which one is preferred (:mod:`marin.data.preferences`). ``chat_reference``: whose ids and masks conversations have; None:
     those of recipes from before there was one (:mod:`marin.data.earlier.chats`)."""
 

@@ -59,7 +59,7 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
     """What an attestation with this ``predicate`` says, signed by one of ``keys``. ``where``: its name.
 
     Raises:
-        Malformed: it is none, says more than this form has, or the same twice; or none of the keys signed it.
+        Malformed: it is not one, says more than this form has, or the same twice; or none of the keys signed it.
     """
     try:
         envelope: Any = json.loads(content) if len(content) <= _MOST else None

@@ -630,7 +630,7 @@ class AttributionMeasured(Body, frozen=True):
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
-    """Where a reproducer's five PASS stand: his verifier key, the event in his log, and the size of the run's log."""
+    """Where a reproducer's five PASS stand: the verifier key, the event in that log, and the size of the run's log."""
 
     key: str
     event: int
@@ -638,7 +638,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 class SpeedrunEntered(Body, frozen=True, omit_defaults=True):
-    """A run on a track (the ``registration`` of an experiment), admitted by whoever keeps the track: he or ``replayed``
+    """A run on a track (the ``registration`` of an experiment), admitted by the keeper of the track: the keeper or ``replayed``
     others replayed all of it. ``run`` is one of the log ``origin`` under ``keys``, whose root at ``size`` is ``root`` (hex).
     ``score`` is the track's metric; ``flops`` of training and ``parameters`` follow from ``recipe``, ``hours`` from what
     those who counted needed to replay its training (None where they did not say so)."""

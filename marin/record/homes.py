@@ -1,7 +1,7 @@
 """Which place of a log of this user's is the log itself: a copy of it, wherever it came from, names the same key.
 
-Whoever verifies a copy records his verdict. Were it signed into the copy, one key would stand under two histories, and
-whoever handed the copy over could show both. So what is found in a copy is recorded in the log that it is a copy of, and
+Anyone who verifies a copy records a verdict. Were it signed into the copy, one key would stand under two histories, and
+anyone who handed the copy over could show both. So what is found in a copy is recorded in the log that it is a copy of, and
 nothing is appended to a copy.
 """
 

@@ -18,7 +18,7 @@ from marin.record.events import MetricsRecorded, Series
 
 SECONDS, UTILISATION = "system/seconds_per_step", "system/cpu_utilization_percentage"
 ENERGY = "system/energy_joules"
-"""Since the segment before, of all processor packages of this machine, whoever used them."""
+"""Since the segment before, of all processor packages of this machine, no matter who used them."""
 COUNTERS = Path("/sys/class/powercap")
 """Where Linux has the counters of energy (RAPL, kernel documentation power/powercap): microjoules that wrap around."""
 

@@ -1,6 +1,6 @@
 """What an output is made of: how its digest follows from its bytes, and which files it may have.
 
-An output names its content (``digest``) and its stored bytes (``artifact``). Whoever takes the bytes takes them through
+An output names its content (``digest``) and its stored bytes (``artifact``). Anyone who takes the bytes takes them through
 here, so that the two are never two things:
 
 * a tree's artifact *is* its digest;

@@ -4,7 +4,7 @@
 sets it): a path, or an address that can only be read. ``vkey`` in the root is the verifier key that its log must be
 signed with; the signing key lies in the user's configuration folder, or where MARIN_KEY says.
 
-Whoever records opens the log for one batch and closes it again, so that a training that runs for days never keeps
+Anyone who records opens the log for one batch and closes it again, so that a training that runs for days never keeps
 the writer's lock from anybody else.
 """
 
@@ -115,16 +115,16 @@ class Root:
         return Keys((self.verifier, *self.companions), "claimed")
 
     def is_own(self, trusted: Sequence[VerifierKey] = ()) -> bool:
-        """Whether the keys under which this log is read are this user's: then what stands in it, he said. The root names
-        his key, and no other one was given: a root that names his, read under a key of somebody else's, is that one's."""
+        """Whether the keys under which this log is read are this user's: then what stands in it is this user's word. The root
+        names that key, and no other one was given. A root that names it, read under somebody else's key, is theirs."""
         mine = self.own_keys()
         return self.verifier in mine and set(trusted) <= set(mine)
 
     def own_keys(self) -> tuple[VerifierKey, ...]:
-        """This user's keys under the name of this log; none where he has no file of that name.
+        """This user's keys under the name of this log; none where there is no file of that name.
 
         Raises:
-            Refused: the file that he named as his key (``MARIN_KEY``) is none.
+            Refused: the file named as the key (``MARIN_KEY``) is none.
         """
         if self.own:
             return self.own
@@ -132,7 +132,7 @@ class Root:
             return public_keys(key_path(self.verifier.name))
         except LedgerError as error:
             if isinstance(error, Refused) and os.environ.get(KEY_VARIABLE):
-                raise  # said to be his: he is not to be taken for somebody without a key
+                raise  # said to be this user's, who is not to be taken for somebody without a key
             return ()
 
     def reader(self, trusted: Sequence[VerifierKey] = ()) -> LogReader:
@@ -235,13 +235,14 @@ class Root:
         return LedgerHistory(reader, path, own=self.is_own(trusted))
 
     def history_as_read(self, reader: LogReader, trusted: Sequence[VerifierKey] = ()) -> LedgerHistory:
-        """As a ``fresh`` :meth:`history`, of the very log that ``reader`` reads: a root may show another one to whoever
+        """As a ``fresh`` :meth:`history`, of the very log that ``reader`` reads: a root may show another one to anyone who
         opens it again. The reader moves to the newest state, which continues the one that it had."""
         return LedgerHistory(reader, None, own=self.is_own(trusted))
 
     def views(self) -> Path:
         """Where what is folded from this log lies: in the user's cache, by the place and the origin of the log, and by whether
-        it is his, which says whose the verdicts in it are. What a root brings of the kind (``projections/``) is never opened.
+        it is this user's, which says whose the verdicts in it are. What a root brings of the kind (``projections/``) is never
+        opened.
 
         Raises:
             Refused: somebody else could have written what is there.

@@ -24,7 +24,7 @@ MOST_NAMED = 8
 
 
 def as_it_fits(index: int, event: Event, *, where: str) -> Event:
-    """The event, or one of type :data:`MALFORMED` in its place, named once: so that it says nothing, and whoever reads its
+    """The event, or one of type :data:`MALFORMED` in its place, named once: so that it says nothing, and a reader of its
     stream sees that it is there."""
     kind = BODIES.get(event.type)
     if kind is None:

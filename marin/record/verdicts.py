@@ -1,8 +1,8 @@
 """Recorded verdicts, five on a run and ``evaluation`` beside them: which of them count, and all in one word, as lists,
 tags, aliases and attestations show it.
 
-A verdict counts where this user gave it: it stands in a log that his own key signs, and is about a run of that very
-log. Whoever signs a log can write PASS into it, so that in the log of somebody else every verdict is a claim.
+A verdict counts where this user gave it: it stands in a log that this user's own key signs, and is about a run of that very
+log. Anyone who signs a log can write PASS into it, so that in the log of somebody else every verdict is a claim.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Past(Protocol):
 
 def of_this_log(log_checkpoint: Mapping[str, object], log: Past) -> bool:
     """Whether a verdict over this log checkpoint is about a run of ``log``: it is one that this very log had. Another
-    log may have an equal origin and equal run ids, for both are the words of whoever made it."""
+    log may have an equal origin and equal run ids, for both are the words of its maker."""
     size, newest = log_checkpoint.get("size"), log.checkpoint()
     if log_checkpoint.get("origin") != newest.origin or type(size) is not int or not 0 < size <= newest.size:
         return False
@@ -89,7 +89,7 @@ def counting(
 
 def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """What several verifications of one run, oldest first, say together: of each question the newest answer that is PASS
-    or FAIL. Whoever looks at less later takes nothing back, and does not cover a FAIL; where nobody has answered so, the
+    or FAIL. Anyone who looks at less later takes nothing back, and does not cover a FAIL; where nobody has answered so, the
     newest other word stands.
 
     Args:

@@ -1,6 +1,6 @@
 """How events reach the one writer of a root's log: through the append service while one runs, else by the log itself.
 
-Several processes append at once through `marin ledger serve`. Whoever has events looks for its endpoint first, and
+Several processes append at once through `marin ledger serve`. Anyone who has events looks for its endpoint first, and
 opens the log only where there is none; a service that starts or ends meanwhile is noticed, for drafts carry their
 ids and handing them in twice makes one event.
 """

@@ -1,4 +1,4 @@
-"""The command line with which anybody verifies a run himself, as pages show it."""
+"""The command line with which anybody verifies a run themselves, as pages show it."""
 
 from __future__ import annotations
 

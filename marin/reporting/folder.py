@@ -124,7 +124,7 @@ def _before(folder: Path) -> Mapping[str, Drawn]:
                 found=f"none of that name, and {next(folder.iterdir()).name}",
                 cure="name another folder",
             )
-        write_whole(state, b"{}\n")  # whoever is killed after the first page may go on
+        write_whole(state, b"{}\n")  # anyone who is killed after the first page may go on
         return {}
     try:
         return msgspec.json.decode(state.read_bytes(), type=dict[str, Drawn])

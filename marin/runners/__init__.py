@@ -48,7 +48,7 @@ class Runner(Protocol):
 
     def run(self, start: Start, setup: Setup, tasks: Sequence[bytes]) -> AbstractContextManager[Iterator[bytes]]:
         """The results in the order of the tasks, whichever is ready first. Leaving the context drops what is still
-        under way and ends the workers, so that whoever has seen enough simply leaves.
+        under way and ends the workers, so that anyone who has seen enough simply leaves.
 
         Raises:
             Unavailable: there is no engine, or a worker died more often than is bearable.

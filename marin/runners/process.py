@@ -101,7 +101,7 @@ class LocalJobs:
         failure: BaseException | None = None
         try:
             result = self._attempts(future, named, gpus)
-        except BaseException as error:  # whatever it is, it belongs to whoever asks for the result
+        except BaseException as error:  # whatever it is, it belongs to the one that asks for the result
             failure = error
         with self._mutex:
             self._free_cpus += future.job.resources.cpus

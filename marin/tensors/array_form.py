@@ -77,7 +77,7 @@ class ArrayForm:
 
     def index(self, size: int, read: Callable[[int, int], bytes]) -> np.ndarray:
         """uint64[chunks, 2]: where each chunk of a file begins, and its bytes; ``ABSENT`` twice for one that is not stored. Four
-        bytes of CRC32C end it, which are for whoever has nothing better.
+        bytes of CRC32C end it, which are for anyone who has nothing better.
 
         Args:
             size: of the file, in bytes.

@@ -33,7 +33,7 @@ def checkpoint_files(path: str) -> bool:
 
 
 def stray_files(folder: Path) -> list[str]:
-    """Files in ``folder`` that are not those of one form: whoever reads another one would find another state."""
+    """Files in ``folder`` that are not those of one form: anyone who reads another one would find another state."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     if is_sliced(folder):
         return [name for name in names if not SLICED_FILES.fullmatch(name)]
@@ -77,7 +77,7 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
             where=folder.name,
             expected=f"at most {plausible_bytes(folder)} bytes",
             found=f"{sum(sizes.values())} bytes recorded",
-            cure="fetch the checkpoint again from whoever recorded it",
+            cure="fetch the checkpoint again from its recorder",
         )
     kvstore = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}}
     found = []
@@ -88,7 +88,7 @@ def checkpoint_state(folder: Path, expected: StateManifest) -> StateManifest:
                 where=name,
                 expected=f"{len(sizes)} tensors of state {expected.digest}",
                 found="another one",
-                cure="fetch the checkpoint again from whoever recorded it",
+                cure="fetch the checkpoint again from its recorder",
             )
         found.append(array_info(kvstore, name, sizes[name]))
     return StateManifest.of(found)
@@ -111,7 +111,7 @@ def _arrays(kvstore: Mapping[str, Any], folder: Path) -> list[str]:
                 where=key,
                 expected="chunks of arrays",
                 found="another key",
-                cure="fetch the checkpoint again from whoever recorded it",
+                cure="fetch the checkpoint again from its recorder",
             )
     return sorted(names)
 
@@ -125,5 +125,5 @@ def _readable(read: Callable[[], StateManifest], folder: Path) -> StateManifest:
             where=folder.name,
             expected="the tensors of a state",
             found=" ".join(str(error).split())[:200],
-            cure="fetch the checkpoint again from whoever recorded it",
+            cure="fetch the checkpoint again from its recorder",
         ) from error

@@ -69,7 +69,7 @@ def array_info(kvstore: Any, name: str, limit: int) -> TensorInfo:
             where=name,
             expected=f"at most {limit} bytes",
             found=f"{dtype}{list(shape)}, {size} bytes",
-            cure="fetch it again from whoever recorded it",
+            cure="fetch it again from its recorder",
         )
     hasher = TensorHasher(dtype, shape)
     for piece in pieces(array, shape, name):
@@ -108,5 +108,5 @@ def unreadable(name: str, error: BaseException) -> DataError:
         where=name,
         expected="a zarr3 array",
         found=" ".join(str(error).split())[:300],
-        cure="fetch it again from whoever recorded it",
+        cure="fetch it again from its recorder",
     )

@@ -133,11 +133,11 @@ def read_words(data: bytes, where: str) -> int:
     """The number in a file of words.
 
     Raises:
-        DataError: it is none.
+        DataError: it is not one.
     """
     if re.fullmatch(rb"(0|[1-9][0-9]{0,17})\n", data) is None:
         raise DataError(
-            "a number of words that is none",
+            "not a number of words",
             where=where,
             expected="a decimal number",
             found=repr(data[:40]),

@@ -224,7 +224,7 @@ class LeftOut:
 
 class Batches(Iterator[Batch]):
     """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends. Read ahead by a
-    thread, which :meth:`close` ends. Whoever opens a stream closes it: it has no finaliser, for that would wait for a
+    thread, which :meth:`close` ends. Anyone who opens a stream closes it: it has no finaliser, for that would wait for a
     thread wherever the collector happens to run, also in the middle of the start of another thread, where Python holds
     the lock that the waiting needs.
 
@@ -252,7 +252,7 @@ class Batches(Iterator[Batch]):
             fetch_batch_size=8,
         )
         self._examples = loader.iter_from_step(self._number)
-        atexit.register(self._examples.close)  # for whoever leaves a stream open; comes after that thread
+        atexit.register(self._examples.close)  # for anyone who leaves a stream open; comes after that thread
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="loader")
         self._ahead: deque[Future[LmExample]] = deque(
             self._loading.submit(_loaded, self._examples) for _ in range(BATCHES_AHEAD)

@@ -174,7 +174,7 @@ class Training:
 
     def without(self, spans: Sequence[Span], kept: dict[int, Batch]) -> Training:
         """The same compiled programs on the same tokens, of which those of ``spans`` are blank. The recipe is one that
-        excludes documents. ``kept``: batches as they were read, by train step, for whoever trains more than once."""
+        excludes documents. ``kept``: batches as they were read, by train step, for anyone who trains more than once."""
         other = self.reading(self._cache)
         if not self._lengths:
             width, paths = self.recipe.model.seq_len, streams(self.recipe, self._cache)

@@ -1,7 +1,7 @@
 """From a recipe to Levanter's own model and optimizer configurations.
 
 Every field that decides bits is passed explicitly, so that a changed default of Levanter changes nothing here (the
-locked version is part of a run's identity besides). Whoever builds a model from here gets canonical matrix products.
+locked version is part of a run's identity besides). Anyone who builds a model from here gets canonical matrix products.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ _shapes: dict[tuple[str, int], TrainState] = {}
 
 def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:
     """The initial state with shapes and dtypes instead of values; nothing is computed. That of the newest recipe is kept:
-    whoever lays out, makes or reads a state asks for it."""
+    anyone who lays out, makes or reads a state asks for it."""
     key = (digest(recipe), vocab_size)
     found = _shapes.get(key)
     if found is None:

@@ -48,7 +48,7 @@ def agreed(history: History, run: str) -> Run:
 
 
 def contradiction(history: History, run: str) -> str:
-    """The first place in which the events of a run contradict one another, for whoever shows its numbers; "" where they
+    """The first place in which the events of a run contradict one another, for anyone who shows its numbers; "" where they
     agree. A graph's execution and what cannot be read as a record say nothing twice."""
     try:
         found = contradictions(read_record(history, run), PIPELINE)

@@ -4,7 +4,7 @@ A verification that was broken off goes on where it stopped: each segment that h
 in the reproducer's own log at once. It counts again only for the very same record (the digest of the whole
 ``train.segment``) under the very same conditions: recipe, tokens, tokenizer, executed code, locked dependencies and
 installed versions. The number of devices and workers is not among them. What it proves is what a replay of that
-segment proves, as long as the reproducer trusts his own key; ``--fresh`` trusts nothing and executes everything.
+segment proves, as long as the reproducer trusts their own key; ``--fresh`` trusts nothing and executes everything.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Allowed:
 
 class Seal(msgspec.Struct, frozen=True):
     """What the child is told. ``own``: the root whose log gets the verdicts; ``own_keys``: the verifier's keys of that
-    log, none where it is not his; ``appends``: the socket that takes what is appended; ``file``: bytes of each file that
+    log, none where it is not this user's; ``appends``: the socket that takes what is appended; ``file``: bytes of each file that
     is written; ``parent``: the process without which the child ends."""
 
     read: tuple[str, ...]
@@ -149,12 +149,12 @@ def seal() -> Seal | None:
 
 
 def opened_own(trusted: Sequence[VerifierKey] = ()) -> Root | None:
-    """The root, if its log is this user's: his signing key is the one that it names, and no other one was given to read
-    it under. None where it is somebody else's; one that cannot be opened is nobody's. Whoever goes on with it goes on with
+    """The root, if its log is this user's: that user's signing key is the one that it names, and no other one was given to read
+    it under. None where it is somebody else's; one that cannot be opened is nobody's. Anyone who goes on with it goes on with
     what is returned: opened again, it may name another key.
 
     Raises:
-        Refused: the file that he named as his key (``MARIN_KEY``) is none.
+        Refused: the file named as the key (``MARIN_KEY``) is none.
     """
     try:
         root = open_root()
@@ -310,7 +310,7 @@ def variables_of(folder: Path, executes: bool = True) -> dict[str, str]:
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     cache = cache_folder() / "foreign"
     if executes:
-        _copy_new(compilation_cache(), own_folder("foreign", "xla"))  # a copy would be this user's, whoever wrote it
+        _copy_new(compilation_cache(), own_folder("foreign", "xla"))  # a copy would be this user's
     kept = {
         name: value for name, value in os.environ.items() if name.startswith(_KEPT) and not name.startswith(_WITHHELD)
     }
@@ -414,7 +414,7 @@ def _appending(own: Root, entry: Entry, path: Path) -> Iterator[None]:
     with Server(str(path), Handler) as server:
         thread = threading.Thread(
             target=server.serve_forever,
-            kwargs={"poll_interval": 0.02},  # whoever leaves the block waits for it
+            kwargs={"poll_interval": 0.02},  # anyone who leaves the block waits for it
             daemon=True,
             name="appends",
         )

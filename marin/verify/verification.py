@@ -94,7 +94,7 @@ class Options:
 
 class LogAsRead(NamedTuple):
     """The log of a verification: read once, so that everything is judged from the very same one, whatever the root shows
-    to whoever opens it again. ``seen``: how it agrees with what was seen of it before, where that is asked."""
+    to anyone who opens it again. ``seen``: how it agrees with what was seen of it before, where that is asked."""
 
     keys: Keys
     reader: LogReader

@@ -19,8 +19,11 @@ from marin.verify.verification import Options
 
 
 def damaged(root: Root) -> None:
-    """Another byte in the largest file of the store."""
-    path = max((one for one in (root.local / "store").rglob("*") if one.is_file()), key=lambda one: one.stat().st_size)
+    """Another byte in the largest file of the store that is no change of the working tree."""
+    files = [
+        one for one in (root.local / "store").rglob("*") if one.is_file() and b"diff --git" not in one.read_bytes()
+    ]
+    path = max(files, key=lambda one: one.stat().st_size)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.chmod(0o600)

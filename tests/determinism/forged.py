@@ -7,7 +7,7 @@
     (marin/plugins/exact/reference.py); for
                                  each a JSON line that says in what the record differs from it
 
-The profile's settings are in the environment (marin/process/arithmetic.py). Whoever changed the bit recorded what came
+The profile's settings are in the environment (marin/process/arithmetic.py). Anyone who changed the bit recorded what came
 out truly, and signed it: only executing shows it.
 """
 

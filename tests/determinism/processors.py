@@ -64,7 +64,7 @@ def environment(folder: Path, base: Mapping[str, str] = os.environ, *, compiled:
 
 
 def compiled(name: str) -> Path:
-    """Where the programs are kept that an emulated processor compiled, for whoever asks it again: compiling takes it
+    """Where the programs are kept that an emulated processor compiled, for anyone who asks it again: compiling takes it
     minutes. No two share a folder, for what was compiled for one must not be taken for another's."""
     return judges.cache_folder() / "compiled" / interpreter(name).parents[1].name
 

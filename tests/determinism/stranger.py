@@ -3,7 +3,7 @@
     stranger.py RUN STEPS VKEY ROOT...      a JSON line of what doctor says, one of the known answers that do not come out
                                             by each way of multiplying, and one for each root: exit status and report
 
-Nothing is known of whoever made the roots but their public key. On an emulated processor every process is emulated.
+Nothing is known of the makers of the roots but their public key. On an emulated processor every process is emulated.
 """
 
 from __future__ import annotations

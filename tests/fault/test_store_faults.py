@@ -162,7 +162,7 @@ def _with_packfiles(work: Callable[[], object]) -> None:
 
 
 def _collect(store: Store, folder: Path) -> None:
-    """A packfile of which one blob is kept goes to quarantine, and comes back for whoever asks for another."""
+    """A packfile of which one blob is kept goes to quarantine, and comes back for anyone who asks for another."""
     tree = store.put_tree(folder).digest
     root = store.storage.local_path("store")
     for path in root.rglob("*") if root else ():

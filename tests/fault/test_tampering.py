@@ -1,4 +1,4 @@
-"""Every stored byte and file of a small log, changed: the audit finds it, and whoever reads everything is stopped.
+"""Every stored byte and file of a small log, changed: the audit finds it, and anyone who reads everything is stopped.
 
 The log has complete and partial tiles on two levels. Small entries keep the walk over all bytes exhaustive and quick;
 the audit of entries as events is tried on a log of its own.

@@ -358,7 +358,7 @@ def test_system_instructions(
     scorer: Scorer,
     tasks: Path,
 ) -> None:
-    """Of a chat, and before a prompt that is none; of a whole text, which has no prompt, nothing."""
+    """Of a chat, and before an empty prompt; of a whole text, which has no prompt, nothing."""
     folder, subject = subjects[template]
     if chat and TASKS[task]["output_type"] == "loglikelihood_rolling":
         pytest.skip("no messages")

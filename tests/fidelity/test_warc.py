@@ -144,7 +144,7 @@ AS_WARCIO = {
     "a type twice": http(PAGE, "Content-Type: text/html", "Content-Type: text/html"),
     "two types": http(PAGE, "Content-Type: text/plain", TYPE),
     "no type": http(PAGE),
-    "a type that is none": http(PAGE, "Content-Type: html"),
+    "not a type": http(PAGE, "Content-Type: html"),
     "two cookies": http(PAGE, TYPE, "Set-Cookie: a=b, c", "Set-Cookie: d"),
     "a shorter length": http(PAGE, TYPE, "Content-Length: 40"),
     "a longer length": http(PAGE, TYPE, "Content-Length: 4000"),
@@ -218,7 +218,7 @@ SAYS = {
     },
     "chunks that end too early or are followed by something else": {
         "no last chunk": http(chunks(PAGE, last=b""), TYPE, CHUNKED),
-        "a size that is none": http(chunks(PAGE, last=b"zz\r\n"), TYPE, CHUNKED),
+        "not a size": http(chunks(PAGE, last=b"zz\r\n"), TYPE, CHUNKED),
     },
     "codings of IANA's registry that nothing here undoes": {"compress": http(b"\x1f\x9d", TYPE, CODED + "compress")},
     "a block that no status line begins (HTTP/0.9)": {"HTTP/0.9": PAGE},

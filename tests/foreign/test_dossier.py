@@ -114,8 +114,8 @@ assert wrong is None, repr(wrong)[:500]
 
 SPDX_BREAKS = {
     "a data set of no type": lambda document: of("dataset_DatasetPackage")(document).pop("dataset_datasetType"),
-    "a purpose that is none": lambda document: of("ai_AIPackage")(document).update(software_primaryPurpose="fun"),
-    "a time that is none": lambda document: of("CreationInfo")(document).update(created="today"),
+    "an unknown purpose": lambda document: of("ai_AIPackage")(document).update(software_primaryPurpose="fun"),
+    "not a time": lambda document: of("CreationInfo")(document).update(created="today"),
 }
 
 

@@ -199,7 +199,7 @@ Envelope.from_dict(envelope).verify([key], 1)
 
 
 def test_in_toto_attestation(exported, judge):
-    """Its validator says whether a payload is a statement, whoever signed it."""
+    """Its validator says whether a payload is a statement, no matter who signed it."""
     script = """
 import sys
 from google.protobuf.json_format import Parse

@@ -143,7 +143,7 @@ def test_what_a_folder_holds_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_other_tensors_is_no_description_of_these(tmp_path: Path) -> None:
-    """A list that claims other digests over the same files is seen by whoever hashes."""
+    """A list that claims other digests over the same files is seen by anyone who hashes."""
     store = Store(MemoryStorage())
     other = {**STATE, "head": STATE["head"] + 1}
     tree = store.manifest(put_slices(store, STATE, 3).digest)

@@ -346,7 +346,7 @@ def test_the_pages_of_a_loop_that_was_executed_say_so(folder: Path, capsys: pyte
     assert "what it saw to what it saved: batches PASS, loop PASS, model PASS" in text
     assert "data NOT_RUN it was recorded by a loop" in text
     assert "Segments" not in text and " 0.0 s by" not in text and "worker(s)" not in text
-    assert drawn(folder)[0] == 3  # whoever looks at less later takes nothing back
+    assert drawn(folder)[0] == 3  # anyone who looks at less later takes nothing back
     recorded = as_text(verification_page(root, run).decode())  # what `marin publish` shows
     assert "Executed again, bit for bit" in recorded and again in recorded and f"Executed by {by} ." in recorded
     report = as_text(draw(root, run, "report.html").decode())

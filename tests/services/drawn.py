@@ -67,7 +67,7 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if SEED not in os.environ:  # set here once: whoever is started from here draws the same
+    if SEED not in os.environ:  # set here once: anyone who is started from here draws the same
         os.environ[SEED] = (_git(config, "rev-parse", "--short=12", "HEAD") or "0").strip()
 
 

@@ -1,7 +1,7 @@
 """Tests in several processes, each a fork of the one that has imported and collected them: `pytest --processes N`.
 
 Collecting this suite is nearly all imports of jax, Levanter, MLflow and Ray, which a fork has already; as in the product's own
-programs, frames have room meanwhile, and nobody looks for garbage. Whole files are handed out; whoever is done asks for the
+programs, frames have room meanwhile, and nobody looks for garbage. Whole files are handed out; anyone who is done asks for the
 next: those that begin early in their order (order.py beside this), then by folder. A process that dies fails the test that
 it was at, and another takes its place. What nobody began, for processes ended before, fails the session.
 """

@@ -39,7 +39,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 @contextmanager
 def made_meanwhile(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Iterator[None]:
-    """Begin :func:`made_once` in a fork, now. Whoever asks for the folder waits for it, and makes it where the fork failed. The
+    """Begin :func:`made_once` in a fork, now. Who asks for the folder waits for it, and makes it where the fork failed. The
     fork ends with the block, done or not."""
     factory.getbasetemp()  # before the fork: each process would make its own
     if (child := os.fork()) == 0:

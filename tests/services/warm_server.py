@@ -24,8 +24,8 @@ from marin.process.interpreter import collect_less_often
 
 
 def serve(listening: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """In this process: answers until whoever began it has ended, then None. In a fork: what is asked of it, and the files that
-    came with it."""
+    """In this process: answers until the process that began it has ended, then None. In a fork: what is asked of it, and
+    the files that came with it."""
     programs: dict[int, tuple[int, socket.socket]] = {}
     with selectors.DefaultSelector() as ready:
         ready.register(sys.stdin, selectors.EVENT_READ)
@@ -39,7 +39,7 @@ def serve(listening: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                     line, passed, _, _ = socket.recv_fds(link, 1 << 16, 4)
                     while not line.endswith(b"\n") and (more := link.recv(1 << 16)):
                         line += more
-                    if not line.endswith(b"\n"):  # whoever asked has ended
+                    if not line.endswith(b"\n"):  # the client has ended
                         for descriptor in passed:
                             os.close(descriptor)
                         link.close()
@@ -69,7 +69,7 @@ def serve(listening: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 
 
 def _tell(link: socket.socket, number: int) -> None:
-    with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has ended
+    with suppress(BrokenPipeError, ConnectionResetError):  # the client has ended
         link.sendall(b"%d\n" % number)
 
 
@@ -163,7 +163,7 @@ for module in named:
     import_module(module)
 contract = {} if named else what_computes()
 gc.freeze()  # what is here already is nothing that a fork has to look through
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a keyboard: whoever began this ends it
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a keyboard: the process that began this ends it
 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
 address = listening.getsockname()
 if (given := serve(listening)) is None:

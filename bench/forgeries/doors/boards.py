@@ -1,4 +1,4 @@
-"""A board of speedruns: entries that its keeper, or whoever copied his log, signs without a run that is so."""
+"""A board of speedruns: entries that its keeper, or anyone with a copy of the log, signs without a run that is so."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ for _name, _change in {
     "a score without end": lambda body: body.update(score="-inf"),
     "fewer FLOPs than its recipe takes": lambda body: body.update(flops=1.0),
     "fewer parameters than its recipe has": lambda body: body.update(parameters=1),
-    "hours that are none": lambda body: body.update(hours=0.0),
+    "no hours": lambda body: body.update(hours=0.0),
     "hours below nothing": lambda body: body.update(hours=-1.0),
     "nobody who replayed it": lambda body: body.update(replayed=[], score=(0.25).hex()),
     "another metric": lambda body: body.update(metric="train.loss_last"),
     "another data set": _recipe(dataset={"train_bytes": 7}),
     "another evaluation": _recipe(evaluation={"max_sequences": 1}),
     "more training than the track allows": _recipe(trainer={"num_steps": 10_000}),
-    "a recipe that is none": lambda body: body.update(recipe={"trained": "well"}),
+    "not a recipe": lambda body: body.update(recipe={"trained": "well"}),
     "a recipe of a later version": lambda body: body["recipe"].update(recipe_version=99),
 }.items():
     kind("speedrun", _name, "")(_entered(_change))

@@ -123,7 +123,7 @@ for _name, _says, _forge in (
         _tile("log/checkpoint", lambda data: _line(data, 0, b"else.where")),
     ),
     ("a bit of the checkpoint's signature", "a signature does not hold", _tile("log/checkpoint", _signature)),
-    ("a checkpoint that is none", "not a signed note", _tile("log/checkpoint", lambda data: b"signed\n")),
+    ("not a checkpoint", "not a signed note", _tile("log/checkpoint", lambda data: b"signed\n")),
     ("a bit of the model", "output of export", _stored("file", flipped)),
     ("a file of the model less", "output of export", _stored("file", None)),
     ("a file of the model that is cut", "output of export", _stored("file", lambda data: data[:-4])),

@@ -134,7 +134,7 @@ def unlearning(shop: Shop) -> None:
         begun.body["config"] = step_config(definition, chosen) | sources
         begun.body["config_digest"] = canonical_digest(begun.body["config"])
     shop.follow()
-    for entry in shop.events:  # what follows is shared; whoever changes one changes no other
+    for entry in shop.events:  # what follows is shared; anyone who changes one changes no other
         entry.body = copy.deepcopy(entry.body)
 
 

@@ -210,7 +210,7 @@ def failed_after(shop: Shop) -> None:
 
 @kind(13, "a run that is told again under another id", harmless=True)
 def told_again(shop: Shop) -> None:
-    """Whoever has a run can record it as his own: the bits are true, and when and where is claimed."""
+    """Anyone who has a run can record it as their own: the bits are true, and when and where is claimed."""
     for entry in [e for e in shop.events if e.stream == stream_of(shop.run) and e.type != kinds.REPLAY_COMPLETED]:
         other = shop.add(entry.type, copy.deepcopy(entry.body), stream="run/copied00")
         other.body["run"] = "copied00"

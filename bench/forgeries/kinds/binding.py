@@ -408,7 +408,7 @@ def program_below_last(shop: Shop) -> None:
 
 @kind(14, "two forms of one checkpoint", verdict="artifacts", says="state.json")
 def two_forms(shop: Shop) -> None:
-    """The list of another state in a checkpoint, for whoever believes that one."""
+    """The list of another state in a checkpoint, for anyone who believes that one."""
     first, second = shop.all(kinds.CHECKPOINT_SAVED)[:2]
     listed = shop.store.read(first.body["manifest"])
     made = shop.altered(second.body["artifact"], lambda folder: (folder / "state.json").write_bytes(listed))

@@ -136,7 +136,7 @@ def statement(shop: Shop) -> None:
     shop.replace_file("attestations/verified.json", b'{"verdict": "PASS"}')
 
 
-@kind(7, "a verdict of somebody else, in his words", claimed="verified")
+@kind(7, "a verdict of somebody else, in their words", claimed="verified")
 def somebody(shop: Shop) -> None:
     verdicts = dict.fromkeys(("ledger", "artifacts", "data", "training", "model"), "PASS")
     body = {"run": shop.run, "verdicts": verdicts, "training": {"mode": "full"}, "first_divergence": None}

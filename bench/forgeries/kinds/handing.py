@@ -1,6 +1,6 @@
 """Class 8: keys that were handed over, halves of keys, several names of one key. Class 7: witnesses of one's own.
 
-Here the operator signs by himself, as whoever stole a key would; the honest ones beside each forgery say that nothing but
+Here the operator signs alone, as a thief of the key would; the honest ones beside each forgery say that nothing but
 the forgery is refused.
 """
 
@@ -81,7 +81,7 @@ def _grown(shop: Shop, signer: Signer, drafts: list[Draft]) -> None:
 
 
 def _later(shop: Shop) -> list[Draft]:
-    """What a thief adds: the honest run again, under a name of his own."""
+    """What a thief adds: the honest run again, under another name."""
     event = shop.one(kinds.RUN_STARTED)
     return [Draft(event.type, "run/thief000", event.body | {"run": "thief000"})]
 
@@ -89,12 +89,12 @@ def _later(shop: Shop) -> list[Draft]:
 # Keys that were handed over
 
 
-@kind(0, "an honest log under its second key, by whoever knows the first", honest=True)
+@kind(0, "an honest log under its second key, by anyone who knows the first", honest=True)
 def rotated(shop: Shop) -> None:
     _handed_over(shop, retired=False)
 
 
-@kind(0, "an honest log whose first key was retired, by whoever knows it", honest=True)
+@kind(0, "an honest log whose first key was retired, by anyone who knows it", honest=True)
 def retired_honestly(shop: Shop) -> None:
     _handed_over(shop, retired=True)
 
@@ -138,7 +138,7 @@ def unnamed(shop: Shop) -> None:
 
 @kind(8, "links of the keys of another log", says="")
 def foreign_links(shop: Shop) -> None:
-    """The thief's own log hands over from a key of the same name to his: its links beside the honest one's."""
+    """The thief's own log hands over from a key of the same name to the thief's: its links beside the honest one's."""
     _, new = _handed_over(shop, retired=False)
     links = shutil.copytree(shop.path / "keys", shop.folder / "links")
     shutil.rmtree(shop.path / "keys")
@@ -164,7 +164,7 @@ def hybrid(shop: Shop) -> None:
     _hybrid(shop)
 
 
-@kind(0, "an honest log under a hybrid key, by whoever knows one half", honest=True)
+@kind(0, "an honest log under a hybrid key, by anyone who knows one half", honest=True)
 def hybrid_half_known(shop: Shop) -> None:
     shop.told = _hybrid(shop).verifiers[:1]
 
@@ -263,7 +263,7 @@ def witnesses(shop: Shop) -> None:
     _witnesses(shop)
 
 
-@kind(7, "witnesses of the operator's own, for a history that he rewrote", says="another history")
+@kind(7, "witnesses of the operator's own, for a rewritten history", says="another history")
 def witnessed_fork(shop: Shop) -> None:
     shop.sign()
     look(shop)

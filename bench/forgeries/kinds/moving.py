@@ -1,4 +1,4 @@
-"""A root that is not the same for whoever looks again: class 15."""
+"""A root that is not the same for anyone who looks again: class 15."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Turning:
 
 
 def _turn(shop: Shop, times: int) -> None:
-    """What is published is the forged log, and the honest one for whoever opens it again."""
+    """What is published is the forged log, and the honest one for anyone who opens it again."""
     honest = shop.folder / "honest"
     shutil.copytree(shop.path, honest, copy_function=os.link)
 
@@ -43,7 +43,7 @@ def _turn(shop: Shop, times: int) -> None:
     shop.shown = shown
 
 
-@kind(15, "another log for whoever looks twice", says="another history")
+@kind(15, "another log for anyone who looks twice", says="another history")
 def twice(shop: Shop) -> None:
     """The verdict is to be about the invented perplexity, and the execution about the honest run."""
     _turn(shop, 1)
@@ -51,7 +51,7 @@ def twice(shop: Shop) -> None:
     shop.follow()
 
 
-@kind(15, "another log for whoever audits it", says="another log than the one that was read")
+@kind(15, "another log for anyone who audits it", says="another log than the one that was read")
 def audited(shop: Shop) -> None:
     """The records that are judged are not those that are audited."""
     _turn(shop, 2)

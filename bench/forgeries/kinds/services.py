@@ -112,7 +112,7 @@ def crowd(shop: Shop) -> None:
 
 
 def _asked(shop: Shop, method: str, path: str, headers: list[tuple[bytes, bytes]], *, in_room: bool = False) -> int:
-    """The status with which `marin ui` answers, in the room of a reader with his cookie or outside of it; whether the
+    """The status with which `marin ui` answers, in the room of a reader with the cookie or outside of it; whether the
     request reached MLflow is an effect."""
     said: list[dict[str, Any]] = []
 
@@ -188,7 +188,7 @@ def read_pages(shop: Shop) -> None:
 
 @kind(12, "half-open requests at a witness", harmless=True, proof=_no_effect)
 def half_open(shop: Shop) -> None:
-    """Forty begin a request and stop; whoever asks whole is answered all the same."""
+    """Forty begin a request and stop; anyone who asks whole is answered all the same."""
     shop.sign()
     reader = LogReader(shop.root.storage, [shop.root.verifier])
     cosigner = Cosigner("witness.example", Ed25519PrivateKey.generate())
@@ -205,7 +205,7 @@ def half_open(shop: Shop) -> None:
             _told(shop, not lines and "no cosignature")
 
 
-@kind(12, "an endpoint of a service in the root, for whoever appends", harmless=True, proof=_no_effect)
+@kind(12, "an endpoint of a service in the root, for anyone who appends", harmless=True, proof=_no_effect)
 def endpoint(shop: Shop) -> None:
     """The reader's own commands must not hand what they append to a server that the root names."""
     listening = socket.create_server(("127.0.0.1", 0))

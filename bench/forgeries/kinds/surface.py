@@ -246,7 +246,7 @@ def _service(shop: Shop) -> bool:
 
 @kind(12, "an append service that the root names", harmless=True, proof=_service)
 def service(shop: Shop) -> None:
-    """Whoever verifies speaks to no service: what the root says of one leads nowhere."""
+    """Anyone who verifies speaks to no service: what the root says of one leads nowhere."""
     import socket
     import threading
 

@@ -8,7 +8,7 @@ there already, its bytes are compared; if it rotted or was edited through a hard
 place.
 
 Reading. Mode, time and existence prove nothing: every read hashes. A blob that collection has set aside is
-brought back by whoever asks for it.
+brought back by anyone who asks for it.
 """
 
 from __future__ import annotations

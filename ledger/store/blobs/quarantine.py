@@ -1,4 +1,4 @@
-"""What garbage collection set aside, and the way back: whoever asks for a name brings it back.
+"""What garbage collection set aside, and the way back: anyone who asks for a name brings it back.
 
     store/quarantine/<seconds since 1970>/blobs/sha256/ab/cdef…      below its old name, since that time
 

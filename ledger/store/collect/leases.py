@@ -75,7 +75,7 @@ class Lease:
             if not 1 <= lease.pid <= MOST_PROCESSES:
                 raise ValueError(f"process {lease.pid}, which no system has")
             if not (math.isfinite(began) and math.isfinite(expires)):
-                raise ValueError("a time that is none")
+                raise ValueError("not a time")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise Malformed("lease", where=name, expected="a lease of version 1", found=str(error)) from error
         if lease.encode() != data:

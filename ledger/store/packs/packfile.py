@@ -1,12 +1,12 @@
 """Packfiles: thousands of small blobs in one file, for a tree of small files costs its names and not its bytes.
 
     store/packfiles/<64 hex>        "marin.packfile/1", the bytes of the blobs one after the other, the index, the tail
-    store/packfiles.txt             the names of all packfiles, for whoever can read a store and not list it
+    store/packfiles.txt             the names of all packfiles, for anyone who can read a store and not list it
 
 The index has 44 bytes for each blob, in the order of the digests: its sha256, its offset in the file (8 bytes) and its
 length (4 bytes), big-endian; the tail the number of blobs (8 bytes) and "marin.packfile/1" again. The sha256 of index
 and tail is the name of the packfile, so that a name vouches for digests, and each digest for bytes. An index is no
-evidence: whoever reads a blob hashes it. A blob that is also kept whole is read from there.
+evidence: anyone who reads a blob hashes it. A blob that is also kept whole is read from there.
 
 A packfile is written once, by ``ledger.store.workers.fileworker``, and lives as long as one of its blobs is kept
 (``ledger.store.collect.gc``).
@@ -207,7 +207,7 @@ class Packfiles:
                 end = max(end, wanted[last][0].start + wanted[last][0].size)
                 last += 1
             data = b""
-            with suppress(NotFound):  # set aside or taken out meanwhile: whoever asks for one of them finds where it is
+            with suppress(NotFound):  # set aside or taken out meanwhile: who asks for one of them finds where it is
                 data = self.read(Slice(first.packfile, first.start, end - first.start))
             for place, digest in wanted[at:last]:
                 found[digest] = data[place.start - first.start : place.start - first.start + place.size]

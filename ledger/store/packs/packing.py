@@ -1,7 +1,7 @@
 """Packed blobs: bytes that are kept as a record of how to make them, and not as they are.
 
 Opt-in, for what repeats itself without being the same. A blob keeps its digest; only the way
-in which they are kept differs, and whoever reads gets bytes that were hashed. Two ways:
+in which they are kept differs, and anyone who reads gets bytes that were hashed. Two ways:
 
     chunks   the blob is cut, and the pieces are blobs of their own. Where content decides the cuts (``cut_by_content``),
              an edited corpus shares all pieces but those that were touched; where they lie at every 8 MiB
@@ -303,7 +303,7 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 
 def _fastcdc() -> Any:
     try:
-        from pyfastcdc import FastCDC  # only whoever cuts needs it
+        from pyfastcdc import FastCDC  # only cutting needs it
     except ImportError as error:
         raise Unavailable("cutting by content needs pyfastcdc", found=str(error), cure="install pyfastcdc") from error
     return FastCDC(
@@ -317,7 +317,7 @@ def _fastcdc() -> Any:
 
 def _zstandard() -> Any:
     try:
-        import zstandard  # only whoever packs planes needs it
+        import zstandard  # only packing of planes needs it
     except ImportError as error:
         raise Unavailable("packed blobs need zstandard", found=str(error), cure="install zstandard") from error
     return zstandard

@@ -4,7 +4,7 @@ How a file is placed, for ``how="auto"`` the first that the file system can:
 
     reflink     its own file that shares blocks with the blob until one of them is written
     hardlink    the blob itself under a second name, read-only; not for executable files, whose mode would differ, and
-                not out of a store that was opened for reading only: whoever may write there could change it after it
+                not out of a store that was opened for reading only: anyone who may write there could change it after it
                 was hashed
     copy        its own file
 
@@ -173,7 +173,7 @@ class Placer:
         try:
             _make_folders(base, (path for _, path in files))
             self.place(f"sha256:{first[0]}", f"{base}/{first[1]}", executable=False)
-        except (OSError, LedgerError):  # of a manifest that may be refused; whoever goes on with it, meets it again
+        except (OSError, LedgerError):  # of a manifest that may be refused; anyone who goes on with it, meets it again
             with suppress(OSError):
                 os.unlink(f"{base}/{first[1]}")
             yield lambda entries: entries

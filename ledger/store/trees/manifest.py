@@ -50,7 +50,7 @@ class ManifestEntry(_Fields):
     """One file of a tree: where it lies, how long it is, what its bytes are. A tuple, for 100,000 of them.
 
     Raises:
-        Malformed: a digest, size or root that is none.
+        Malformed: not a digest, size or root.
     """
 
     __slots__ = ()

@@ -82,7 +82,7 @@ class Listing:
 
     @cached_property
     def state(self) -> str:
-        """One hash over all of it: whoever finds it again need not look at one file after the other."""
+        """One hash over all of it: anyone who finds it again need not look at one file after the other."""
         hasher = hashlib.sha256(self.names.encode("utf-8", "surrogateescape"))
         for column in (self.which.tobytes(), self.times.tobytes(), self._executable):
             hasher.update(column)

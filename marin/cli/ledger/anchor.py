@@ -119,7 +119,7 @@ def _stamp(root: Root, address: str, ca: Path | None, *, as_json: bool) -> None:
 
 
 def _keep(storage: Storage, ca: Path) -> None:
-    """Add the certificates to those that the root brings, so that a reader sees whom to trust if he wants to."""
+    """Add the certificates to those that the root brings, so that a reader sees which they may trust."""
     before = storage.read(AUTHORITIES) if storage.exists(AUTHORITIES) else b""
     fresh = [certificate for certificate in load_authorities(ca) if pem_bytes([certificate]) not in before]
     if fresh:

@@ -38,7 +38,7 @@ def _no_service(root: Root) -> Iterator[None]:
 def key() -> None:
     """The keys of this log: list, rotate, retire, vouch; and what was attested under them.
 
-    Changes are events of the log, with a proof of each below keys/ in the root, so that whoever trusts an older key of
+    Changes are events of the log, with a proof of each below keys/ in the root, so that anyone who trusts an older key of
     the log finds the newer ones without asking.
     """
 

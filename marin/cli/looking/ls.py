@@ -43,7 +43,7 @@ def ls(what: str, limit: int, columns: str | None, archived: bool, as_json: bool
     """List runs, artifacts or experiments.
 
     Runs come with their headline numbers (loss and perplexity are the evaluation's) and what your verifications found:
-    whoever looked at less later took nothing back. `PASS as X` says that run X, which has the same recipe and made the same
+    anyone who looked at less later took nothing back. `PASS as X` says that run X, which has the same recipe and made the same
     bytes, was verified. Artifacts are those that events name, with the step and the runs that they belong to; experiments
     are those that are registered. Runs that were archived (`marin run RUN archive`) are left out.
 

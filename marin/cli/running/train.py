@@ -90,7 +90,7 @@ def train(
     it is allowed), KEY=VALUE sets one value by its path, +KEY=VALUE a new one, ++KEY=VALUE any, ~KEY resets it to the
     recipe's default, ~KEY=VALUE only where it has this value. A mapping is merged, a list replaced. Later ones win:
     defaults of conf/config.yaml, groups, --config-json, values on the command line. Results that the ledger has are
-    reused, whoever made them.
+    reused, no matter who made them.
 
     --continue starts from the recipe and the last recorded state of a run: trainer.num_steps is the length of the new
     phase, phase.schedule=continue keeps the learning rate's schedule.

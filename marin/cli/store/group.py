@@ -205,7 +205,7 @@ def _findings(artifacts: Store, digests: Iterable[str]) -> Iterator[Finding]:
 
 @store.command("pin")
 @click.argument("digest")
-@click.option("--why", default="", metavar="TEXT", help="The reason, for whoever finds the pin.")
+@click.option("--why", default="", metavar="TEXT", help="The reason, for anyone who finds the pin.")
 def pin_(digest: str, why: str) -> None:
     """Keep an artifact although no event names it; `unpin` ends that.
 

@@ -198,7 +198,7 @@ def _as_it_is(folder: Path) -> bool:
     """Whether transformers takes this ``tokenizer.json`` as it is, and what else there is says nothing more.
 
     Raises:
-        DataError: it is none, or draws by chance.
+        DataError: it is not one, or draws by chance.
     """
     path = folder / FILE
     if not path.is_file() or not (folder / CONFIG).is_file():

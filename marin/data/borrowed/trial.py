@@ -90,7 +90,7 @@ def _ended(data: bytes) -> str:
 
 
 def main(path: Path) -> None:
-    """Open the tokenizer, and use it. A refusal is an end too: whoever opens it in earnest is refused alike."""
+    """Open the tokenizer, and use it. A refusal is an end too: anyone who opens it in earnest is refused alike."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     try:

@@ -104,7 +104,7 @@ def conversation(template: EarlierTemplate, value: Mapping[str, Any], where: str
     """A line's conversation by ``template``: its text, and what of it is learned.
 
     Raises:
-        NoConversation: it is none, or the template does not take it.
+        NoConversation: it is not one, or the template does not take it.
     """
     messages = checked(value.get("messages"), where)
     if any(mark in json.dumps(messages, ensure_ascii=False) for mark in (BEGIN, END)):
@@ -143,7 +143,7 @@ def render(messages: object, where: str) -> tuple[str, tuple[Span, ...]]:
     """The text of a conversation, and the spans in it that are learned.
 
     Raises:
-        NoConversation: it is none, or a content forges a mark.
+        NoConversation: it is not one, or a content forges a mark.
     """
     pieces: list[str] = []
     spans: list[Span] = []

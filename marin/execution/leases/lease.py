@@ -5,7 +5,7 @@ two executors that take a lease at once the log takes one, and the other reads w
 ends
 
 * when its executor releases it: in the batch of events that records the result, if the executor writes that itself;
-* when its executor gave no sign for a term: by the clock of this machine where it runs here, else for as long as whoever
+* when its executor gave no sign for a term: by the clock of this machine where it runs here, else for as long as anyone who
   asks has watched, because the clocks of two machines differ;
 * when its process is seen to be dead: it ran on this machine, and its number is free or another process has it.
 

@@ -78,7 +78,7 @@ class Unleased:
 
 
 class GrantedLease(Unleased):
-    """A lease that whoever started this process holds for it, and renews."""
+    """A lease that anyone who started this process holds for it, and renews."""
 
     def __init__(self, root: Root, grant: Grant) -> None:
         super().__init__(root)

@@ -29,7 +29,7 @@ class LedgerJournal:
         """Append one event and return its index; it is durable then. What was evaluated of the run's states stands in a
         stream of its own.
 
-        The length of the stream fences it: whoever takes the lease over while this process sleeps between check and append
+        The length of the stream fences it: anyone who takes the lease over while this process sleeps between check and append
         writes to the run first.
 
         Raises:

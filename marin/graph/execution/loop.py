@@ -192,8 +192,8 @@ class GraphExecution:
     # Leases
 
     def _lease(self, wanted: Sequence[Work]) -> list[Work]:
-        """Take the leases on what nobody else is at work on and nobody has finished; the rest waits for whoever has it."""
-        if not self.leases.known:  # whoever finds all in the ledger has no business with leases
+        """Take the leases on what nobody else is at work on and nobody has finished; the rest waits for anyone who has it."""
+        if not self.leases.known:  # anyone who finds all in the ledger has no business with leases
             self.leases.catch_up()
         while True:
             free = self._free(wanted)
@@ -358,7 +358,7 @@ class GraphExecution:
     # What is recorded
 
     def _record(self, finished: Sequence[tuple[Work, Ended]]) -> None:
-        """Bytes first, then the results with the release of their leases, then whoever waited for them."""
+        """Bytes first, then the results with the release of their leases, then the ones that waited for them."""
         for work, made in finished:
             if not self.leases.is_held(work.key):
                 self._lost(work, made)

@@ -1,7 +1,7 @@
 """What a collection is made by: the settings of its steps, typed and frozen, with everything that decides in their fields.
 
 A step of one document comes from a table of kinds (:data:`KINDS`): a settings class by its module, imported when it is wanted,
-so that whoever has no web pages never loads what reads them. The same holds for readers of files (:data:`READERS`).
+so that anyone who has no web pages never loads what reads them. The same holds for readers of files (:data:`READERS`).
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ def asker_of(body: EvaluationRecorded, where: str) -> Asker:
     """Who recorded ``body``.
 
     Raises:
-        MissingEvidence: he is not installed here, or in another version.
+        MissingEvidence: it is not installed here, or in another version.
     """
     if body.harness == babylm.BABYLM:
         return Asker(babylm.checked, _babylm)

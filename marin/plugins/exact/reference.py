@@ -1,7 +1,7 @@
 """A program executed in NumPy and whole numbers, slow and obvious: what compiled programs are judged by.
 
 No compiler and no jax: float32 operations of NumPy are single ones of the processor, each of which IEEE 754 fixes, and
-sums and contractions are sums of int64. Whoever trusts neither reads docs/exact.md and writes a third.
+sums and contractions are sums of int64. Anyone who trusts neither reads docs/exact.md and writes a third.
 """
 
 from __future__ import annotations

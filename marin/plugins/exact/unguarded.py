@@ -105,7 +105,7 @@ class _Reader:
         return any(one.kind in SUMS for one in self.computations[target].operations.values())
 
     def _product(self, computation: _Computation, name: str) -> str:
-        """The product that this number is, or may be, moved or not; "" where it is none."""
+        """The product that this number is, or may be, moved or not; "" where it is not one."""
         one = computation.operations.get(name)
         if one is None:
             return ""

@@ -5,7 +5,7 @@ Pure: a registration and runs in, a :class:`Findings` out. The rules, in the ord
 1. A run belongs to an arm when its recipe without the seed has the arm's digest. Of several runs of one arm and seed the
    first with a result counts, and the others are shown; where they disagree, that is a deviation.
 2. A result is as old as the event that first recorded it, or as the beginning of the training of the model that it was
-   measured on, whoever takes it over later. Results older than the registration are known results: they are analysed, and
+   measured on, no matter who takes it over later. Results older than the registration are known results: they are analysed, and
    what comes of it is exploratory.
 3. Confirmatory means: the newest registration precedes every result that counts, every arm has every seed, no seed and no
    arm was added, all runs executed the same code, the cap was kept. Everything else is a deviation and is listed.
@@ -103,7 +103,7 @@ def examine(history: History, experiment: str) -> Findings:
 def _result(view: Run, arm: str, seed: int) -> Result:
     metrics, recorded = {}, {}
     for step, result in view.steps.items():
-        # Whoever has measured nothing yet and has states of the model already could have known.
+        # Anyone who has measured nothing yet and has states of the model already could have known.
         begun = [fact.index for fact in view.training] if step == "train" or "train" in result.inputs else []
         if "train" in result.inputs and "train" in view.steps:
             begun.append(view.steps["train"].completed_at)

@@ -1,7 +1,7 @@
 """The findings of an experiment for people: text, Markdown, a table as CSV, a plot as SVG, one self-contained page.
 
 The files are a function of the findings alone: the same events give the same bytes, and the tree that the store keeps
-has the same digest whoever asks for it again.
+has the same digest, no matter who asks for it again.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A track is a registered experiment that says what a run on it may cost (:class:`marin.preregistration.registration.Track`).
 Data, evaluation, whatever was made elsewhere (a model to begin with, tokens, a tokenizer), and what the metric depends on, are
 its baseline's; everything else is free. Which bytes files by glob are, the keeper's own run of the baseline says. A run enters
-with all five verdicts PASS, by the keeper of the track on his own machine, or by enough of the reproducers whom he names; what
-the run's own log says of verdicts counts for nothing. Score, recipe and cost are read from the log as it was verified.
+with all five verdicts PASS, by the keeper of the track on the keeper's machine, or by enough of the reproducers that the keeper
+names; what the run's own log says of verdicts counts for nothing. Score, recipe and cost are read from the log as it
+was verified.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Withdrawn:
 
 @dataclass(frozen=True)
 class Reproducer:
-    """Somebody whom the keeper of a track names: the root with his verdicts, under his key."""
+    """Somebody whom the keeper of a track names: the root with their verdicts, under their key."""
 
     root: Root
     keys: tuple[VerifierKey, ...]
@@ -142,7 +143,7 @@ def track(history: History, store: Store, name: str) -> Rules:
 
 
 def _rules(fact: Fact[ExperimentRegistered], store: Store) -> Rules | None:
-    """The track of a registration, None where it is none.
+    """The track of a registration, None where it is not one.
 
     Raises:
         DataError: its document is not what it is to be. UsageError: its baseline's recipe is of another version of Marin.
@@ -226,7 +227,7 @@ def submit(
 
 def entries(history: History, name: str) -> list[Fact[SpeedrunEntered]]:
     """What was admitted to the track ``name``, the oldest first, at the cost that follows from each recipe. One without a
-    number for a score, or with another than its run has, is no entry, whoever signed it."""
+    number for a score, or with another than its run has, is no entry, no matter who signed it."""
     found = []
     for fact in facts(history, SpeedrunEntered):
         if fact.body.track != name:
@@ -278,7 +279,7 @@ def board(history: History, rules: Rules) -> tuple[list[Fact[SpeedrunEntered]], 
 
 
 def _failed_since(history: History, entry: SpeedrunEntered) -> int | None:
-    """The event of the keeper's log that says FAIL of the entry's run, if that is his newest answer."""
+    """The event of the keeper's log that says FAIL of the entry's run, if that is the newest answer."""
     answers = []
     for index, event in history.events(stream=stream_of(entry.run), type=events.REPLAY_COMPLETED):
         body = events.read(ReplayCompleted, event.body, where=f"event {index}")
@@ -421,7 +422,7 @@ def _section_text(section: Any) -> str:
 
 
 def _replayed(by: Root, keys: Sequence[VerifierKey], view: Run, log: LogReader) -> Witnessed | None:
-    """The newest verdict in the log of ``by`` that passes this very run in all five, under the key of whoever gave it, with no
+    """The newest verdict in the log of ``by`` that passes this very run in all five, under its giver's key, with no
     FAIL after it; of those the newest that says in which time, if one does."""
     found = None
     for index, body, words in _answers(by, keys, view, log):

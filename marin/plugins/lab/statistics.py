@@ -185,7 +185,7 @@ def _variance(values: Sequence[Fraction]) -> Fraction:
 
 
 def _root(value: Fraction) -> float:
-    """The square root, also of what no float can hold; infinite where it is none itself."""
+    """The square root, also of what no float can hold; infinite where it is not finite itself."""
     half = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
     try:
         return math.ldexp(math.sqrt(value / Fraction(4) ** half), half)

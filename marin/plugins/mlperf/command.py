@@ -279,7 +279,7 @@ def judge(ctx: click.Context, result: Path, run: str, vkey: tuple[str, ...], no_
     """Judge whether the log RESULT is what RUN recorded, and whether a replay gives the same bits.
 
     For a result that is faster than its reference points, which MLPerf's RCP checker refuses whatever the reason. The log is
-    exported anew and compared line by line, times too; what differs is said. What the submitter says of himself is taken from
+    exported anew and compared line by line, times too; what differs is said. What the submitters say of themselves is taken from
     RESULT. Then marin verify replays every phase of the run.
 
     Exit status: 0 all passes, 1 the log or a replay fails, 2 wrong usage, 3 something is unavailable, unsupported or was

@@ -2,7 +2,7 @@
 reference points, or that anybody doubts.
 
 The log is exported from the record anew and compared with the file, line by line; then every phase of the run is replayed by
-`marin verify`. What the submitter says of himself (organization, platform, status, contact) is taken from the file; where the
+`marin verify`. What the submitters say of themselves (organization, platform, status, contact) is taken from the file; where the
 exporting code stood in its source (``file``, ``lineno``) may differ between versions, but not so that MLPerf's checkers take the
 line for another. All else has to be the same, times too.
 """
@@ -46,7 +46,7 @@ RESULT = "result"
 
 
 def stated(said: Sequence[Said]) -> Submission:
-    """What the submitter says of himself in a result.
+    """What the submitters say of themselves in a result.
 
     Raises:
         DataError: it is said in a form that there is not.

@@ -247,7 +247,7 @@ def sharing(started: TrainStarted) -> int:
             where="train.started: device.tensor_parallel",
             expected=f"a divisor of {started.devices} devices",
             found=str(said)[:80],
-            cure="the event is none of Marin's: ask whoever signed it",
+            cure="the event is none of Marin's: ask its signer",
         )
     return said
 

@@ -117,7 +117,7 @@ def write_package(
             said = lines(one.root.history(), one.run, benchmark, submission, one.seeds, origin=one.root.verifier.name)
             write_log(said, results / f"result_{number}.txt")
         base.parent.rename(dest)
-        Path(place).mkdir()  # for whoever removes it
+        Path(place).mkdir()  # for anyone who removes it
     return dest / org
 
 

@@ -112,7 +112,7 @@ def _drawing(history: History, first: Run) -> int | None:
 
 
 def _placed(history: History, runs: Sequence[Run], seed: str) -> tuple[list[Place], list[Place]]:
-    """Every field called ``seed`` in the configuration of a step, whoever executed it: the run's, and the data's."""
+    """Every field called ``seed`` in the configuration of a step, no matter who executed it: the run's, and the data's."""
     places, data, known = [], [], set[int]()
     for run in runs:
         for name, view in run.steps.items():

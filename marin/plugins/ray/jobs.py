@@ -126,7 +126,7 @@ class RayJobs:
             if number > future.job.retries:
                 raise gave_up(future.job, future.attempts)
             self._attempt(future, named, number + 1, stopped)
-        except BaseException as failure:  # whatever it is, it belongs to whoever asks for the result
+        except BaseException as failure:  # whatever it is, it belongs to the one that asks for the result
             self._tell(future, None, failure)
 
     def _tell(self, future: JobFuture, result: bytes | None, failure: BaseException | None) -> None:

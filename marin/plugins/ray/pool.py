@@ -117,7 +117,7 @@ def _assemble(ray: Any, crews: Sequence[Sequence[Any]], setup: Setup) -> None:
 
 
 def _in_order(ray: Any, crews: Sequence[Sequence[Any]], tasks: Sequence[bytes], lives: int) -> Iterator[bytes]:
-    """Hand tasks to whoever is free, in order, and give the results out in order too. Of several together the first
+    """Hand tasks to the workers that are free, in order, and give the results out in order too. Of several together the first
     one's result counts, and whatever befalls one of them befalls the task."""
     idle = list(crews)
     running: dict[Any, tuple[int, Sequence[Any], bool]] = {}

@@ -29,7 +29,7 @@ def check(ray: Any, needs: Resources, *, where: str, count: int = 1) -> None:
     """Refuse what a connected Ray can never give to ``count`` at the same time: it would wait for ever.
 
     Raises:
-        Unavailable: the cluster has less, whoever uses it now.
+        Unavailable: the cluster has less, no matter who uses it now.
     """
     total = ray.cluster_resources()
     amounts = {"CPU": needs.cpus, "GPU": needs.gpus, "memory": float(needs.memory), "TPU": float(needs.tpus)}

@@ -343,7 +343,7 @@ class _Training:
         def run() -> None:
             try:
                 future.set_result(fit())
-            except BaseException as error:  # whatever it is, it belongs to whoever waits
+            except BaseException as error:  # whatever it is, it belongs to the one that waits
                 future.set_exception(error)
 
         threading.Thread(target=run, name="ray-train", daemon=True).start()

@@ -326,7 +326,7 @@ class LayeredStep(Step):
         return tuple(found)
 
     def _leave(self, part: Part, grads: Leaves, kept: Sequence[Leaves], layer: jax.Array, *more: jax.Array) -> Any:
-        """The gradient of a part on its way to whoever holds its slices, folded over the devices, into ``kept``. ``more``: of
+        """The gradient of a part on its way to anyone who holds its slices, folded over the devices, into ``kept``. ``more``: of
         ``last``, loss and weight, which are folded too; of ``first``, gradients by ``last`` of the weights that both have. They
         are added here, of one block, before anything is folded: a tree over blocks then has the same leaves on any mesh."""
         pieces: list[list[jax.Array]] = [[] for _ in kept]
@@ -546,7 +546,7 @@ def _float32(dtype: Any, x: jax.Array) -> jax.Array:
 
 def _not_too_far_ahead(made: Sequence[jax.Array]) -> None:
     """Wait for what was made :data:`AHEAD` layers ago: an accelerator's memory is taken when a program is sent to it, so
-    whoever sends all layers at once has room for the weights of all."""
+    anyone who sends all layers at once has room for the weights of all."""
     if len(made) > AHEAD:
         made[-1 - AHEAD].block_until_ready()
 

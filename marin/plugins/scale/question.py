@@ -1,4 +1,4 @@
-"""What the compiling process is asked, and what it answers: the two files between it and whoever started it."""
+"""What the compiling process is asked, and what it answers: the two files between it and its parent."""
 
 from __future__ import annotations
 

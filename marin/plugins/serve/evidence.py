@@ -43,7 +43,7 @@ def read_answer(content: bytes, where: str) -> tuple[Evidence, dict[str, Any]]:
     """The evidence in a saved answer, and the answer; a stream's events and ``{"request", "response"}`` are answers too.
 
     Raises:
-        UsageError: it is none, or carries no evidence.
+        UsageError: it is not one, or carries no evidence.
     """
     try:
         if len(content) > MOST_BYTES:

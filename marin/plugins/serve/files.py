@@ -137,7 +137,7 @@ def read_scenario(path: Path) -> tuple[dict[str, Any], list[Wanted]]:
     """A scenario state, and what each completion of its requests wants, request by request.
 
     Raises:
-        DataError: it is none.
+        DataError: it is not one.
         UsageError: a request asks for what the model cannot be asked.
     """
     state = _read_json(path)

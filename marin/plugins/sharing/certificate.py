@@ -52,7 +52,7 @@ NOT_PROVEN = (
     "that no copy of the model from before the request is kept or used",
     "that no near copy of a document, or its text in another document, was read: their ids would be others",
     "that the raw data, the corpus or an older run was deleted: they are not what the subject was trained on",
-    "that the reason is true, and that whoever asked had a right to ask",
+    "that the reason is true, and that anyone who asked had a right to ask",
 )
 
 
@@ -66,7 +66,7 @@ def certificate(history: History, reader: LogReader, run: str, signer: Signer) -
     note_keys(noting)
     statement(noting, reader.checkpoint(), run)
     evidence = {str(index): text for index, text in proofs(reader, noting.noted).items()}
-    told = Proven(noting.noted, reader.checkpoint())  # what whoever judges it will read
+    told = Proven(noting.noted, reader.checkpoint())  # what anyone who judges it will read
     signed = envelope(_whole(told, told.checkpoint, run, evidence), signer)
     return json.dumps(signed.to_dict(), sort_keys=True) + "\n"
 
@@ -130,7 +130,7 @@ def statement(history: History, checkpoint: LogCheckpoint, run: str) -> dict[str
         "equality": {
             "statement": "training this recipe from its own initial state, without the documents from the first train step "
             "on, gives the subjects in every bit",
-            "provenBy": f"marin verify {run}: data, training and model, executed by whoever asks",
+            "provenBy": f"marin verify {run}: data, training and model, executed by anyone who asks",
             "verdictsInThisLog": [_verdicts(fact) for fact in view.verdicts],
         },
         "log": {"origin": checkpoint.origin, "size": str(checkpoint.size), "root": checkpoint.root.hex()},
@@ -197,7 +197,7 @@ def _note_record(history: History, run: Run) -> None:
             history.event(body.request)
             with suppress(MissingEvidence):
                 load(history, body.from_run)
-    with suppress(MissingEvidence):  # whoever makes the statement of it says so
+    with suppress(MissingEvidence):  # anyone who makes the statement of it says so
         read_record(history, run.run)
 
 
@@ -271,7 +271,7 @@ def _verdicts(fact: Fact[ReplayCompleted]) -> dict[str, Any]:
 
 
 def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
-    """Whether a certificate is what its log says. ``trusted``: keys that the verifier named; where he named none, his own and
+    """Whether a certificate is what its log says. ``trusted``: keys that the verifier named, or else the verifier's own and
     those of `marin trust`.
 
     Raises:

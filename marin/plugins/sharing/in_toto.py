@@ -7,7 +7,7 @@ that PASS, warned those that could not be given, failed those that FAIL. Both sa
 they were made from: an attestation is a copy for other tools, the log is the evidence.
 
 A file of them is a bundle: one envelope per line (``.intoto.jsonl``). The key id is the text of the verifier key, so
-that whoever knows the log's key knows this one.
+that anyone who knows the log's key knows this one.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def check(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
 
 
 def _opened(content: bytes) -> tuple[bytes, bytes]:
-    """Payload and signature of an envelope; ``ValueError`` and its like if it is none."""
+    """Payload and signature of an envelope; ``ValueError`` and its like if it is not one."""
     found = json.loads(content if len(content) <= _MOST else b"")
     (signed,) = found["signatures"]
     return base64.b64decode(found["payload"], validate=True), base64.b64decode(signed["sig"], validate=True)

@@ -172,7 +172,7 @@ def _apart(one: Any, other: Any, path: str) -> tuple[str, Any, Any] | None:
 
 def _check_nothing_is_dropped(conf: Path, picked: Sequence[tuple[str, str]], composed: Mapping[str, Any]) -> None:
     """A file with ``# @package _global_`` may name other sections, and in Hydra the default of a later group wins over
-    it without a word. Whoever picked the file is told.
+    it without a word. Anyone who picked the file is told.
 
     Raises:
         UsageError: a value of a picked file is not in what was composed, and no other picked group says something else.

@@ -1,4 +1,4 @@
-"""Anchors in Git: the log's root in a note or a trailer of a commit, which whoever has a clone keeps.
+"""Anchors in Git: the log's root in a note or a trailer of a commit, which anyone who has a clone keeps.
 
 A note (``refs/notes/marin``) holds the whole signed checkpoint; a trailer is one line of a commit message:
 

@@ -3,9 +3,9 @@
 None of it is needed for the log to be whole. What is there is checked against the log, and says that these events
 existed before that time; what contradicts the log is evidence that it was rewritten or rolled back.
 
-Whose word counts is the verifier's choice (:class:`Sources`): his witnesses and their quorum, his time stamp
-authorities, his Git repositories. What the root brings of the kind is shown as claimed by the log, and vouches for
-nothing: whoever signs a log can also make three witnesses and an authority.
+Whose word counts is the verifier's choice (:class:`Sources`): own witnesses and their quorum, own time stamp
+authorities, own Git repositories. What the root brings of the kind is shown as claimed by the log, and vouches for
+nothing: anyone who signs a log can also make three witnesses and an authority.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _brought(storage: Storage) -> list[x509.Certificate]:
 def _witnessed(
     storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], policy: WitnessPolicy | None
 ) -> list[Vouched]:
-    """What the verifier's own witnesses say. His policy is for the logs that it names, or for all where it names none."""
+    """What the verifier's own witnesses say. Their policy is for the logs that it names, or for all where it names none."""
     origin = reader.checkpoint().origin
     if policy is None or (policy.logs and origin not in {key.name for key in policy.logs}):
         return []

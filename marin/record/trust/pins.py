@@ -62,7 +62,7 @@ class Pin:
     signed: tuple[VerifierKey, ...] = ()
     places: Mapping[str, int] = field(default_factory=dict)
     named: bool = True
-    """Whether the verifier named the key. One that only a root named gives way to one that he did."""
+    """Whether the verifier named the key. One that only a root named gives way to one that the verifier did."""
 
     def as_json(self) -> dict[str, Any]:
         """As the file holds it."""
@@ -78,7 +78,7 @@ class Pin:
 
     @classmethod
     def parse(cls, data: bytes) -> Pin:
-        """The pin in a file; ``ValueError`` and its kin where it is none."""
+        """The pin in a file; ``ValueError`` and its kin where it is not one."""
         value = json.loads(data)
         checkpoint = LogCheckpoint(str(value["origin"]), int(value["size"]), bytes.fromhex(value["root"]))
         if len(checkpoint.root) != _HASH or checkpoint.size < 0:
@@ -115,14 +115,14 @@ class Pins:
         return self.folder / (hashlib.sha256(origin.encode()).hexdigest()[:32] + ".json")
 
     def home(self, origin: str) -> str | None:
-        """The place where this user's own log of that origin lives; None where he has none."""
+        """The place where this user's own log of that origin lives; None where there is none."""
         try:
             return self._home(origin).read_text("utf-8").rstrip("\n")
         except (OSError, UnicodeDecodeError):
             return None
 
     def settle(self, origin: str, place: str, *, moved: bool = False) -> None:
-        """This user's own log lives there, unless he has one elsewhere and it has not ``moved``."""
+        """This user's own log lives there, unless there is one elsewhere and it has not ``moved``."""
         path = self._home(origin)
         if moved or not path.exists():
             with suppress(LedgerError, OSError):  # a state folder that cannot be written stops no run

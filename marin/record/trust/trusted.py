@@ -1,4 +1,4 @@
-"""Whom this user trusts: verifier keys, witnesses, time stamp authorities and Git repositories, from his own files alone.
+"""Whom this user trusts: verifier keys, witnesses, time stamp authorities and Git repositories, from the user's own files alone.
 
 They lie in the user's configuration folder, and `marin trust` writes them:
 
@@ -25,7 +25,7 @@ TRUST_VARIABLE = "MARIN_TRUST"
 AUTHORITIES_VARIABLE = "MARIN_TSA_CA"
 
 Source = Literal["given", "trusted", "own", "claimed"]
-"""Whose word a key is: the command line's, this user's trusted keys, his own signing key, or the root's alone."""
+"""Whose word a key is: the command line's, this user's trusted keys, the own signing key, or the root's alone."""
 
 
 def default_trust() -> Trust:

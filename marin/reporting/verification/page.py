@@ -134,7 +134,7 @@ def _given(report: Report, run: Run) -> dict[str, str] | None:
 
 
 def _earlier(report: Report, run: Run, known: Sequence[Reproducer]) -> Reproducer | None:
-    """The same reproducer, where segments were not executed because he had recorded that he did."""
+    """The same reproducer, where segments were not executed because they were recorded as executed before."""
     given = _given(report, run) if report.training.segments_taken else None
     return next((one for one in known if given is not None and one.name == given["by"]), None)
 

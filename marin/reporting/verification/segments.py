@@ -1,7 +1,7 @@
 """The segments of a run on the page of a verification: when each was recorded, and who executed it again.
 
-One row for what was recorded, as wide as it took; below it one row for each reproducer, in a colour of his own, with the
-segments that he found to be as recorded. Whoever signs a log could write such an event under any name, so the rows are
+One row for what was recorded, as wide as it took; below it one row for each reproducer, in a colour of its own, with the
+segments that were found to be as recorded. Anyone who signs a log could write such an event under any name, so the rows are
 those of this user's own log alone (:meth:`marin.record.root.Root.is_own`).
 """
 
@@ -73,7 +73,7 @@ class Timeline:
 def reproducers(log: Root, run: Run) -> list[Reproducer]:
     """Who executed segments of ``run`` again and found them as recorded, in the order of their first finding. A segment is
     its whole record: one of another run of the same name is another. In somebody else's ``log`` names, times and findings
-    are what he wrote: nobody is shown by them."""
+    are what that signer wrote: nobody is shown by them."""
     every = {record_digest(fact.body): fact.body.start for fact in run.segments}
     found: dict[str, set[int]] = {}
     machines: dict[str, str] = {}

@@ -77,7 +77,7 @@ def _together(parts: Sequence[PartialTensor]) -> list[PartialTensor]:
 
 
 def finished(parts: Sequence[PartialTensor]) -> list[PartialTensor]:
-    """Cut tiles go to whoever finishes them; what this process knows then. All processes must call this."""
+    """Cut tiles go to anyone who finishes them; what this process knows then. All processes must call this."""
     for_each = list(zip(*(part.parcels(jax.process_count()) for part in parts), strict=True))
     return merged(_exchanged([packed(parcels) for parcels in for_each]))
 

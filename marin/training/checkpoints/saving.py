@@ -6,7 +6,7 @@ digest of the whole, and the tree that names all slices. The tree is in the stor
 there only when every slice is: a process that dies on the way leaves blobs that nothing names, and the checkpoint before
 stays the last one.
 
-Events are recorded by whoever called, between two train steps (:meth:`Saver.settle`): a tracker or an evaluation that
+Events are recorded by anyone who called, between two train steps (:meth:`Saver.settle`): a tracker or an evaluation that
 follows the ledger computes on the devices too. At most one state is on its way. Where a copy would not fit into memory,
 training waits.
 """

@@ -1,4 +1,4 @@
-"""What train steps saw, for whoever looks: ``python -m marin.training.inspection.answers`` answers requests on stdin, each a line
+"""What train steps saw: ``python -m marin.training.inspection.answers`` answers requests on stdin, each a line
 of JSON (``recipe`` as recorded, ``cache``: folder of the train split's token cache, ``steps``: numbers), with a line each:
 ``found``, a list of step, digest of the batch, and its sequences with part, index, token ids and the first and last
 document of the part; or ``refused``, why there is none. It ends with its input.

@@ -18,7 +18,7 @@ from ledger import Unavailable
 
 PATIENCE_SECONDS = 3600
 """How long processes wait for each other where one reads, hashes or uploads and the others do not, and how long one may
-be silent (frozen, or on a busy machine) before the others count it as dead. A process that died is noticed by whoever
+be silent (frozen, or on a busy machine) before the others count it as dead. A process that died is noticed by anyone who
 started them, long before that."""
 
 

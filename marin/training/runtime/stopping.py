@@ -3,7 +3,7 @@
 In one process the signals are Python's. Several processes that train as one must stop after the same step, or the
 others wait for ever in the next exchange; and a worker of a Ray trains in a thread, where Python hears no signals. For
 them it is jax's preemption service, part of ``jax.distributed``: a handler below Python hears SIGTERM in any one of
-them, and the processes agree on the next step that none of them has begun. :func:`request` is for whoever heard it
+them, and the processes agree on the next step that none of them has begun. :func:`request` is for anyone who heard it
 elsewhere: the driver of a Ray, whose workers are told.
 """
 

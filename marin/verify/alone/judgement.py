@@ -1,4 +1,4 @@
-"""What is judged without a root: a dossier or a certificate, whose evidence it brings, by whoever has a key.
+"""What is judged without a root: a dossier or a certificate, whose evidence it brings, by anyone who has a key.
 
 Here is what all of them share: the judgement, whose keys count, and how the events agree with what is known of their log: what
 was seen of it before, and the log itself where the verifier has it at hand.
@@ -49,12 +49,12 @@ class Judgement:
 
 
 def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
-    """The keys that the verifier named for ``what``; where he named none, his own and those of `marin trust`.
+    """The keys that the verifier named for ``what``; where none was named, the verifier's own and those of `marin trust`.
 
     Raises:
         UsageError: there are none.
-        Refused: the file that he named as his key (``MARIN_KEY``) is none.
-        LedgerError: the root that he named cannot be opened.
+        Refused: the file named as the key (``MARIN_KEY``) is none.
+        LedgerError: the root that was named cannot be opened.
     """
     keys, here = list(named) or list(default_trust().all_keys()), _root_here()
     if here is not None:

@@ -1,7 +1,7 @@
 """Events that stand alone: some of a log, each with its proof of inclusion (C2SP tlog-proof), read as a history.
 
 What is written for people without the log (a dossier, a certificate) is read from :class:`Proven` events and from nothing
-else, by who writes it and by who judges it. So it is a function of what its proofs show, and can be made again by whoever
+else, by who writes it and by who judges it. So it is a function of what its proofs show, and can be made again by anyone who
 has them. A stream that anything follows from is there whole, up to its last event here: an event that was left out before
 it is missed.
 """
@@ -39,7 +39,7 @@ class Proven:
     entries: Mapping[int, Event]
     checkpoint: LogCheckpoint
     signers: tuple[VerifierKey, ...] = ()
-    """The log's own keys that signed it, as far as they are trusted; empty for whoever reads his log to write of it."""
+    """The log's own keys that signed it, as far as they are trusted; empty for anyone who reads an own log to write of it."""
 
     def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
         """As :meth:`History.events`.

@@ -1,6 +1,6 @@
 """Whether what a run's events say of one thing is the same everywhere it is said. Pure: events in, findings out.
 
-An operator who holds the key can sign any event. Replay finds what he says of bits; what he says twice (a recipe and
+An operator who holds the key can sign any event. Replay finds what is said of bits; what is said twice (a recipe and
 its digest, an output and the input of the next step, a metric and its copy in the run's end) is compared here, and what
 follows from other events (an identity, the first and the last loss) is derived again. What nothing here can derive (a
 step that the installed pipeline does not have, a type of event that this version does not know) is named, and keeps a
@@ -346,7 +346,7 @@ class _Looked:
         return [*self._among("step", body.step), ("state", states.get(body.step), body.state)]
 
     def _withdrawn(self, index: int, body: kinds.TrainWithdrawn) -> list[tuple[str, Any, Any]]:
-        """A training withdraws what a follower had refuted before, from the state on that he named."""
+        """A training withdraws what a follower had refuted before, from the state on that was named."""
         asked = self.requests.get(body.request)
         if asked is None or asked.index >= index or asked.body.run != self.stretch.run:
             wanted = f"a {kinds.STOP_REQUESTED} of run {self.stretch.run} before it"

@@ -1,7 +1,7 @@
 """Steps of an experiment's own, executed again: what the pipeline of a run takes from the store and did not make.
 
 Which bytes a run began with is in its recipe, by digest; which function made them is only said by the log. The verifier
-names a file of his own (``--experiment FILE``): the step of that address is executed from it, with everything that it
+names their own file (``--experiment FILE``): the step of that address is executed from it, with everything that it
 depends on, in an empty root that goes afterwards, and never anything that was brought. Where its identity (code,
 configuration, inputs, lock) is the recorded one, equal bits establish the artifact, and other bits contradict it.
 """

@@ -1,7 +1,7 @@
 """The verdicts on a run that its user's own loop recorded (:mod:`marin.loops.loop`).
 
 The ledger does not know that loop, so nothing of it can be made again here: its signatures, its order and its bytes are
-judged, and the rest is claimed. Whoever has the program gives a command (``marin verify RUN --by COMMAND``): it is
+judged, and the rest is claimed. Anyone who has the program gives a command (``marin verify RUN --by COMMAND``): it is
 executed twice, each time into an empty root of its own, and each loss, batch, state and output is compared with the record.
 Nothing of the command is read from the ledger.
 """

@@ -218,7 +218,7 @@ class SegmentWorker:
             replay = self._replay(job.named)
             divergence, losses = replay.replay(job.segments, job.checkpoint, self._initial(job), job.ends)
         except LedgerError as error:
-            if not self._leads:  # the others wait for this process: whoever sent the task has to hear of it
+            if not self._leads:  # the others wait for this process: anyone who sent the task has to hear of it
                 raise
             return self._refused(job, error)
         program = replay.program if job.named or divergence is not None else None
@@ -281,7 +281,7 @@ def _stretches(run: Run, positions: Sequence[int], store: Store) -> list[range]:
 
 
 def _has(store: Store, artifact: str) -> bool:
-    """True also where the store does not answer: whoever needs the bytes says why."""
+    """True also where the store does not answer: anyone who needs the bytes says why."""
     try:
         return store.has(artifact)
     except LedgerError:

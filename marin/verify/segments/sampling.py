@@ -1,6 +1,6 @@
 """Which segments are replayed: all, those that cover some train steps, or a sample that nobody could choose.
 
-The sample is a function of the signed root of the log and the run, so that anybody can draw it again, and whoever wrote
+The sample is a function of the signed root of the log and the run, so that anybody can draw it again, and anyone who wrote
 the records had to write them before it was known. Numbers come from SHA-256 in counter mode and not from a library's
 generator, whose sequence may change between versions. Pure.
 """

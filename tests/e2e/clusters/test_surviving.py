@@ -229,7 +229,7 @@ def loopback_alone() -> Iterator[None]:
 @contextmanager
 def cluster(project: Project) -> Iterator[tuple[str, dict[str, str], str]]:
     """Two machines on one: a head and a second node with one processor each, as `ray start` makes them; ended
-    afterwards. Gives the address, the environment for whoever uses it, and the second node's raylet as it is found in
+    afterwards. Gives the address, the environment for anyone who uses it, and the second node's raylet as it is found in
     /proc."""
     folder = Path(tempfile.mkdtemp(prefix="marin-cluster-"))  # Ray's sockets lie in it, and their paths must be short
     environment = project.environment() | {

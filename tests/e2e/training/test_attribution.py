@@ -83,7 +83,7 @@ def test_it_is_measured_once_and_comes_out_the_same_again(
 def test_a_forged_measurement_is_found(
     unlearned: Unlearned, measured: tuple[Project, Any, Path], tmp_path: Path
 ) -> None:
-    """Somebody wrote another loss into the log; whoever executes it again finds that."""
+    """Somebody wrote another loss into the log; anyone who executes it again finds that."""
     project = measured[0].copy(tmp_path)
     history = open_root(str(project.root)).history()
     *_, (_, event) = history.events(stream=attribution_stream(unlearned.run))

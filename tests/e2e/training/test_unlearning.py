@@ -311,7 +311,7 @@ def test_a_certificate_says_what_is_proven_and_what_not(unlearned: Unlearned, tm
 
 
 def test_a_witness_cosigns_what_the_certificate_proves(unlearned: Unlearned, tmp_path: Path) -> None:
-    """So whoever trusts the witness knows that the request stood in this log, and not in another that the operator shows."""
+    """So anyone who trusts the witness knows that the request stood in this log, and not in another that the operator shows."""
     project = unlearned.project.copy(tmp_path / "witnessed")
     key = open_root(str(project.root)).verifier
     cosigner = Cosigner("witness.example/1", Ed25519PrivateKey.generate())

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bench.forgeries.workshop import Base, Entry, Shop
 from ledger import Event, LedgerError
-from marin.history.run import Indexed, Run
+from marin.history.run import Run
 from marin.history.runs import run_ids, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
@@ -33,28 +33,13 @@ from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import compare_step, other_sources
 from marin.verify.judges.training import broken_record
 from marin.verify.segments import compare
+from tests.marin.history.events import EventList
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
 Place = tuple[int, tuple[str | int, ...]]
 """An event, and the path to a leaf in its body."""
-
-
-class Told:
-    """A history of these events."""
-
-    def __init__(self, events: list[Indexed]) -> None:
-        self.all = events
-
-    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
-        return (
-            (index, event)
-            for index, event in self.all
-            if stream in (None, event.stream)
-            and type in (None, event.type)
-            and all(value in (None, event.body.get(name)) for name, value in named.items())
-        )
 
 
 class Judges:
@@ -67,7 +52,7 @@ class Judges:
 
     def record(self, events: list[Entry]) -> RunRecord:
         return read_record(
-            Told(
+            EventList(
                 [
                     (i, Event(e.id or f"new-{i}", e.type, e.stream, i, e.time or "", e.actor or "", e.body))
                     for i, e in enumerate(events)

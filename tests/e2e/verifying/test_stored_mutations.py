@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = int(os.environ.get("MARIN_FUZZ", "40"))
 HINTS = ("store/parts/",)
-"""Hashes of the parts of large blobs, for whoever reads one in pieces: what is read is hashed as a whole all the same."""
+"""Hashes of the parts of large blobs, for anyone who reads one in pieces: what is read is hashed as a whole all the same."""
 LOCAL = ("receipts/", "work/", "log/.lock", "projections/", ".gitignore")
 """What the machine keeps beside log and store; nobody verifies it, and nobody is given it."""
 CLAIMED = ("vkey",)
@@ -38,7 +38,7 @@ CLAIMED = ("vkey",)
 
 EXPLAINING = (b'[["marin/', b"diff --git ")
 """Lists of a step's files (marin/history/changes.py) say why it runs again, and differences to a commit what this tree had that
-Git has not: the log names their digest, no verdict reads their bytes, and whoever reads one has them hashed."""
+Git has not: the log names their digest, no verdict reads their bytes, and anyone who reads one has them hashed."""
 
 
 @dataclass(frozen=True)

@@ -166,12 +166,12 @@ def write(told, folder):
         "an experiment without a name": lambda: client.create_experiment(""),
         "an experiment that is not there": lambda: client.get_experiment("987654"),
         "a run of no experiment": lambda: client.create_run("987654"),
-        "a filter that is none": lambda: client.search_runs([plain], "nonsense"),
+        "not a filter": lambda: client.search_runs([plain], "nonsense"),
         "a filter of an unknown kind": lambda: client.search_runs([plain], "weather.rain = 'yes'"),
         "a filter with a wrong comparison": lambda: client.search_runs([plain], "params.rate > '1'"),
-        "an order that is none": lambda: client.search_runs([plain], order_by=["weather.rain UPWARDS"]),
+        "not an order": lambda: client.search_runs([plain], order_by=["weather.rain UPWARDS"]),
         "too many results": lambda: client.search_runs([plain], max_results=50_001),
-        "a page that is none": lambda: client.search_runs([plain], page_token="nonsense"),
+        "not a page": lambda: client.search_runs([plain], page_token="nonsense"),
         "a registered model again": lambda: client.create_registered_model("first"),
         "a registered model without a name": lambda: client.create_registered_model(""),
         "a registered model that is not there": lambda: client.get_registered_model("none"),
@@ -205,7 +205,7 @@ def pages(told, search, plain):
 
 
 def read(told, ids, model, folder):
-    """Ask for all of it. What is asked is the same whoever told it."""
+    """Ask for all of it. What is asked is the same, no matter who told it."""
     client, ask = told.client, told.ask
     plain, other = (client.get_experiment_by_name(name).experiment_id for name in ("plain", "other"))
     for experiment in (plain, other):

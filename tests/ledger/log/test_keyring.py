@@ -85,7 +85,7 @@ def test_a_retired_key_counts_up_to_its_size(log):
     keys = follow_keys(log, [FIRST.verifier])
     assert [(k.key_id, k.until) for k in keys] == [(FIRST.verifier.key_id, 4), (SECOND.verifier.key_id, None)]
     assert verify_proof(proof, keys).index == 1
-    # Whoever has the old key signs a longer history with it: nobody who follows the keys believes him.
+    # Anyone who has the old key signs a longer history with it: nobody who follows the keys believes him.
     forged = LogCheckpoint(FIRST.name, 9, bytes(32)).sign([FIRST]).encode()
     with pytest.raises(Unverified, match="only retired keys signed"):
         open_checkpoint(forged, keys)
@@ -174,7 +174,7 @@ def test_the_log_itself_refuses_a_retired_key_where_the_links_were_left_out(log)
     grow(log, SECOND, 1)
     bare = without_links(log)
     note = LogReader(log, [SECOND.verifier]).checkpoint()
-    bare.files["log/checkpoint"] = note.sign([FIRST]).encode()  # whoever has the old key signs the same tree
+    bare.files["log/checkpoint"] = note.sign([FIRST]).encode()  # anyone who has the old key signs the same tree
     bare.files.pop("log/journal", None)
     reader = LogReader(bare, [FIRST.verifier])
     reader.checkpoint()  # the key is not known to be retired: that stands further inside

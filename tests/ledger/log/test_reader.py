@@ -164,7 +164,7 @@ def test_any_bytes_are_a_proof_or_malformed(data):
 
 
 def test_a_changed_file_is_never_read(files, signer):
-    """One bit in the middle of every file: whoever reads everything is stopped, and told where."""
+    """One bit in the middle of every file: anyone who reads everything is stopped, and told where."""
     for name in files:
         if name.startswith("projections") or name == "log/journal":
             continue
@@ -355,7 +355,7 @@ def test_projections_catch_up_at_once(reader, storage, signer, tmp_path):
 
 
 def test_what_another_folded_in_the_meantime_is_no_other_log(signer, tmp_path, monkeypatch, caplog):
-    """Between a look at the log and the first row somebody appends, and follows: whoever looked before must not throw the
+    """Between a look at the log and the first row somebody appends, and follows: anyone who looked before must not throw the
     file away, which others have open."""
     storage = MemoryStorage()
     Log.create(storage, signer)

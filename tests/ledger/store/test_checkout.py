@@ -81,7 +81,7 @@ def test_a_hard_link_is_read_only_and_executables_have_their_own_mode(store: Sto
 def test_nothing_is_a_second_name_of_a_file_in_a_store_that_is_only_read(
     store: Store, tree: str, tmp_path: Path
 ) -> None:
-    """Whoever may write in the store would change it after it was hashed."""
+    """Anyone who may write in the store would change it after it was hashed."""
     Store(PosixStorage(tmp_path / "root", readonly=True)).checkout(tree, tmp_path / "out")
     hashed = contents(tmp_path / "out")
     blob(store, tree, "a.txt").chmod(0o644)

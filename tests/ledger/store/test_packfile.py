@@ -258,7 +258,7 @@ def test_the_text_of_a_large_blob_is_no_blob(root: Path, tmp_path: Path, monkeyp
 
 
 def test_a_packfile_is_healed_at_once(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is killed while good bytes take the place of bad ones has not lost the others."""
+    """Anyone who is killed while good bytes take the place of bad ones has not lost the others."""
     store, name, tree = with_packfile(PosixStorage(root))
     path, data = path_of(store, name), packfile(BLOBS)[1]
     path.write_bytes(data[:16] + b"?" + data[17:])

@@ -235,7 +235,7 @@ def all_of(connection):
     ],
 )
 def test_a_crowd_of_half_open_requests_does_not_silence_it(log, witness, signer, beginning):
-    """Forty begin a request and stop: whoever asks whole is answered, and few threads are kept for the others."""
+    """Forty begin a request and stop: anyone who asks whole is answered, and few threads are kept for the others."""
     grow(log, 3)
     with WitnessServer(witness[0], seats=4) as server, guests(server, 40) as crowd:
         for guest in crowd:
@@ -399,7 +399,7 @@ def test_any_request_parses_or_is_malformed(data):
 
 @contextmanager
 def dripping(beginning):
-    """A server that answers with this and then a byte now and then, until whoever asked is gone."""
+    """A server that answers with this and then a byte now and then, until the client is gone."""
     gone, stop = threading.Event(), threading.Event()
 
     def serve():

@@ -61,7 +61,7 @@ def meeting(tiny: ModuleType, project: Path) -> tuple[Stage, threading.Barrier]:
 
 
 def test_a_step_that_is_not_what_was_planned_is_not_begun(tiny: ModuleType, project: Path) -> None:
-    """Whoever planned and claimed it said which identity it has; the code was edited meanwhile."""
+    """Anyone who planned and claimed it said which identity it has; the code was edited meanwhile."""
     root = open_root(str(project / ".marin"))
     plan = Plan("alone", (StepDefinition("words", (), lambda recipe: {}, tiny.CODE, tiny.words),))
     recipe = from_mapping({"seed": 1}, where="test")

@@ -29,7 +29,7 @@ def words(task):
 
 def end(first):
     def run(task):
-        """Ends when both have begun: a pipe opens for whoever writes when somebody reads."""
+        """Ends when both have begun: a pipe opens for anyone who writes when somebody reads."""
         for place, mode in (("there", "wb"), ("back", "rb")) if first else (("there", "rb"), ("back", "wb")):
             open(pathlib.Path(os.environ["MEETING"]) / f"{task.recipe.seed}-{place}", mode).close()
         (task.out / "seed.txt").write_text(str(task.recipe.seed), encoding="utf-8")

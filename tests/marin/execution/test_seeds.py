@@ -1,4 +1,4 @@
-"""A seed that is left open is drawn once, and found again by whoever asks next."""
+"""A seed that is left open is drawn once, and found again by anyone who asks next."""
 
 from __future__ import annotations
 

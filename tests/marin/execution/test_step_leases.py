@@ -25,7 +25,6 @@ from types import ModuleType
 from typing import Self
 
 import pytest
-from stopped import stop
 
 from ledger import Conflict, Draft, Receipt
 from marin.errors import Interrupted, LeaseLost, Paused, StepFailed
@@ -41,6 +40,7 @@ from marin.recipe.schema import Execution, Recipe
 from marin.record import events
 from marin.record.root import Root, open_root
 from marin.runners.jobs import Job
+from tests.marin.execution.stopped import stop
 
 TINY = Path(__file__).parents[1] / "tiny.py"
 
@@ -376,7 +376,7 @@ def test_under_a_lost_lease_nothing_is_recorded_in_the_run(tiny: ModuleType, roo
 def test_what_a_granted_lease_made_is_not_recorded_when_it_was_lost(
     tiny: ModuleType, root: Root, project: Path, moment: str, released: bool
 ) -> None:
-    """The executor of the graph lost the lease before its process began, or while it was at work; whoever took it over may
+    """The executor of the graph lost the lease before its process began, or while it was at work; anyone who took it over may
     have released it since."""
     key, another = identity(tiny, root, project, "upper"), Claimant("another")
     root.append([Claimant("graph").take(leases_of(root), {key: "upper"}, (), utc_now())])

@@ -6,7 +6,7 @@ another one. Real ones are in tests/e2e/verifying/test_follow.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ledger import Draft, Event, digest_bytes
+from ledger import Draft, digest_bytes
 from marin.errors import StopAsked
 from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
@@ -31,6 +31,7 @@ from marin.record.root import Root, create_root, open_root
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.derivation.standing import unjudged
+from tests.marin.history.events import EventList
 
 LENGTH, STEPS = 4, 16
 RECIPE = from_mapping({"seed": 3, "trainer": {"num_steps": STEPS, "steps_per_segment": LENGTH}}, where="test")
@@ -225,7 +226,7 @@ def test_what_was_found_of_the_data_before_the_training_keeps_it_from_beginning(
     with pytest.raises(StopAsked):
         stage(root, again)
     assert again.begun == []
-    stage(root, again)  # whoever gives the command once more has read why
+    stage(root, again)  # anyone who gives the command once more has read why
     assert newest(root).status == "completed"
 
 
@@ -292,28 +293,6 @@ def test_a_request_under_another_key_is_no_request(root: Root, tmp_path: Path, m
         StopRequests(root, "r", 0).look(1)
 
 
-class Told:
-    """A history whose events are these."""
-
-    def __init__(self, events: Sequence[Indexed]) -> None:
-        self.all = events
-
-    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
-        return (
-            (index, event)
-            for index, event in self.all
-            if stream in (None, event.stream)
-            and type in (None, event.type)
-            and all(value in (None, event.body.get(name)) for name, value in named.items())
-        )
-
-    def event(self, index: int) -> Event | None:
-        return dict(self.all).get(index)
-
-    def counts(self, verdict: object) -> bool:
-        return True
-
-
 @pytest.fixture
 def went_back(root: Root) -> tuple[Plan, list[Indexed]]:
     """The events of a training that went back once, and its plan."""
@@ -323,7 +302,7 @@ def went_back(root: Root) -> tuple[Plan, list[Indexed]]:
 
 
 def judged(plan: Plan, told: Sequence[Indexed]) -> list[str]:
-    history = Told(told)
+    history = EventList(told)
     (run,) = load_all(history)
     return [str(item) for item in contradictions(read_record(history, run.run), plan)]
 
@@ -331,7 +310,7 @@ def judged(plan: Plan, told: Sequence[Indexed]) -> list[str]:
 def test_what_was_withdrawn_contradicts_nothing_and_is_told(went_back: tuple[Plan, list[Indexed]]) -> None:
     plan, log = went_back
     assert judged(plan, log) == []
-    record = read_record(Told(log), newest_of(log).run)
+    record = read_record(EventList(log), newest_of(log).run)
     said = [str(item) for item in unjudged(record)]
     assert sum("train.segment/v1 of train steps that the training withdrew later" in line for line in said) == 2
     assert "checkpoint.saved/v1" in " ".join(said)
@@ -345,13 +324,13 @@ def test_what_was_measured_of_a_withdrawn_state_is_told_and_judged_by_nobody(
     for state, aside in ((bits(8, "wrong"), True), (bits(8), False)):
         body = {"run": run, "state": state, "step": 8}
         event = replace(log[-1][1], type=events.EVALUATION_MEASURED, stream=evaluation_stream(run), body=body)
-        record = read_record(Told([*log, (len(log), event)]), run)
+        record = read_record(EventList([*log, (len(log), event)]), run)
         assert any("a state that the training withdrew" in str(item) for item in unjudged(record)) == aside
         assert any(events.EVALUATION_MEASURED in str(item) for item in unexplained(record, plan)) != aside
 
 
 def newest_of(log: Sequence[Indexed]) -> Run:
-    return list(load_all(Told(log)))[-1]
+    return list(load_all(EventList(log)))[-1]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from stopped import stop
 from warm import Warm, warmed
 
 from ledger import OutOfSequence, check
@@ -29,6 +28,7 @@ from marin.graph.execution.loop import Options, execute_graph
 from marin.graph.files import load_graph
 from marin.record import events
 from marin.record.root import Root
+from tests.marin.execution.stopped import stop
 from tests.marin.graph.conftest import Write
 
 STEP = "sha256:" + "5" * 64
@@ -195,7 +195,7 @@ WITH_CHILDREN = """
                 order.unlink()  # of children that run at once, one takes it
             except FileNotFoundError:
                 continue
-            if not os.fork():  # whoever it is told to kill, with a grandchild around
+            if not os.fork():  # the process that it is told to kill, with a grandchild around
                 os.execlp("sh", "sh", "-c", "exec sleep 60 >/dev/null 2>&1")  # what the test reads ends without it
             os.kill(os.getppid() if "parent" in order.name else os.getpid(), signal.SIGKILL)
             signal.pause()

@@ -159,7 +159,7 @@ def test_flags_that_allow_the_bits_of_one_processor_are_unsupported(old: str, ne
     ],
 )
 def test_a_recipe_gives_the_compiler_no_names_of_files(flag: str, tmp_path: Path) -> None:
-    """Its flags reach XLA in the process of whoever verifies."""
+    """Its flags reach XLA in the process of anyone who verifies."""
     path = tmp_path / "params.yaml"
     kept = "  - --xla_cpu_max_isa=AVX2\n"
     path.write_text((PROJECT / "params.yaml").read_text().replace(kept, f"  - {flag}\n{kept}", 1))

@@ -74,7 +74,7 @@ def test_a_tree_is_its_digest(shelf: Shelf) -> None:
     swapped = msgspec.structs.replace(honest, artifact=other.artifact, size=other.size)
     with pytest.raises(Tampered, match="its own digest"):
         shelf.taken(swapped)
-    assert outputs.bytes_of(swapped) == honest.digest, "whoever only shows files shows those of the digest"
+    assert outputs.bytes_of(swapped) == honest.digest, "anyone who only shows files shows those of the digest"
     with pytest.raises(Tampered, match="size"):
         shelf.taken(msgspec.structs.replace(honest, size=honest.size + 1))
     with pytest.raises(Tampered, match="kind"):

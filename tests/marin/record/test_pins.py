@@ -157,7 +157,7 @@ def test_half_of_a_hybrid_signature_is_missing(pins: Pins, tmp_path: Path) -> No
     hybrid = create_key(tmp_path / "hybrid", ORIGIN, hybrid=True)
     log = log_of(hybrid, "ab")
     check(pins, log, hybrid)
-    grow(log, Signer(ORIGIN, hybrid.key), "c")  # Ed25519 alone, as whoever broke that one would sign
+    grow(log, Signer(ORIGIN, hybrid.key), "c")  # Ed25519 alone, as anyone who broke that one would sign
     with pytest.raises(Unverified, match="hybrid"):
         pins.check(LogReader(log, [hybrid.verifier]), log, "/a")
 

@@ -159,7 +159,7 @@ def test_the_root_of_a_folder_above_is_found_and_a_new_one_is_made_here(
 
 
 def test_a_read_model_that_a_root_brings_hides_nothing(tmp_path: Path, own_keys: Path) -> None:
-    """Whoever publishes a root can make a read model that fits the log in all but one event."""
+    """Anyone who publishes a root can make a read model that fits the log in all but one event."""
     import shutil
     import sqlite3
 
@@ -260,7 +260,7 @@ def recorded_in(location: Path) -> Path:
 def test_nothing_is_signed_into_a_copy_of_ones_own_log(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever hands over a copy of somebody's log would get a second history under his key, for being verified."""
+    """Anyone who hands over a copy of somebody's log would get a second history under his key, for being verified."""
     log, copy, moved = tmp_path / "log", tmp_path / "copy", tmp_path / "moved"
     create_root(str(log))
     said(log, "one")

@@ -45,7 +45,7 @@ def test_a_segment_of_another_run_of_the_same_name_is_another(
 
 
 def test_a_name_in_somebody_elses_log_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever publishes a log writes any actor into it: a famous one, and since when."""
+    """Anyone who publishes a log writes any actor into it: a famous one, and since when."""
     monkeypatch.delenv("MARIN_KEY", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "publisher"))

@@ -47,7 +47,7 @@ def test_slices_are_those_of_the_whole(
 def test_what_makes_a_state_is_traced_once_to_make_it_and_to_name_it(
     worker: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for its shapes and once for its programs, whoever asks; and nothing that was made is kept."""
+    """Once for its shapes and once for its programs, no matter who asks; and nothing that was made is kept."""
     recipe = worker.recipe_of(worker.Case(name="traced once", length=16))
     traced = []
     for module in (initial, state):

@@ -4,7 +4,7 @@ code or another lock than the run's excuses a difference that was executed, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.derivation.standing import unjudged
 from marin.verify.environment_diff import EnvironmentDiff, changed_versions, excused
 from marin.verify.verdict import Verdict
+from tests.marin.history.events import EventList
 
 ENTRY: dict[str, Any] = {
     "track": "exp9",
@@ -39,28 +40,6 @@ ENTRY: dict[str, Any] = {
     "parameters": 1,
     "replayed": [],
 }
-
-
-class Told:
-    """A history whose events are those of a log, but for some."""
-
-    def __init__(self, events: list[Indexed]) -> None:
-        self.all = events
-
-    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
-        return (
-            (index, event)
-            for index, event in self.all
-            if stream in (None, event.stream)
-            and type in (None, event.type)
-            and all(value in (None, event.body.get(name)) for name, value in named.items())
-        )
-
-    def event(self, index: int) -> Event | None:
-        return dict(self.all).get(index)
-
-    def counts(self, verdict: object) -> bool:
-        return True
 
 
 def altered(event: Event, change: Callable[[dict[str, Any]], object], **fields: Any) -> Event:
@@ -81,7 +60,7 @@ def reset(body: dict[str, Any], path: str) -> bool:
 
 
 def record(root: Root, change: Callable[[list[Indexed]], list[Indexed]] = list) -> RunRecord:
-    history = Told(change(list(root.reader().events())))
+    history = EventList(change(list(root.reader().events())))
     return read_record(history, resolve(history, "latest"))
 
 
@@ -172,7 +151,7 @@ def test_labels_and_entries_of_a_run_keep_no_verdict_from_passing_and_are_claime
     assert claim.basis == "claimed"
     root.append([Draft(kind, stream_of(run), {"run": run, **body})])
     (found,) = unexplained(record(root), plan)
-    assert kind in found.what, "in the run's own stream it is none"
+    assert kind in found.what, "in the run's own stream it is not one"
 
 
 def test_the_plan_of_dvc_yaml_is_told_by_its_name_whatever_events_call_it(root: Root, plan: Plan) -> None:

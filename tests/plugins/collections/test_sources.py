@@ -140,7 +140,7 @@ def test_what_cannot_be_had_is_counted_and_named_and_strict_stops(
     with pytest.raises(DataMissing, match="cannot be fetched") as caught:
         build(root, Asked((source,), strict=True))
     assert caught.value.found == reason
-    # Whoever makes it again asks for what it was made of, and not for the other one.
+    # Anyone who makes it again asks for what it was made of, and not for the other one.
     service.faults.clear()
     files.content["b.jsonl"] = gone
     service.requests.clear()

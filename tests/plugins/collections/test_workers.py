@@ -125,7 +125,7 @@ class Command:
             return json.loads(said.read())
 
     def _at_work(self) -> set[Path]:
-        """Folders of tasks that are being done: whoever is done with one renames it, who is killed leaves it behind."""
+        """Folders of tasks that are being done: anyone who is done with one renames it, who is killed leaves it behind."""
         return set(self.work.glob("collection-*/*/*.partial"))
 
 

@@ -1,4 +1,4 @@
-"""Minimal pairs: one critical word, never equal, new to whoever has read the stories."""
+"""Minimal pairs: one critical word, never equal, new to anyone who has read the stories."""
 
 from __future__ import annotations
 

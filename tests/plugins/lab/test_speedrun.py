@@ -418,7 +418,7 @@ def test_the_curve_is_over_what_the_track_limits(marin: Marin, own: Root, tmp_pa
 
 
 def test_names_of_a_foreign_log_lead_nowhere(marin: Marin, own: Root, tmp_path: Path) -> None:
-    """Whoever draws somebody else's tracks writes below the folder that was named, and nowhere else."""
+    """Anyone who draws somebody else's tracks writes below the folder that was named, and nowhere else."""
     (fact,) = registrations(own.history())
     for name in ("../../escaped", str(tmp_path / "absolute"), "..", "a/b", "a\nb", "<b>"):
         body = events.write(msgspec.structs.replace(fact.body, experiment=name))

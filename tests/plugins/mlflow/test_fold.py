@@ -514,7 +514,7 @@ def test_measurements_stand_once_on_the_run():
 
 
 def test_an_evaluation_told_after_its_result_changes_no_number_of_it():
-    """As whoever has the key may append one (docs/tutorial.md): lists, reports and MLflow show the step's own result."""
+    """As anyone who has the key may append one (docs/tutorial.md): lists, reports and MLflow show the step's own result."""
     log = Log()
     whole_run(log, "abcd2345")
     before = folded(log)
@@ -596,7 +596,7 @@ def test_what_somebody_elses_log_says_of_itself_is_no_verdict():
     ids=str,
 )
 def test_a_verdict_on_a_run_of_another_log_with_the_same_id_is_none_on_this_one(changes: dict[str, Any]):
-    """Origin and run ids are the words of whoever made a log. Only a log checkpoint that this one had counts."""
+    """Origin and run ids are the words of a log's maker. Only a log checkpoint that this one had counts."""
     log = Log()
     whole_run(log, "abcd2345")
     size = len(log.entries)

@@ -1,5 +1,5 @@
 """What MLflow is told of a log stays what it was, byte for byte: a database that was folded by an older version goes on
-under this one. The digests were taken before the fold was built on the one of :mod:`marin.history`; whoever means to
+under this one. The digests were taken before the fold was built on the one of :mod:`marin.history`; anyone who means to
 change them raises ``marin.plugins.mlflow.projection.follow.VERSION`` too."""
 
 from __future__ import annotations

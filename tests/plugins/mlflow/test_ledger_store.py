@@ -168,7 +168,7 @@ def test_what_the_ledger_says_is_not_changed_through_mlflow(root: Root, tmp_path
 
 
 def test_a_made_event_that_would_change_what_the_ledger_says_is_told_and_has_no_effect(root: Root):
-    """Whoever has the key can append what the interface refuses; what is shown follows from the rest all the same."""
+    """Anyone who has the key can append what the interface refuses; what is shown follows from the rest all the same."""
     before = mlflow.get_run(RUN)
     events = [
         (RUN, "state", StateValues(name="renamed", status="FAILED")),

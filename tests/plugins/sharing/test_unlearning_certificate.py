@@ -207,7 +207,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a proof of another event": lambda said: said["predicate"]["evidence"].update(
         {"0": said["predicate"]["evidence"]["1"]}
     ),
-    "a proof that is none": lambda said: said["predicate"]["evidence"].update({"0": "c2sp.org/tlog-proof@v1"}),
+    "not a proof": lambda said: said["predicate"]["evidence"].update({"0": "c2sp.org/tlog-proof@v1"}),
 }
 
 

@@ -2,7 +2,7 @@
 
 Every text has a place among all texts, drawn from its digest, and every source a bound: a document stays when its text's place
 is below it. So a smaller share of the same documents is a part of a larger one, and no list of what was drawn is needed: the
-bounds stand in the description, and whoever asks compares again.
+bounds stand in the description, and anyone who asks compares again.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Source(msgspec.Struct, frozen=True):
 
 class Found(msgspec.Struct, frozen=True):
     """A source with its ``path`` on this machine and its slices. ``place``: the address that it came from, empty for a file of
-    this machine; ``licence``: what whoever named it says of it; ``missing``: why it could not be fetched."""
+    this machine; ``licence``: what the one who named it says of it; ``missing``: why it could not be fetched."""
 
     source: Source
     path: str

@@ -108,7 +108,7 @@ class Decoded:
 
 
 def decoded(data: bytes, charset: str, rules: Rules) -> Decoded:
-    """The text of a page. Where no encoding is named (or a name that is none), it is UTF-8 where the bytes are, and else HTML's
+    """The text of a page. Where no encoding is named (or an unknown name), it is UTF-8 where the bytes are, and else HTML's
     default, windows-1252, unless the bytes are of a script that it does not have."""
     if (marked := mark(data)) is not None:
         name, size = marked
@@ -143,7 +143,7 @@ def _beyond_ascii(text: str) -> int:
 
 
 def _time(said: str) -> str:
-    """RFC 3339 of an HTTP date; empty where it is none."""
+    """RFC 3339 of an HTTP date; empty where it is not one."""
     try:
         return parsedate_to_datetime(said).strftime("%Y-%m-%dT%H:%M:%SZ") if said else ""
     except (ValueError, TypeError, OverflowError):

@@ -210,7 +210,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
 
 
 def _check_key(brought: bytes, signed: str) -> None:
-    """Whoever believes a bundle may take its key from it: it is the one that signed."""
+    """Anyone who believes a bundle may take its key from it: it is the one that signed."""
     if brought != f"{signed}\n".encode():
         raise Tampered(
             "a bundle names another key than the one that signed it",

@@ -1,7 +1,7 @@
 """A bundle: evaluations of one model, with everything that a stranger needs beside the model itself.
 
     attestation.intoto.jsonl          digests of all other files, signed by the log's key (in-toto statement, DSSE)
-    vkey                              that key; a stranger has it from elsewhere, or knows that he does not
+    vkey                              that key; a stranger has it from elsewhere, or knows that it is missing
     proofs/STEP.tlog-proof            the run's beginning, and what its steps train, tokenizer and export made
     keys/N/event.tlog-proof           event N of the log, in which it says something of its own keys
     evaluations/N/event.tlog-proof    event N of the log, evaluation.recorded

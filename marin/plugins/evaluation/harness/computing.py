@@ -244,7 +244,7 @@ def known(path: str, name: str, where: str) -> Known:
     """The function ``name`` of the file ``path`` below the harness's tasks.
 
     Raises:
-        UsageError: there is none, or it does more than compute; ``where``: who names it.
+        UsageError: there is no such function, or it does more than compute; ``where``: who names it.
     """
     judged = _judged(path, name)
     if isinstance(judged, UsageError):

@@ -1,7 +1,7 @@
 """The data of a task that lies in a data set of the Hugging Face Hub: files of a repository at a commit, as JSON lines.
 
 Only who asks for an evaluation fetches them. What is evaluated is stored with the evaluation, and read from there by
-whoever judges it.
+anyone who judges it.
 """
 
 from __future__ import annotations

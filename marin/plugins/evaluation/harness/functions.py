@@ -2,7 +2,7 @@
 
 A task file may say ``process_docs: !function utils.process_docs``. Code that was brought with a task is never taken. Where
 that file is, byte for byte, one of the harness's own task files, the task is recorded with its path there, the function's name
-and a digest of all code that the function reaches (:mod:`marin.plugins.evaluation.harness.computing`); whoever judges it
+and a digest of all code that the function reaches (:mod:`marin.plugins.evaluation.harness.computing`); anyone who judges it
 calls the function of the harness in their own environment, and only where it has this digest.
 """
 

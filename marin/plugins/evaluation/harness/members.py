@@ -44,7 +44,7 @@ class Index:
                 self.groups.setdefault(group, path)
 
     def unknown(self, name: str, where: str) -> UsageError:
-        """The answer to a name that is none, with the nearest of those that are."""
+        """The answer to an unknown name, with the nearest of those that are."""
         known = sorted({*self.tasks, *self.groups, *self.tags} - {name})
         near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or known[:8]
         return UsageError(

@@ -228,7 +228,7 @@ def tasks_of(
 
 
 def _groups(named: NamedTasks) -> list[TaskGroup]:
-    """The groups among the names, and each tag as a group without means: whoever has the record alone knows what it was of.
+    """The groups among the names, and each tag as a group without means: anyone who has the record alone knows what it was of.
 
     Raises:
         UsageError: a tag that is no name.

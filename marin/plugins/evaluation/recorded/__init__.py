@@ -1,1 +1,1 @@
-"""An evaluation as evidence, whoever asked: what was asked and answered, how it is stored, and where two of them part."""
+"""An evaluation as evidence, no matter who asked: what was asked and answered, how it is stored, and where two of them part."""

@@ -65,7 +65,7 @@ BESIDE = (types.ReplayCompleted, types.RunLabelled, types.EvaluationMeasured, ty
 class Fold:
     """Folds events in the order of the log. ``origin`` names the ledger: it is part of every MLflow id. ``own``: that
     log, where this user's key signs it, as the verdicts in it must be over it; None where it is somebody else's: the
-    verdicts in it are his word, and not shown."""
+    verdicts in it are this user's word, and not shown."""
 
     def __init__(self, origin: str, *, own: Past | None = None) -> None:
         self.origin, self._own = origin, own
@@ -263,7 +263,7 @@ class Fold:
 
 
 def as_others_word(intent: Intent) -> Intent:
-    """What a run's recipe and its measurements are called is the word of whoever recorded it: such a name is marked where it
+    """What a run's recipe and its measurements are called is the word of its recorder: such a name is marked where it
     could be taken for one of the ledger's own."""
     if isinstance(intent, Points):
         return intent if (key := marked(intent.key)) == intent.key else replace(intent, key=key)

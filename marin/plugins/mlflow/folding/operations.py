@@ -23,7 +23,7 @@ values (floats as hex strings).
                                                                  of them are one operation that is too large for an event
 
 Text is what was logged, to the character: what draws it makes it visible. An operation that a reader does not know changes
-nothing for him.
+nothing for that client.
 """
 
 from __future__ import annotations

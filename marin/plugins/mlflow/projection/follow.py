@@ -66,7 +66,7 @@ class MlflowProjection:
     """Folds a log into ``folder``. Threads take turns."""
 
     def __init__(self, folder: Path, source: Source, *, own: bool = True) -> None:
-        """``own``: this user's key signs the log, so that the verdicts in it are his."""
+        """``own``: this user's key signs the log, so that the verdicts in it are this user's."""
         self._own = own
         self.folder = folder
         self.followed = False

@@ -9,7 +9,7 @@ address names itself there), must not come from another origin, and must bring t
     a client      ``Authorization: Bearer TOKEN``; MLflow's own sends that where MLFLOW_TRACKING_TOKEN is set
 
 A browser sends a cookie to every port of a host, to those of other users of this machine too, but only below the
-cookie's path: whoever serves another port does not know the room and is never sent its key, which is not the token.
+cookie's path: anyone who serves another port does not know the room and is never sent its key, which is not the token.
 Room and key are drawn anew for each server. A cookie is sent by the browser whatever made it ask, so what changes
 something by cookie must say that it comes from this server's own pages (``Origin`` or ``Sec-Fetch-Site``).
 """

@@ -109,7 +109,7 @@ class Recorder:
     def record(self, run: str, *operations: tuple[str, msgspec.Struct], user: str | None = None) -> None:
         """Append one batch of operations on an MLflow run or model; returns when they are durable and shown.
 
-        Refused where they would change what the ledger's own events say, and where they hold text that is none.
+        Refused where they would change what the ledger's own events say, and where they hold text that is not Unicode.
         """
         drafts = []
         for operation, values in operations:

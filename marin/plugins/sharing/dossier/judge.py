@@ -51,8 +51,8 @@ _MOST = 64 << 20
 
 
 def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
-    """The verdicts. ``trusted``: keys that the verifier named; where he named none, his own and those of `marin trust`.
-    The log that the dossier is of is asked as well, where this command has it. What is ``Malformed`` or damaged in a dossier
+    """The verdicts. ``trusted``: keys that the verifier named, or else the verifier's own and those of `marin trust`. The
+    log that the dossier is of is asked as well, where this command has it. What is ``Malformed`` or damaged in a dossier
     is a verdict and raises nothing.
 
     Raises:

@@ -160,7 +160,7 @@ def _flat(values: Mapping[Any, Any], before: str, where: str, depth: int = 0) ->
             found[full] = value.isoformat()  # YAML reads 2026-11-23 as a date
         else:
             raise UsageError(
-                "a value of a card that is none",
+                "not a value of a card",
                 where=f"{where}: {full}",
                 expected="a text, a number, yes or no, or a list of texts",
                 found=repr(value)[:80],
@@ -203,10 +203,7 @@ def check_card(card: Mapping[str, Value], known: Mapping[str, object], *, where:
             )
         elif name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
             raise UsageError(
-                "a card with a number that is none",
-                where=f"{where}: {name}",
-                expected="a number from 0",
-                found=f"{value}",
+                "not a number in the card", where=f"{where}: {name}", expected="a number from 0", found=f"{value}"
             )
 
 

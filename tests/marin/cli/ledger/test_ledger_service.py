@@ -177,7 +177,7 @@ def test_witnesses_cosign_and_a_fork_is_refused_with_both_roots(marin: Marin, ro
     marin(*EVENT, stdin=b"{}")
     assert marin("ledger", "witness", "ask", "--json").json["met"]
     assert marin(*EVENT, "--root", fork, stdin=b'{"n": 1}').status == 2, "a copy whose log went on elsewhere"
-    shutil.rmtree(default_pins().with_name("homes"))  # as whoever forks would
+    shutil.rmtree(default_pins().with_name("homes"))  # as anyone who forks would
     marin(*EVENT, "--root", fork, stdin=b'{"n": 1}')
     forked = marin("ledger", "witness", "ask", "--root", fork)
     assert forked.status == 1

@@ -231,7 +231,7 @@ def test_what_cannot_be_read_now_is_no_other_state(
     met: Exception,
     said: type[Exception],
 ) -> None:
-    """Whoever verifies has a failing disk, or a device without memory: that accuses nobody."""
+    """Anyone who verifies has a failing disk, or a device without memory: that accuses nobody."""
     recipe, layout, state, sharding = made
     done: list[Saved] = []
     with Saver(store, layout, tmp_path / "work") as saver:

@@ -82,7 +82,7 @@ def column(files: str, name: str, value: object, kind: pa.DataType | None = None
 
 
 def ill(files: str, name: str) -> Change:
-    """A column of texts that are none."""
+    """A column of texts that are no texts."""
     return lambda folder: [
         pq.write_table(
             table.set_column(place, name, pa.array([b"\xff"] * len(table), kind).view(table.schema.types[place])), path
@@ -97,7 +97,7 @@ def ill(files: str, name: str) -> Change:
 REFUSED: dict[str, Change] = {
     "a description that nests without end": lambda folder: (folder / "collection.json").write_text("[" * 100_000),
     "a description of nothing": lambda folder: (folder / "collection.json").write_text('{"kind": "documents"}'),
-    "settings that are none": told(lambda said: said.update(settings=None)),
+    "no settings": told(lambda said: said.update(settings=None)),
     "steps without a kind": told(lambda said: said["settings"].update(steps=[{}])),
     "a kind that is a list": told(
         lambda said: said["settings"].update(steps=[{"kind": []}, *said["settings"]["steps"]])

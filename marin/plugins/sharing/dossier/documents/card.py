@@ -57,7 +57,7 @@ def card(subject: Subject) -> tuple[bytes, list[dict[str, Any]]]:
 
 
 _INTRODUCTION = (
-    "Trained and recorded by Marin. A line from an event is proven to be in a signed log, and whoever has the log can execute "
+    "Trained and recorded by Marin. A line from an event is proven to be in a signed log, and anyone who has the log can execute "
     "what it says again; a stated line is the provider's word."
 )
 

@@ -18,7 +18,8 @@ from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
-from marin.record.trust.witnesses import WitnessAnswers, add_witness, ask_all, compare_all, load_policy
+from marin.record.trust.policy import add_witness, load_policy
+from marin.record.trust.witnesses import WitnessAnswers, ask_all, compare_all
 
 _LOG = logging.getLogger(__name__)
 

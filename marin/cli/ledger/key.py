@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ledger import Locked, follow_keys, open_vouched
-from marin.cli.naming import parse_vkey
+from marin.cli.keys import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.record.keys import retire as retire_key
 from marin.record.keys import rotate as rotate_key

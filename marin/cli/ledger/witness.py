@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from ledger import Cosigner, PolicyWitness, PosixStorage, VerifierKey, Witness, WitnessServer, create_key, load_signer
+from marin.cli.keys import parse_vkey
 from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
-from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root

@@ -13,7 +13,7 @@ import click
 
 from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, VerifierKey
 from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
-from marin.cli.naming import parse_vkey
+from marin.cli.keys import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin.cli.naming import parse_vkey
+from marin.cli.keys import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.record.root import open_root

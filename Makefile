@@ -88,7 +88,7 @@ without: environment
 	$(BIN)/python -m bench.house.without $(PLUGINS)
 
 survival: environment
-	$(PYTEST) -q -m survival tests/e2e tests/marin/collection tests/marin/pipeline tests/marin/runners
+	$(PYTEST) -q -m survival tests/e2e tests/plugins/collections tests/marin/pipeline tests/plugins/ray
 
 faults-bench: environment
 	$(BIN)/python -m bench.faults --seed 1 --per-kind 8 --table docs/verify.md
@@ -100,7 +100,7 @@ gpu: # no environment of its own: jax and its plugin are the machine's
 	@python=$(BIN)/python; [ -x $$python ] || python=python3; $$python -m bench.gpu --platform $${PLATFORM:-cuda}
 
 browser: environment
-	$(PYTEST) --processes $(TEST_JOBS) -m browser tests/marin/dossier tests/e2e
+	$(PYTEST) --processes $(TEST_JOBS) -m browser tests/plugins/sharing/dossier tests/e2e
 
 # What makes the site lies beside the lock, as what evaluates does.
 docs-tools: environment
@@ -132,7 +132,7 @@ foreign: environment
 
 evaluation: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
-	$(PYTEST) -q --processes $(TEST_JOBS) -m evaluation tests/marin/evaluation tests/plugins/serve tests/e2e/models
+	$(PYTEST) -q --processes $(TEST_JOBS) -m evaluation tests/plugins/evaluation tests/plugins/serve tests/e2e/models
 
 faults: environment
 	$(PYTEST) -m "faults or table" --whole

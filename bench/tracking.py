@@ -163,7 +163,7 @@ def recording(folder: Path) -> list[Figure]:
 
 def rebuild(folder: Path, runs: int, steps: int) -> list[Figure]:
     """MLflow's database from nothing."""
-    from marin.tracking.mlflow.projection.follow import MlflowProjection
+    from marin.plugins.mlflow.projection.follow import MlflowProjection
 
     with root_in(folder) as root:
         for first in range(0, runs, 20):
@@ -188,7 +188,7 @@ def rebuild(folder: Path, runs: int, steps: int) -> list[Figure]:
 
 def lag(folder: Path) -> list[Figure]:
     """From durable to shown, the worst of twenty segments, while the follower looks every half second."""
-    from marin.tracking.mlflow.projection.follow import Follower, MlflowProjection
+    from marin.plugins.mlflow.projection.follow import Follower, MlflowProjection
 
     with root_in(folder) as root:
         root.append(whole_run("first", SEGMENT))

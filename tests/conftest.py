@@ -7,6 +7,7 @@ Signals have their usual meaning here, also where the suite was started in the b
 import os
 import re
 import signal
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from logs import own_logging
 from order import longest_first
 from scratch import on_disk, use_memory, use_own_cache, use_own_state
 from warm import pytest_sessionstart
+
+from bench.house import gauges
 
 __all__ = [
     "bucket",
@@ -62,16 +65,50 @@ use_own_cache()
 use_own_state()
 
 
-_PLUGIN = re.compile(rb"marin[./]plugins[./]([a-z]+)")
+_PLUGIN = re.compile(r"marin[./]plugins[./]([a-z]+)")
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from ((?:tests|bench)[\w.]*) import|import ((?:tests|bench)[\w.]*)|from (\w+) import)", re.M
+)
 PROJECT = Path(__file__).resolve().parent.parent
+SHARED = [
+    PROJECT / "tests" / name for name in ("services", "services/remote", "foreign", "foreign/suites", "determinism")
+]
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Tests of several rooms that take a plugin which is not in this tree (docs/plugins.md: a folder that can be deleted)."""
+    """Tests that take a plugin which is not in this tree, themselves or by what they share with others (docs/plugins.md: a folder
+    that can be deleted); and all tests of a plugin that imports one."""
+    lacking = gauges.lacking()
+    if not lacking or not collection_path.is_relative_to(PROJECT):
+        return None
+    place = collection_path.relative_to(PROJECT).parts
+    if place[:2] == ("tests", "plugins") and len(place) > 2 and place[2] in lacking:
+        return True
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
-    named = set(_PLUGIN.findall(collection_path.read_bytes()))
-    return True if any(not (PROJECT / "marin" / "plugins" / name.decode()).is_dir() for name in named) else None
+    return True if _plugins_of(collection_path) & lacking else None
+
+
+@cache
+def _plugins_of(file: Path) -> frozenset[str]:
+    """The plugins that a file of tests names, and those that files of tests and of bench name which it imports."""
+    found, seen, waiting = set[str](), set[Path](), [file]
+    while waiting:
+        here = waiting.pop()
+        if here in seen:
+            continue
+        seen.add(here)
+        text = here.read_text("utf-8")
+        found |= {*_PLUGIN.findall(text)}
+        for dotted, other, beside in _IMPORT.findall(text):
+            name = dotted or other
+            places = (
+                [PROJECT.joinpath(*name.split("."))] if name else [folder / beside for folder in (here.parent, *SHARED)]
+            )
+            waiting += [
+                path for place in places for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()
+            ]
+    return frozenset(found)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -27,20 +27,23 @@ FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglo
 # package -> project packages that it may import
 DIRECTIONS = {"ledger": {"ledger"}, "marin": {"marin", "ledger"}, "experiments": {"experiments", "marin"}}
 
-COMPUTE = ("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/exact/", "marin/plugins/scale/")
+COMPUTE = (
+    *("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/plugins/exact/"),
+    *("marin/plugins/evaluation/", "marin/plugins/explain/", "marin/plugins/scale/"),
+)
 
 # top-level module -> the only folders or files that may import it, at the top or inside a function
 CONFINED = {
     **dict.fromkeys(("jax", "jaxlib", "haliax", "equinox", "optax"), COMPUTE),
     "levanter": (*COMPUTE, "marin/loops/levanter.py"),
     "ray": ("marin/plugins/ray/",),
-    "lm_eval": ("marin/evaluation/",),
+    "lm_eval": ("marin/plugins/evaluation/",),
     "click": ("marin/cli/", "marin/plugins/"),
-    "mlflow": ("marin/tracking/",),
+    "mlflow": ("marin/plugins/mlflow/",),
     "wandb": ("marin/plugins/wandb/",),
     "huggingface_hub": ("marin/data/network/hub.py",),
     "starlette": ("marin/plugins/serve/",),
-    "uvicorn": ("marin/plugins/serve/", "marin/tracking/"),
+    "uvicorn": ("marin/plugins/serve/", "marin/plugins/mlflow/"),
     # The door opens every tokenizer; borrowed makes one of what others have, the step trains one. Nobody else asks the library:
     # its settings of a call, its chance and its panics would come in with it.
     "tokenizers": ("marin/data/tokenizer.py", "marin/data/borrowed/", "marin/pipeline/tokenizer.py"),
@@ -170,18 +173,14 @@ FLOORS = (
     "plugins",
     "cli",
     "library",
-    "dossier",
-    "tracking",
     "reporting",
     "export",
     "verify",
     "graph",
     "pipeline",
-    "collection",
     "runners",
     "evaluation",
     "training",
-    "exact",
     "execution",
     "loops",
     "preregistration",
@@ -198,10 +197,6 @@ FLOORS = (
 """The rooms of marin from the top down: each enters only what stands below it, wherever in a file the import is."""
 
 ON_DEMAND = {
-    "marin/collection/asking/uses.py": "jax begins under the arithmetic contract",
-    "marin/collection/asking/tokens.py": "TensorStore, where a run's tokens are counted",
-    "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
-    "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/evaluation/importing.py": "jax, where a model is imported",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
@@ -213,21 +208,12 @@ ON_DEMAND = {
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
     "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
-    "marin/tracking/mlflow/server/ahead.py": "MLflow, while it is imported, loads the module of its artifacts",
-    "marin/tracking/mlflow/plugins.py": "MLflow loads it while it is itself being imported",
-    "marin/tracking/mlflow/server/serve.py": "MLflow's settings are read while it is imported: they come first",
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
     "marin/verify/following/follower.py": "jax begins under the arithmetic contract",
-    "marin/verify/bundle.py": "jax begins under the arithmetic contract",
-    "marin/verify/judges/collection.py": "Arrow, where there is a collection",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
-    "marin/verify/judges/evaluation.py": "jax begins under the arithmetic contract; the harness, which is an extra",
-    "marin/verify/judges/exclusion.py": "jax begins under the arithmetic contract",
-    "marin/verify/judges/heldout.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/workers.py": "Ray, where it replays; jax begins under the arithmetic contract",
     "marin/verify/judges/training.py": "jax begins under the arithmetic contract",
-    "marin/verify/verification.py": "jax, where a verdict needs it",
 }
 """Files outside of the command line that import a room inside a function, and why. None does for a circle."""
 
@@ -465,13 +451,13 @@ def test_heavy_libraries_are_imported_in_one_place_each() -> None:
 
 
 def test_the_reference_of_exact_arithmetic_knows_no_compiler() -> None:
-    compiled = {f"marin/exact/{name}.py" for name in ("reading", "guarded", "integers", "compiled", "known")}
+    names = ("reading", "guarded", "integers", "compiled", "known", "step", "plugin")
     found = {
         item.file
         for item in all_imports()
-        if item.file.startswith("marin/exact/") and item.module.split(".")[0] == "jax"
+        if item.file.startswith("marin/plugins/exact/") and item.module.split(".")[0] == "jax"
     }
-    assert found == compiled
+    assert found == {f"marin/plugins/exact/{name}.py" for name in names}
 
 
 def test_the_ledger_needs_little() -> None:
@@ -573,7 +559,7 @@ PRINTS = {
     "marin/plugins/ray/cluster.py": "sends Ray's words to stderr",
     "marin/verify/sealed.py": "passes on what the confined process's own room printed",
     "marin/verify/commit.py": "sends an installer's words to stderr",
-    "marin/exact/known.py": "answers its parent in JSON",
+    "marin/plugins/exact/known.py": "answers its parent in JSON",
     "marin/training/inspection/answers.py": "answers its parent in JSON",
     "ledger/store/workers/fileworker.py": "answers its parent in lines of its own format",
 }
@@ -627,8 +613,8 @@ def test_a_raw_print_would_be_found() -> None:
 
 
 STATE = {
-    "marin/tracking/mlflow/server/addresses.py _asked": "an address is told once on its way out: threads of MLflow's server",
-    "marin/tracking/mlflow/stores/tracking.py _InOrder": "MLflow's queue begins its threads when it is first used",
+    "marin/plugins/mlflow/server/addresses.py _asked": "an address is told once on its way out: threads of MLflow's server",
+    "marin/plugins/mlflow/stores/tracking.py _InOrder": "MLflow's queue begins its threads when it is first used",
     "marin/data/reach.py _reach": "how far the data of a block may reach, gone with it",
     "marin/training/runtime/stopping.py _requested": "whether this process was asked to stop, from whatever thread",
     "marin/graph/execution/guard.py _installed": "an audit hook is for ever",
@@ -637,8 +623,8 @@ STATE = {
     "marin/process/confinement.py _held": "a process that shut itself in cannot come out",
     "marin/record/root.py _appender": "how a confined process hands events to its parent",
     "marin/plugins/ray/cluster.py _kept": "the Ray of a block, gone with it",
-    "marin/tracking/mlflow/stores/recorder.py _making": "a lock around the cache below",
-    "marin/tracking/mlflow/stores/recorder.py _projections": "a cache that can be made again",
+    "marin/plugins/mlflow/stores/recorder.py _making": "a lock around the cache below",
+    "marin/plugins/mlflow/stores/recorder.py _projections": "a cache that can be made again",
     "marin/training/initial.py _newest": "a cache of traced programs",
     "marin/training/state.py _shapes": "a cache of what was traced",
     "marin/verify/jax/replay.py _prepared": "a cache of compiled programs",

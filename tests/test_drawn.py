@@ -226,7 +226,7 @@ def test_a_test_file_is_about_what_its_folder_is_named_after_or_says() -> None:
     tests = Path(__file__).parent
     stands_on = {"requirements.lock", "tests/conftest.py", "tests/services/"}
     assert {*subjects("tests/test_surfaces.py")} - stands_on == {"tests/test_surfaces.py"}
-    assert {*subjects("tests/test_gpu.py")} - stands_on == {"tests/test_gpu.py", "bench/gpu/", "marin/exact/"}
+    assert {*subjects("tests/test_gpu.py")} - stands_on == {"tests/test_gpu.py", "bench/gpu/", "marin/plugins/exact/"}
     assert {*subjects("tests/marin/graph/test_own_steps.py")} - stands_on == {
         "tests/marin/graph/test_own_steps.py",
         "marin/graph/",
@@ -234,7 +234,7 @@ def test_a_test_file_is_about_what_its_folder_is_named_after_or_says() -> None:
         "tests/marin/conftest.py",
     }
     assert "marin/verify/" in subjects("tests/e2e/verifying/test_verify.py")
-    assert "marin/exact/" in subjects("tests/marin/training/step/test_exact.py")
+    assert "marin/plugins/exact/" in subjects("tests/plugins/exact/test_step.py")
     long = [path for path in tests.rglob("test_*.py") if "mark.long" in path.read_text(encoding="utf-8")]
     about = {name for path in long for name in subjects(path.relative_to(tests.parent).as_posix())}
     assert {"marin/graph/", "marin/runners/", "ledger/log/", "requirements.lock"} < about

@@ -19,7 +19,7 @@ from jax import lax
 
 import bench.gpu.__main__ as command
 from bench.gpu import pack, probes, stand_ins
-from marin.exact.guarded import Guarded
+from marin.plugins.exact.guarded import Guarded
 
 __all__ = ["compiled_once"]
 

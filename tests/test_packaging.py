@@ -125,7 +125,9 @@ def test_an_auditor_installs_the_ledger_and_what_judges_it_alone(installed: Inst
 
 def test_an_auditor_judges_dossiers_and_reads_states(installed: Installed) -> None:
     """What judges them imports nothing of an extra; only arrays of zarr need TensorStore, and say so."""
-    installed.run("python", "-c", "import marin.dossier.judge, marin.tensors.checkpoints, marin.record.outputs")
+    installed.run(
+        "python", "-c", "import marin.plugins.sharing.dossier.judge, marin.tensors.checkpoints, marin.record.outputs"
+    )
     said = installed.run("marin", "verify", "--dossier", "nothing", status=2)
     assert "not a dossier" in said
     read = "from marin.tensors.reading import open_array; open_array({'driver': 'file', 'path': '.'}, 'x')"

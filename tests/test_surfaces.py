@@ -1,7 +1,7 @@
 """What listens on a port answers as its OpenAPI description says, whatever is asked: schemathesis asks real servers.
 
 The descriptions lie beside the code: ledger/witness/openapi.json, ledger/mirror/openapi.json and
-marin/tracking/mlflow/server/gate.openapi.json.
+marin/plugins/mlflow/server/gate.openapi.json.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from ledger.mirror.entries import EntriesHead, Package, encode_entries
 from ledger.witness.server import WitnessServer
 from ledger.witness.subtree import SubtreeRequest
 from ledger.witness.witness import Witness, WitnessRequest
-from marin.tracking.mlflow.server.gate import Gate
+from marin.plugins.mlflow.server.gate import Gate
 
 PROJECT = Path(__file__).resolve().parent.parent
 WITNESS = json.loads((PROJECT / "ledger/witness/openapi.json").read_text(encoding="utf-8"))
 MIRROR = json.loads((PROJECT / "ledger/mirror/openapi.json").read_text(encoding="utf-8"))
-GATE = (PROJECT / "marin/tracking/mlflow/server/gate.openapi.json").read_text(encoding="utf-8")
+GATE = (PROJECT / "marin/plugins/mlflow/server/gate.openapi.json").read_text(encoding="utf-8")
 CHECKS = [status_code_conformance, content_type_conformance, response_headers_conformance]
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
 TOKEN = "ab" * 32

@@ -28,8 +28,8 @@ from bench.data.watching import workers_of
 
 BUILD = """
 import json, sys, threading, time
-from marin.collection.build import Asked, build
-from marin.collection.settings import settings_of
+from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.settings import settings_of
 from marin.record.root import create_root
 peaks, ended = {}, threading.Event()
 def look():

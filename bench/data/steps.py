@@ -30,9 +30,9 @@ def html(rounds: int) -> Iterator[dict[str, Any]]:
     """Pages a second of a core, the faster of several rounds, in turns."""
     from resiliparse.extract.html2text import extract_plain_text
 
-    from marin.collection.document import Document
-    from marin.collection.sources.warc import read_warc
-    from marin.collection.steps.extraction import Html
+    from marin.plugins.collections.document import Document
+    from marin.plugins.collections.sources.warc import read_warc
+    from marin.plugins.collections.steps.extraction import Html
 
     def pages() -> list[Document]:
         return [item for item in read_warc(PAGES, "pages") if isinstance(item, Document)]
@@ -76,9 +76,9 @@ def _best(works: Mapping[str, Any], rounds: int) -> dict[str, float]:
 
 def texts_of_pages() -> list[str]:
     """The texts of the shipped pages."""
-    from marin.collection.document import Document
-    from marin.collection.sources.warc import read_warc
-    from marin.collection.steps.extraction import Html
+    from marin.plugins.collections.document import Document
+    from marin.plugins.collections.sources.warc import read_warc
+    from marin.plugins.collections.steps.extraction import Html
 
     step = Html().make()
     return [
@@ -117,10 +117,10 @@ def reading_and_judging(path: Path, folder: Path, steps: list[dict[str, Any]]) -
     """Processor seconds of the tasks ``read`` and ``judge`` over one file, with all that they write."""
     import msgspec
 
-    from marin.collection.settings import settings_of
-    from marin.collection.sources.finding import find
-    from marin.collection.tasks.task import Setup, Task
-    from marin.collection.tasks.work import start
+    from marin.plugins.collections.settings import settings_of
+    from marin.plugins.collections.sources.finding import find
+    from marin.plugins.collections.tasks.task import Setup, Task
+    from marin.plugins.collections.tasks.work import start
 
     folder.mkdir()
     settings = settings_of({"near": None, "steps": steps}, where="bench")
@@ -139,8 +139,8 @@ def exact(count: int) -> Iterator[dict[str, Any]]:
     id of each digest and not yet who goes."""
     import pyarrow as pa
 
-    from marin.collection.making.exact import copies
-    from marin.collection.making.rows import as_bytes
+    from marin.plugins.collections.making.exact import copies
+    from marin.plugins.collections.making.rows import as_bytes
 
     draw = np.random.default_rng(1)
     digests = draw.integers(0, 1 << 63, (count, 4), np.uint64)
@@ -196,7 +196,7 @@ def _rates(count: int, seconds: float) -> dict[str, Any]:
 
 
 def _ours(root: Path, made: list[Generated]) -> set[int]:
-    from marin.collection.asking.documents import collections
+    from marin.plugins.collections.asking.documents import collections
     from marin.record.root import open_root
 
     (collection,) = collections(open_root(str(root)))

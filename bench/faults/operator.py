@@ -238,7 +238,7 @@ def rebuild(world: World, claims: Claims) -> list[Draft]:
         name: claims.made.get(name) or Made(step.output, dict(step.metrics), dict(step.tables))
         for name, step in view.steps.items()
     }
-    code = code_identity(PIPELINE, code_folder())
+    code = code_identity(PIPELINE, code_folder(), world.recipe)
     digests = {name: item.output.digest for name, item in made.items()}
     identities: dict[str, str] = {}
     for step in PIPELINE.steps:

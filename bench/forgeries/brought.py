@@ -45,13 +45,13 @@ def make(location: Path, place: Path, run: str) -> None:
     root = open_root(str(place / "root"))
     view = load(root.history(), run)
     apply(view.recipe.arithmetic, Execution(devices=1))
-    from marin.evaluation.babylm.asking import evaluated  # jax, after the contract is in force
-    from marin.evaluation.babylm.tasks import read
-    from marin.evaluation.recorded.evaluated import numbers
-    from marin.evaluation.recorded.records import Settings, write_tree
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_subject
-    from marin.export.evaluation import write_bundle
+    from marin.plugins.evaluation.babylm.asking import evaluated  # jax, after the contract is in force
+    from marin.plugins.evaluation.babylm.tasks import read
+    from marin.plugins.evaluation.bundle.write import write_bundle
+    from marin.plugins.evaluation.recorded.evaluated import numbers
+    from marin.plugins.evaluation.recorded.records import Settings, write_tree
 
     with TemporaryDirectory() as data:
         (Path(data) / "blimp_filtered").mkdir()

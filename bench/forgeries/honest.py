@@ -19,12 +19,12 @@ from bench.faults.params import EXECUTION, recipe
 from bench.faults.world import World
 from bench.forgeries.workshop import Base
 from ledger import Draft
-from marin.evaluation.harness.tasks import checked
-from marin.evaluation.recorded.task import EvaluationTask
 from marin.execution import phases
 from marin.execution.executor import run_stage
 from marin.history.runs import evaluation_stream, load, run_ids
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.evaluation.harness.tasks import checked
+from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import EVALUATION_RECORDED, write
 from marin.record.root import Root, open_root
@@ -96,11 +96,11 @@ def _evaluate(root: Root, run: str) -> None:
     history = root.history()
     if list(history.events(stream=evaluation_stream(run))):
         return
-    from marin.evaluation.harness.recording import evaluated
-    from marin.evaluation.recorded.evaluated import numbers
-    from marin.evaluation.recorded.records import Settings, write_tree
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_subject
+    from marin.plugins.evaluation.harness.recording import evaluated
+    from marin.plugins.evaluation.recorded.evaluated import numbers
+    from marin.plugins.evaluation.recorded.records import Settings, write_tree
 
     tasks = []
     for name, (config, rows) in TASKS.items():

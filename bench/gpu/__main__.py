@@ -213,7 +213,7 @@ def probed(options: argparse.Namespace, to: Measured, folder: Path) -> None:
 def chosen(platform: str, folder: Path) -> Words:
     """The first setting under which the known answers come out, which a training asks for; where there is none, the first
     of all, and what is trained says so."""
-    check = ["-c", "from marin.exact import known; known.check()"]
+    check = ["-c", "from marin.plugins.exact import known; known.check()"]
     settings = SETTINGS[platform]
     holding = (flags for flags in settings if execute(check, environment(platform, flags), folder).status == 0)
     return next(holding, settings[0])

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from marin.exact import known
-from marin.exact.guarded import MINUS_ZERO, Guarded
-from marin.exact.integers import BFLOAT16_BLOCK, INT8_LONGEST, LARGEST, Products
-from marin.exact.program import LEAST
+from marin.plugins.exact import known
+from marin.plugins.exact.guarded import MINUS_ZERO, Guarded
+from marin.plugins.exact.integers import BFLOAT16_BLOCK, INT8_LONGEST, LARGEST, Products
+from marin.plugins.exact.program import LEAST
 
 PAIRS = 2**24
 CHUNK = 2**20

@@ -21,7 +21,13 @@ FILES = tuple(sorted(file for package in PACKAGES for file in (PROJECT / package
 
 VERIFICATION = ("marin.verify.verification",)
 STAGE = ("marin.cli.running.stage",)
-README = (*STAGE, "marin.cli.verifying.verify", "marin.cli.models.sample", "marin.cli.looking.ui", "marin.cli.init")
+README = (
+    *STAGE,
+    "marin.cli.verifying.verify",
+    "marin.cli.models.sample",
+    "marin.plugins.mlflow.commands.ui",
+    "marin.cli.init",
+)
 
 PLUGIN = re.compile(r"marin\.plugins\.(\w+)")
 DOTTED = re.compile(r"(?:marin|ledger)(?:\.\w+)+(?::\w+)?\Z")
@@ -132,6 +138,25 @@ def absent() -> list[str]:
     table = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
     named = {match[1] for group in table.values() for value in group.values() if (match := PLUGIN.match(value))}
     return sorted(name for name in named if not (PLUGINS / name).is_dir())
+
+
+def needed(plugin: str) -> frozenset[str]:
+    """The plugins that files of this one name, itself among them."""
+    files = (PLUGINS / plugin).rglob("*.py")
+    return frozenset({plugin, *(name for file in files for name in PLUGIN.findall(file.read_text("utf-8")))})
+
+
+@cache
+def lacking() -> frozenset[str]:
+    """Plugins that are not in this tree, and those that import one of them."""
+    found = {*absent()}
+    while more := {name for name in _plugins() - found if needed(name) & found}:
+        found |= more
+    return frozenset(found)
+
+
+def _plugins() -> set[str]:
+    return {path.name for path in PLUGINS.iterdir() if path.is_dir() and path.name != "__pycache__"}
 
 
 def event_types() -> dict[str, str]:

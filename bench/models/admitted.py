@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from marin.errors import UsageError
-from marin.evaluation.harness.tasks import asked_by, checked, functions_of, task_files, used_splits
-from marin.evaluation.recorded.task import EvaluationTask
+from marin.plugins.evaluation.harness.tasks import asked_by, checked, functions_of, task_files, used_splits
+from marin.plugins.evaluation.recorded.task import EvaluationTask
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from marin.evaluation.folder import folder_recipe
-from marin.evaluation.recorded.records import Sample, read_samples
+from marin.plugins.evaluation.recorded.records import Sample, read_samples
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 

@@ -160,7 +160,7 @@ def test_rows(run: Run, root: Root, data: bytes, tokenizer: Path) -> list[Rows]:
     """The held-out documents, in the windows in which they are scored."""
     from tokenizers import Tokenizer
 
-    from marin.evaluation.heldout.measuring import encoded, texts_of, windows
+    from marin.plugins.evaluation.heldout.measuring import encoded, texts_of, windows
 
     reader = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
     reader.encode_special_tokens = True

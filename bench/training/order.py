@@ -24,7 +24,7 @@ from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
 from marin.history.runs import load
 from marin.pipeline.stages import PIPELINE
-from marin.preregistration.statistics import compare
+from marin.plugins.lab.statistics import compare
 from marin.process.arithmetic import apply
 from marin.recipe.composition import compose
 from marin.recipe.schema import Execution

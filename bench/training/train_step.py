@@ -203,9 +203,9 @@ def exact(size: str, devices: int) -> Served:
     apply(contract, Execution(devices=devices))
     import jax
 
+    from marin.plugins.exact.step import ExactStep
     from marin.training.initial import initial_state
     from marin.training.step.contract import mesh_of
-    from marin.training.step.exact import ExactStep
 
     first = initial_state(recipe, VOCABULARY)
     train = ExactStep(recipe, mesh_of(devices), first)
@@ -437,7 +437,8 @@ def kept(file: Path | None, found: dict[str, Any]) -> list[dict[str, Any]]:
         return [found]
     found = {
         "code": files_digest(
-            Path(__file__).resolve().parents[2], ("marin/exact", "marin/training", "bench/training/train_step.py")
+            Path(__file__).resolve().parents[2],
+            ("marin/plugins/exact", "marin/training", "bench/training/train_step.py"),
         ),
         **found,
     }

@@ -31,7 +31,7 @@ from typing import Any
 import yaml
 
 from marin.errors import DataError, DataMissing, MissingEvidence
-from marin.evaluation.harness.tasks import SPLITS
+from marin.plugins.evaluation.harness.tasks import SPLITS
 
 Documents = Iterable[Mapping[str, Any]]
 DROPPED = ("dataset_name", "dataset_path", "dataset_kwargs", "process_docs", "tag", "include", "group")

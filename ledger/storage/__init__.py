@@ -7,11 +7,10 @@ from pathlib import Path
 
 from ledger.errors import Refused, Unavailable
 from ledger.storage.brokered import BROKER_VARIABLE, BrokeredStorage
-from ledger.storage.memory import MemoryStorage
 from ledger.storage.port import Storage
 from ledger.storage.posix import PosixStorage
 
-__all__ = ["MemoryStorage", "PosixStorage", "Storage", "open_storage"]
+__all__ = ["PosixStorage", "Storage", "open_storage"]
 
 
 def open_storage(location: str | Path, *, readonly: bool = False) -> Storage:

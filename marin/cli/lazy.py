@@ -24,6 +24,9 @@ class Lazy:
     help: str
 
 
+COMPLETER = Lazy("marin.cli.completion", "What could come next; a shell asks for it, and nobody else.")
+
+
 class LazyGroup(click.Group):
     """A group whose members are imported when they are called; its help never imports one. ``others``: the members that plugins
     add, looked for where a name is no own member's, and for a help text."""
@@ -58,9 +61,7 @@ class LazyGroup(click.Group):
             ctx.fail(f"{entry.module} has no command {cmd_name!r}: its plugin names it and does not define it")
         accept_root(command)
         if COMPLETING in os.environ:
-            from marin.cli.completion import offer  # here: a shell asks for words, and nobody else
-
-            offer(command)
+            import_module(COMPLETER.module).offer(command)
         return command
 
     def resolve_command(

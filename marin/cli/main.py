@@ -55,10 +55,6 @@ COMMANDS: dict[str, Lazy] = {
     "verify": Lazy(
         "marin.cli.verifying.verify", "Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation."
     ),
-    "eval": Lazy(
-        "marin.cli.models.eval",
-        "Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.",
-    ),
     "trust": Lazy(
         "marin.cli.verifying.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."
     ),
@@ -70,16 +66,8 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.looking.lineage",
         "Show what something was made of, back to the raw data: a tree of steps and digests.",
     ),
-    "experiment": Lazy(
-        "marin.cli.running.experiment",
-        "Begin and preregister experiments, and hold their runs against what was registered.",
-    ),
-    "speedrun": Lazy("marin.cli.running.speedrun", "Keep a leaderboard on which every score was replayed."),
     "log": Lazy("marin.cli.looking.log", "Print events in the order of the log."),
     "ledger": Lazy("marin.cli.ledger.group", "Work on the log itself: append, check, prove."),
-    "data": Lazy(
-        "marin.cli.data.group", "Build collections of documents from raw sources, and ask what became of each document."
-    ),
     "store": Lazy("marin.cli.store.group", "Work on the artifact store: put, get, push, pull, verify, collect."),
     "backup": Lazy(
         "marin.cli.store.backup",
@@ -93,15 +81,6 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.sharing.export",
         "Write a run for other tools: Hugging Face, DVC, OCI, signatures, W&B, in-toto, MLPerf, evaluations, dossiers.",
     ),
-    "publish": Lazy(
-        "marin.cli.sharing.publish",
-        "Publish RUN as static files: log, what its verification needs of the store, dossier and report.",
-    ),
-    "sync": Lazy("marin.cli.looking.sync", "Bring MLflow's projection up to date with the ledger."),
-    "site": Lazy(
-        "marin.cli.sharing.site", "Write experiments, runs, data sets and models as one static folder with an index."
-    ),
-    "ui": Lazy("marin.cli.looking.ui", "Open MLflow's own UI over the ledger, at the newest runs."),
     "completion": Lazy(
         "marin.cli.completion",
         "Print the script that completes commands, options, runs, recipes, metrics and devices in a shell.",

@@ -1,10 +1,9 @@
-"""Names as people type them: a digest by its beginning, as in Git; a verifier key. What is none is wrong usage."""
+"""Names as people type them: a digest by its beginning, as in Git. What is none is wrong usage."""
 
 from __future__ import annotations
 
 import re
 
-from ledger import LedgerError, Malformed, VerifierKey
 from marin.errors import UsageError
 from marin.history.catalog import open_catalog
 from marin.record.root import Root
@@ -62,23 +61,3 @@ def known_digest(root: Root, name: str) -> str | None:
         if name.startswith("sha256:"):
             raise
         return None
-
-
-def parse_vkey(text: str) -> VerifierKey:
-    """A verifier key that was given on the command line.
-
-    Raises:
-        UsageError: it is not one.
-    """
-    try:
-        return VerifierKey.parse(text.strip())
-    except Malformed as error:
-        raise UsageError(
-            error.what,
-            where=error.where or repr(text[:80]),
-            expected=error.expected,
-            found=error.found,
-            cure=error.cure or "copy the whole line that `marin init` printed",
-        ) from None
-    except LedgerError as error:
-        raise UsageError("not a verifier key", where=repr(text[:80]), found=str(error)) from None

@@ -1,4 +1,4 @@
-"""The documents of a collection that is in the store, as its Parquet files have them (:mod:`marin.collection`)."""
+"""The documents of a collection that is in the store, as its Parquet files have them (:mod:`marin.plugins.collections`)."""
 
 from __future__ import annotations
 

@@ -34,10 +34,9 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
-from marin.exact.compiled import exact
-from marin.exact.guarded import MINUS_ZERO
 from marin.recipe.schema import Recipe
-from marin.training.model import attention_mask, factors_of
+from marin.training.model import attention_mask
+from marin.training.runtime.profile import exact_profile
 from marin.training.state import DATA, named_key
 from marin.training.step.contract import mesh_of
 
@@ -173,15 +172,16 @@ class Scorer:
         if self.recipe.arithmetic.profile != "exact":
             return jax.jit(over(function, in_specs=specs))
         made: dict[tuple[tuple[int, ...], ...], Callable[..., Any]] = {}
+        profile = exact_profile()
 
         def exactly(arrays: Any, *given: jax.Array) -> Any:
             shapes = tuple(x.shape for x in given)
             with jax.enable_x64(True):
                 if shapes not in made:
                     one = [jax.ShapeDtypeStruct((x.shape[0] // self.devices, *x.shape[1:]), x.dtype) for x in given]
-                    program = exact(function, arrays, *one, factors=factors_of(self.recipe))
+                    program = profile.fixed(function, arrays, *one, recipe=self.recipe)
                     made[shapes] = jax.jit(over(program, in_specs=(P(), *specs)))
-                return made[shapes](MINUS_ZERO, arrays, *given)
+                return made[shapes](profile.zero(), arrays, *given)
 
         return exactly
 

@@ -55,7 +55,7 @@ from marin.history.fold import step_view
 from marin.history.names import new_id
 from marin.history.run import Fact, Run, StepView
 from marin.history.runs import History, completions, load, started_runs, stream_of
-from marin.preregistration.registration import citation
+from marin.preregistration.arms import citation
 from marin.process.arithmetic import settings
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
@@ -135,7 +135,7 @@ def run_stage(
                     project,
                     execution or Execution(),
                     force,
-                    code_identity(plan, code_folder()),
+                    code_identity(plan, code_folder(), recipe),
                     ResultCache(root.history(), root.store()),
                     Unleased(root),
                     pinned=results_at(root, pinned or {}),
@@ -199,10 +199,9 @@ def planned(name: str, *, plan: Plan, recipe: Recipe, root: Root, project: Path 
 
 def _at_rest(name: str, plan: Plan, recipe: Recipe, root: Root, project: Path | None) -> _Stage:
     """The stage ``name``, to be asked and not to be executed."""
-    code, cache = code_identity(plan, code_folder()), ResultCache(root.history(), root.store())
-    return _Stage(
-        plan.step(name), plan, settled(root, recipe), root, project, Execution(), False, code, cache, Unleased(root)
-    )
+    recipe = settled(root, recipe)
+    code, cache = code_identity(plan, code_folder(), recipe), ResultCache(root.history(), root.store())
+    return _Stage(plan.step(name), plan, recipe, root, project, Execution(), False, code, cache, Unleased(root))
 
 
 def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
@@ -319,7 +318,7 @@ class _Stage:
 
     def _reason(self, situation: _Situation, config: Mapping[str, Any]) -> str:
         """Why the step is executed, in a sentence; the list of its code files is kept for the next time."""
-        listing = files_listing(code_folder(), self.step.code)
+        listing = files_listing(code_folder(), self.step.code(self.recipe))
         store = self.root.store()
         keep_listing(store, listing)
         if self.force:

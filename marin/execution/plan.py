@@ -79,13 +79,15 @@ class CodeIdentity:
     lock: str
 
 
-def code_identity(plan: Plan, folder: Path) -> CodeIdentity:
-    """Read the code of every step of ``plan`` below ``folder``."""
-    known: dict[tuple[str, ...], str] = {}
-    for step in plan.steps:
-        if step.code not in known:
-            known[step.code] = files_digest(folder, step.code)
-    return CodeIdentity(steps={step.name: known[step.code] for step in plan.steps}, lock=lock_digest(folder))
+def code_identity(plan: Plan, folder: Path, recipe: Recipe) -> CodeIdentity:
+    """Read the code of every step of ``plan`` below ``folder``, as ``recipe`` has it executed.
+
+    Raises:
+        NotInstalled: a plugin that the recipe names is not there.
+    """
+    files = {step.name: step.code(recipe) for step in plan.steps}
+    known = {code: files_digest(folder, code) for code in set(files.values())}
+    return CodeIdentity(steps={name: known[code] for name, code in files.items()}, lock=lock_digest(folder))
 
 
 def plan_digest(plan: Plan, recipe: Recipe, code: CodeIdentity) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ledger import Store, StoredFolder
+from marin.provenance.plugins import own_file
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import Body
 from marin.work.code import code_of
@@ -97,6 +98,10 @@ class Companion(Protocol):
         """The run has the step's output, by whatever way: do what is still lacking."""
 
 
+def _no_plugin(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    return ()
+
+
 @dataclass(frozen=True)
 class StepDefinition:
     """A node that a plan can hold. ``config`` picks the part of the recipe that decides this step's bits (its digest is
@@ -114,7 +119,14 @@ class StepDefinition:
     devices: Literal["none", "one", "all"] = "none"
     """What it computes with: no device, one whatever the command line says, or as many as the command line says."""
 
-    @property
-    def code(self) -> tuple[str, ...]:
-        """The project's files that it executes, in its identity and in dvc.yaml."""
-        return code_of(self.starts)
+    plugins: Callable[[Recipe], tuple[tuple[str, str], ...]] = _no_plugin
+    """Groups and names of the plugins that it asks for under a recipe: their code is the step's."""
+
+    def code(self, recipe: Recipe) -> tuple[str, ...]:
+        """The project's files that it executes, in its identity and in dvc.yaml.
+
+        Raises:
+            NotInstalled: a plugin that the recipe names is not there.
+        """
+        asked = (own_file(group, name, f"step {self.name}") for group, name in self.plugins(recipe))
+        return code_of((*self.starts, *asked))

@@ -13,11 +13,13 @@ import yaml
 
 from marin.data.template import template_of
 from marin.errors import UsageError
-from marin.evaluation.recorded.bundle import CARD, CHAT_TEMPLATE
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.recipe import schema as recipes
 from marin.verify.agreement import agreed
+
+CARD, CHAT_TEMPLATE = "README.md", "chat_template.jinja"
+"""What may stand beside the files of an exported model (``marin export --card``), and is no part of it."""
 
 
 def write_card(history: History, run: str, folder: Path, *, license: str | None = None) -> list[Path]:

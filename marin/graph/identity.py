@@ -96,7 +96,7 @@ class PipelineKind:
     @property
     def listing(self) -> Sequence[tuple[str, str]]:
         """See :class:`Kind`."""
-        return [(name, digest) for name, digest in files_listing(code_folder(), self.definition.code)]
+        return [(name, digest) for name, digest in files_listing(code_folder(), self.definition.code(self.recipe))]
 
     def config(self, recipe: Recipe | None = None) -> dict[str, Any]:
         """See :class:`Kind`."""

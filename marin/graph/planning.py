@@ -43,6 +43,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self.results = Results(self.graph)
+        self.digests: dict[tuple[str, ...], str] = {}
         self.cache = ResultCache(self.root.history(), self.store)
 
     def catch_up(self) -> None:
@@ -61,12 +62,20 @@ class Planner:
 
     @cached_property
     def code(self) -> CodeIdentity:
-        """The code of the pipeline's steps that the graph has, and the lock."""
-        definitions = {step.name: step for variant in self.variants.values() for step in variant.plan.steps}
-        known: dict[tuple[str, ...], str] = {}
-        for definition in definitions.values():
-            known.setdefault(definition.code, files_digest(code_folder(), definition.code))
-        return CodeIdentity({name: known[item.code] for name, item in definitions.items()}, lock_digest(code_folder()))
+        """The lock, for steps that are functions: their code is their own."""
+        return CodeIdentity({}, lock_digest(code_folder()))
+
+    def code_of(self, node: Node) -> CodeIdentity:
+        """The code of the steps of the pipeline that a node is one of, under its recipe, and the lock."""
+        variant = self.variants.get(node.address)
+        return self.code if variant is None else self._code(variant)
+
+    def _code(self, variant: Variant) -> CodeIdentity:
+        files = {step.name: step.code(variant.recipe) for step in variant.plan.steps}
+        for code in files.values():
+            if code not in self.digests:
+                self.digests[code] = files_digest(code_folder(), code)
+        return CodeIdentity({name: self.digests[code] for name, code in files.items()}, self.code.lock)
 
     def given(self, node: Node) -> dict[str, Given]:
         """The outputs that are inputs of a node.
@@ -115,8 +124,6 @@ class Planner:
         for variant in {id(variant): variant for variant in self.variants.values()}.values():
             if any(address not in self.results for address in variant.awaited):
                 continue
-            names = [step.name for step in variant.plan.steps]
-            code = CodeIdentity({name: self.code.steps[name] for name in names}, self.code.lock)
             pinned = {
                 name: self.results[address].completed_at
                 for name, address in variant.pinned.items()
@@ -124,13 +131,13 @@ class Planner:
             }
             recipe = self.bound(variant.recipe, variant)
             results = results_at(self.root, pinned)
-            found.append(RunResults(variant.plan, recipe, code, cache, None, None, results))
+            found.append(RunResults(variant.plan, recipe, self._code(variant), cache, None, None, results))
         return found
 
     def identity(self, node: Node, given: Mapping[str, Given] | None = None) -> Identity:
         """What the step is, now that its inputs are known; ``given`` if they were asked for already."""
         inputs = {name: item.digest for name, item in (self.given(node) if given is None else given).items()}
-        return identify(node.step, inputs, self.code, self.recipe(node))
+        return identify(node.step, inputs, self.code_of(node), self.recipe(node))
 
     def hit(self, node: Node, identity: Identity) -> NodeResult | None:
         """The output that the step has already, re-verified; None when it must be executed.

@@ -208,7 +208,7 @@ class _Earlier:
             if target in self.planner.results and name not in (PREVIOUS, ARTIFACT):
                 inputs[name] = self.planner.results[target].output.digest
         kind = kind_of(step)
-        return kind.config(self.planner.recipe(node)), kind.code(self.planner.code), inputs
+        return kind.config(self.planner.recipe(node)), kind.code(self.planner.code_of(node)), inputs
 
     def _changes(self, node: Node, before: StepStarted) -> dict[str, tuple[str, ...]]:
         config, code, inputs = self._now(node)

@@ -1,7 +1,7 @@
 """The fold of a run: its events, one by one, into the values of :mod:`marin.history.run`.
 
 There is one, for anyone who reads a run whole (:func:`marin.history.runs.load`) and for anyone who follows a growing log
-(:mod:`marin.history.projection`). It asks for nothing: where an event refers to another run, its caller brings that.
+(:mod:`marin.plugins.mlflow.folding`). It asks for nothing: where an event refers to another run, its caller brings that.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from marin.history.run import Run
 from marin.process.arithmetic import apply
 from marin.process.cache import compilation_cache
 from marin.process.waiting import waiting
+from marin.provenance.extras import need
 from marin.recipe.schema import Execution
 
 
@@ -24,7 +25,9 @@ def trained(view: Run, store: Store) -> tuple[Any, Any]:
         MissingEvidence: the run has no trained state or no tokenizer yet.
         Tampered: the stored bytes are not what was recorded.
         Unsupported: this machine does not compute the bits of the contract.
+        NotInstalled: the extra that trains is not installed.
     """
+    need("jax", "levanter", "tokenizers")
     apply(view.recipe.arithmetic, Execution())
     with waiting("importing jax and Levanter"):
         from marin.evaluation.subject import open_subject  # jax, after the contract is in force

@@ -183,7 +183,6 @@ class Run:
 
     @cached_property
     def _trained(self) -> tuple[Any, Any]:
-        need("jax", "levanter", "tokenizers")
         from marin.library.model import trained
 
         return trained(self._view, self._root.store())

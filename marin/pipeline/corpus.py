@@ -17,8 +17,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
-from marin.data import grammar
 from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
 from marin.data.collected import collected
 from marin.data.documents import (
@@ -41,6 +41,7 @@ from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import DataError, NoConversation, UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.progress import bar
+from marin.provenance.plugins import named
 from marin.recipe import schema as recipes
 from marin.recipe.schema import (
     Artifact,
@@ -59,6 +60,27 @@ from marin.recipe.schema import (
 log = logging.getLogger(__name__)
 PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
 _REPORT_EVERY = 100
+
+
+GRAMMAR = ("marin.corpora", "grammar")
+"""The plugin that makes texts of nothing but a seed: its group, and its name."""
+
+
+class Pair(Protocol):
+    """Two sentences of which one is right."""
+
+    def as_json(self) -> dict[str, str]:
+        """As a line of the output has it."""
+
+
+class Generated(Protocol):
+    """What such a plugin gives."""
+
+    def documents(self, seed: int, split: str, size: int) -> Iterator[str]:
+        """Texts of ``split`` until ``size`` bytes are reached."""
+
+    def minimal_pairs(self, seed: int, count: int) -> Iterable[Pair]:
+        """So many pairs."""
 
 
 def source_digests(recipe: Recipe) -> dict[str, str]:
@@ -158,7 +180,7 @@ def run(task: Task) -> StepResult:
 
 def _pairs(dataset: SingleDataset, task: Task) -> Iterable[dict[str, str]]:
     if isinstance(dataset, GrammarDataset):
-        return (pair.as_json() for pair in grammar.minimal_pairs(dataset.seed, dataset.minimal_pairs))
+        return (pair.as_json() for pair in _grammar().minimal_pairs(dataset.seed, dataset.minimal_pairs))
     if isinstance(dataset, ArtifactDataset):
         return _pairs_of(dataset.artifact, task)
     if isinstance(dataset, DocumentsDataset | WebDataset):
@@ -200,6 +222,18 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
     return _Corpus(total[TRAIN], total[VALIDATION], sources, skipped, marked)
 
 
+def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """The plugins that make texts: the grammar, where some of the data are its."""
+    dataset = recipe.dataset
+    parts = dataset.parts.values() if isinstance(dataset, MixtureDataset) else (dataset,)
+    return (GRAMMAR,) if any(isinstance(part, GrammarDataset) for part in parts) else ()
+
+
+def _grammar() -> Generated:
+    found: Generated = named(*GRAMMAR, "dataset=grammar")
+    return found
+
+
 def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
     return _Corpus(
         _generate(dataset, "train", dataset.train_bytes, out / TRAIN),
@@ -211,7 +245,7 @@ def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
 def _generate(dataset: GrammarDataset, split: str, size: int, path: Path) -> SplitCount:
     with path.open("wb") as file, bar(f"generate {split}", size) as report:
         writer = SplitWriter(file)
-        for index, text in enumerate(grammar.documents(dataset.seed, split, size)):
+        for index, text in enumerate(_grammar().documents(dataset.seed, split, size)):
             writer.write(Document(text, dataset.name, {"number": index, "split": split}))
             if index % _REPORT_EVERY == 0:
                 report(writer.count().text_bytes, "")
@@ -402,4 +436,6 @@ def _write_pairs(pairs: Iterable[dict[str, str]], path: Path) -> int:
     return count
 
 
-CORPUS = StepDefinition(name="corpus", inputs=(), config=config, starts=("marin/pipeline/corpus.py",), run=run)
+CORPUS = StepDefinition(
+    name="corpus", inputs=(), config=config, starts=("marin/pipeline/corpus.py",), run=run, plugins=plugins
+)

@@ -6,6 +6,7 @@ from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
+from marin.recipe.arithmetic import profile_plugins
 from marin.recipe.schema import Execution, Recipe
 
 
@@ -40,4 +41,5 @@ EVALUATE = StepDefinition(
     starts=("marin/pipeline/evaluate.py",),
     run=run,
     devices="one",
+    plugins=lambda recipe: profile_plugins(recipe.arithmetic),
 )

@@ -11,6 +11,7 @@ from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
+from marin.recipe.arithmetic import step_plugins
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
 
@@ -66,5 +67,6 @@ TRAIN = StepDefinition(
     starts=("marin/pipeline/train.py",),
     run=run,
     devices="all",
+    plugins=lambda recipe: step_plugins(recipe.arithmetic),
     continues=True,
 )

@@ -3,32 +3,31 @@ cap.
 
 An experiment file states it as a value at its top level, ``experiment = Registration(...)``; ``marin experiment
 register FILE`` appends it as ``experiment.registered/v1``. From then on every run that belongs to one of its arms and
-seeds cites it in ``run.started``, however it was started, because the executor asks :func:`citation`.
+seeds cites it (:mod:`marin.preregistration.arms`).
 
 An arm is a recipe without its seed, and without the state that a later phase begins with (which differs from seed to
-seed): two runs are of one arm exactly when :func:`arm_digest` is equal. Two arms may be one recipe that is executed in
-two ways: then one of them has the label that sets its steps apart in the file, and its runs the same in the name of
-their plan.
+seed): two runs are of one arm exactly when :func:`marin.preregistration.arms.arm_digest` is equal. Two arms may be one
+recipe that is executed in two ways: then one of them has the label that sets its steps apart in the file, and its runs the
+same in the name of their plan.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from ledger import Store, canonical_bytes, canonical_digest, digest_bytes
+from ledger import Store, canonical_bytes, digest_bytes
 from marin.errors import DataError, UsageError
 from marin.history.run import Fact
-from marin.history.runs import History, started_runs
+from marin.history.runs import History
+from marin.preregistration.arms import arm_key, registrations
 from marin.preregistration.resolution import pairs_needed
-from marin.recipe.schema import ArtifactDataset, Recipe, check, digest, from_plain, plain
+from marin.recipe.schema import Recipe, check, plain
 from marin.recipe.section import Name, Section, Seed
-from marin.record import events
-from marin.record.events import ExperimentRegistered, RunStarted
+from marin.record.events import ExperimentRegistered
 
 Text = Annotated[str, Meta(min_length=1, max_length=4000)]
 INDEX = "index"
@@ -57,7 +56,7 @@ class Track(Section, frozen=True):
     """What one run on a track of speedruns may cost at most: ``flops`` of its training, ``parameters`` of its model,
     ``hours`` that a replay of it needs for its training (wall time, times workers: no clock of the entrant's is
     believed); at least one of them is given. What it is trained on, begins with and is measured by are the baseline's
-    (:data:`marin.preregistration.speedrun.FIXED`)."""
+    (:data:`marin.plugins.lab.speedrun.FIXED`)."""
 
     flops: Annotated[float, Meta(gt=0)] | None = None
     parameters: Annotated[int, Meta(gt=0)] | None = None
@@ -68,7 +67,7 @@ class Registration(Section, frozen=True, kw_only=True):
     """An experiment as it is preregistered. ``arms``: recipes by name, whose seeds do not matter; every arm is run with
     every one of ``seeds``, and compared with ``baseline``. ``alternative``: one-sided says that only an arm that is
     better counts. ``apart``: the label of an arm whose steps are executions of their own, by arm. ``track``: others may enter
-    runs of their own (:mod:`marin.preregistration.speedrun`)."""
+    runs of their own (:mod:`marin.plugins.lab.speedrun`)."""
 
     name: Name
     question: Text
@@ -185,7 +184,7 @@ def checked(registration: Registration, *, where: str) -> Registration:
     by_digest: dict[str, str] = {}
     for arm, recipe in found.arms.items():
         check(recipe, where=f"{where}: arm {arm}")
-        other = by_digest.setdefault(_arm_key(recipe, found.apart.get(arm, "")), arm)
+        other = by_digest.setdefault(arm_key(recipe, found.apart.get(arm, "")), arm)
         if other != arm:
             raise UsageError(
                 "two arms are one recipe",
@@ -205,32 +204,6 @@ def checked(registration: Registration, *, where: str) -> Registration:
     return found
 
 
-def arm_digest(recipe: Recipe) -> str:
-    """Digest of what makes two runs runs of one arm: the recipe but for its seed, the state of a later phase, and the
-    digests of what steps of the experiment make."""
-    phase = recipe.phase
-    if phase is not None:
-        phase = msgspec.structs.replace(phase, state=None, tokenizer=None)
-    dataset, tokens = recipe.dataset, recipe.tokens
-    if isinstance(dataset, ArtifactDataset) and dataset.artifact.maker is not None:
-        dataset = msgspec.structs.replace(dataset, artifact=msgspec.structs.replace(dataset.artifact, digest=None))
-    if tokens.artifact is not None and tokens.artifact.maker is not None:
-        tokens = msgspec.structs.replace(tokens, artifact=msgspec.structs.replace(tokens.artifact, digest=None))
-    return digest(msgspec.structs.replace(recipe, seed=None, phase=phase, dataset=dataset, tokens=tokens))
-
-
-def _arm_key(recipe: Recipe, label: str) -> str:
-    """What names an arm in the ledger: the digest of its recipe, and of the label that sets it apart if there is one."""
-    return canonical_digest([arm_digest(recipe), label]) if label else arm_digest(recipe)
-
-
-def arm_of(body: ExperimentRegistered, recipe: Recipe, pipeline: str) -> str | None:
-    """The arm of a run, or None. ``pipeline``: the name of its plan, whose parts after the first are its labels."""
-    arms = {value: name for name, value in body.arms.items()}
-    labels = [*pipeline.split(".")[1:], ""]
-    return next((arms[key] for label in labels if (key := _arm_key(recipe, label)) in arms), None)
-
-
 def registered(registration: Registration, *, file: str, file_digest: str) -> ExperimentRegistered:
     """The event's body."""
     return ExperimentRegistered(
@@ -242,7 +215,7 @@ def registered(registration: Registration, *, file: str, file_digest: str) -> Ex
         hypothesis=registration.hypothesis,
         primary=_metric(registration.primary),
         secondary=[_metric(metric) for metric in registration.secondary],
-        arms={name: _arm_key(recipe, registration.apart.get(name, "")) for name, recipe in registration.arms.items()},
+        arms={name: arm_key(recipe, registration.apart.get(name, "")) for name, recipe in registration.arms.items()},
         baseline=registration.baseline,
         seeds=[str(seed) for seed in registration.seeds],
         test=registration.test,
@@ -251,26 +224,6 @@ def registered(registration: Registration, *, file: str, file_digest: str) -> Ex
         stopping_rule=registration.stopping_rule,
         cost_cap=msgspec.to_builtins(registration.cost_cap),
     )
-
-
-def registrations(history: History, name: str | None = None) -> Iterator[Fact[ExperimentRegistered]]:
-    """Every registration (of the experiment ``name``), the oldest first. What somebody else's log registers under a word that
-    is no name is none: pages and files are called by it."""
-    for index, event in history.events(type=events.EXPERIMENT_REGISTERED):
-        body = events.read(ExperimentRegistered, event.body, where=f"event {index}")
-        if name in (None, body.experiment) and is_name(body.experiment):
-            yield Fact(index=index, time=event.time, body=body)
-
-
-def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Recipe]]:
-    """Every run with its recipe, in the order in which they started. One of another version of Marin, whose recipe this one
-    cannot read, is of no arm here."""
-    for started in started_runs(history):
-        try:
-            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
-        except UsageError:
-            continue
-        yield started, recipe
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -296,30 +249,6 @@ def document_of(fact: Fact[ExperimentRegistered], store: Store) -> Stated:
             expected="arms, and a track if it is one",
             found=str(error)[:200],
         ) from None
-
-
-def is_name(word: str) -> bool:
-    """Whether an experiment can be called so."""
-    try:
-        msgspec.convert(word, Name)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def citation(history: History, recipe: Recipe, pipeline: str = "") -> str:
-    """The digest of the newest registration that has this recipe, executed by a plan of this name, as an arm with this
-    seed; "" where there is none."""
-    cited = ""
-    for fact in registrations(history):
-        if registers(fact.body, recipe, pipeline):
-            cited = fact.body.registration
-    return cited
-
-
-def registers(body: ExperimentRegistered, recipe: Recipe, pipeline: str = "") -> bool:
-    """Whether a registration has this recipe, executed by a plan of this name, as an arm with this seed."""
-    return str(recipe.seed) in body.seeds and arm_of(body, recipe, pipeline) is not None
 
 
 def find(history: History, name: str) -> str:

@@ -13,7 +13,8 @@ from itertools import count
 from ledger import Draft, digest_bytes
 from marin.errors import UsageError
 from marin.history.run import Fact
-from marin.preregistration.registration import Metric, Registration, arm_digest, document_of, registered, registrations
+from marin.preregistration.arms import arm_digest, registrations
+from marin.preregistration.registration import Metric, Registration, document_of, registered
 from marin.recipe.schema import Recipe, from_plain
 from marin.recipe.search import Plan, a_seed
 from marin.record import events

@@ -75,7 +75,7 @@ TRACING = {
 }
 """Variables that change what jax traces, with jax's defaults, which stay in force: one adds to every seed, others write the
 derivative of a softmax or what is drawn otherwise, or checks between the operations. Set otherwise, a recipe would be
-another program or none, under any profile. What marin.exact decides while it reads is here or among :func:`settings`."""
+another program or none, under any profile. What marin.plugins.exact decides while it reads is here or among :func:`settings`."""
 APPLIED = "MARIN_ARITHMETIC"
 """Set by :func:`apply` to what it put in force, so that child processes and tests can tell."""
 
@@ -142,7 +142,7 @@ _WANTED = {
 def unsupported(arithmetic: Arithmetic, cpu: Processor | None = None) -> str | None:
     """Why this machine, or one with the processor ``cpu``, can not honour ``arithmetic``; None when it can."""
     if arithmetic.profile == "exact":
-        return None  # the known answers are asked for by anyone who computes (marin.exact.known)
+        return None  # the known answers are asked for by anyone who computes (marin.plugins.exact.known)
     if arithmetic.profile == "arm-cpu":
         return _other_arm(arithmetic)
     if arithmetic.profile != "portable-cpu":

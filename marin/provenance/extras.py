@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from marin.errors import NotInstalled
 
 DISTRIBUTION = "marin-repro"
+PLUGINS = "marin.plugins."
 DRAWING = ("networkx", "mpld3", "matplotlib", "tokenizers", "jax", "scipy")
 """What the data browser and the site are drawn with."""
 _LINE = re.compile(r"^([A-Za-z0-9._-]+).*extra == [\"']([a-z]+)[\"']$")
@@ -40,7 +41,16 @@ def advice(extras: Iterable[str]) -> str:
 
 
 def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
-    """What to say of an import that failed; None where the module belongs to no extra: then it is a defect."""
+    """What to say of an import that failed; None where the module belongs to no extra and to no plugin: then it is a defect."""
+    if (error.name or "").startswith(PLUGINS):
+        plugin = (error.name or "").removeprefix(PLUGINS).partition(".")[0]
+        return NotInstalled(
+            "a plugin is not installed",
+            where=f"{PLUGINS}{plugin}",
+            expected=f"the plugin {plugin} of Marin",
+            found="an installation without it",
+            cure="install the distribution that has it; docs/plugins.md lists those of Marin",
+        )
     module = (error.name or "").partition(".")[0]
     extra = extra_of(module)
     if extra is None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from marin.errors import NotInstalled
@@ -19,8 +20,9 @@ from marin.provenance.extras import DISTRIBUTION
 
 logger = logging.getLogger(__name__)
 
-OWN_GROUPS = ("marin.judges", "marin.documents", "marin.explanations")
-"""Groups in which Marin asks its own plugins alone: what they say is a verdict. One that is missing is missing."""
+OWN_GROUPS = ("marin.judges", "marin.documents", "marin.explanations", "marin.corpora", "marin.profiles")
+"""Groups in which Marin asks its own plugins alone: what they say is a verdict, or decides the bits of a step, whose identity
+has their code. One that is missing is missing."""
 
 
 def own_points(group: str) -> dict[str, EntryPoint]:
@@ -53,14 +55,33 @@ def named(group: str, name: str, where: str) -> Any:
     if point is None and group not in OWN_GROUPS:
         point = points(group).get(name)
     if point is None:
-        raise NotInstalled(
-            "a plugin is not installed",
-            where=where,
-            expected=f"the entry point {name} in the group {group}",
-            found="an installation without it",
-            cure="install the distribution that has it; docs/plugins.md lists those of Marin",
-        )
+        raise _absent(group, name, where)
     return point.load()
+
+
+def _absent(group: str, name: str, where: str) -> NotInstalled:
+    return NotInstalled(
+        "a plugin is not installed",
+        where=where,
+        expected=f"the entry point {name} in the group {group}",
+        found="an installation without it",
+        cure="install the distribution that has it; docs/plugins.md lists those of Marin",
+    )
+
+
+def own_file(group: str, name: str, where: str) -> str:
+    """The file of the plugin of Marin that :func:`named` gives, below the folder of the packages.
+
+    Raises:
+        NotInstalled: there is no such plugin.
+    """
+    point = own_points(group).get(name)
+    if point is None:
+        raise _absent(group, name, where)
+    found = find_spec(point.module)
+    assert found is not None and found.origin is not None, "it was looked for"
+    path = point.module.replace(".", "/")
+    return f"{path}/__init__.py" if Path(found.origin).name == "__init__.py" else f"{path}.py"
 
 
 def loaded(group: str) -> Iterator[tuple[str, Any]]:

@@ -160,3 +160,17 @@ def _check_exact(arithmetic: Arithmetic, where: str) -> None:
                 found=str(getattr(arithmetic, name)),
                 cure="compose the section from conf/profile/exact.yaml",
             )
+
+
+PROFILES = "marin.profiles"
+"""The group of plugins that compute under a profile, or in another form of the train step."""
+
+
+def profile_plugins(arithmetic: Arithmetic) -> tuple[tuple[str, str], ...]:
+    """Group and name of the plugin of the profile, where that is one."""
+    return ((PROFILES, "exact"),) if arithmetic.profile == "exact" else ()
+
+
+def step_plugins(arithmetic: Arithmetic) -> tuple[tuple[str, str], ...]:
+    """The same of the train step, in whose form no device may hold all parameters."""
+    return (*profile_plugins(arithmetic), *(((PROFILES, "layered"),) if arithmetic.gather == "layer" else ()))

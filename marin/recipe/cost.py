@@ -314,7 +314,7 @@ def _training(recipe: Recipe, devices: int, slices: int) -> Work:
 
 
 def _by_layer_bytes(recipe: Recipe, devices: int, slices: int, width: int) -> float:
-    """The peak of a device that never holds all parameters (:mod:`marin.training.step.layered`): its slices of the state and of
+    """The peak of a device that never holds all parameters (:mod:`marin.plugins.scale.layered`): its slices of the state and of
     the gradient, of which there is a copy for each level of the tree over its own blocks, and one for microbatches; what
     goes from layer to layer; the weights of two layers ahead; and a layer, or the head, with its gradient and what it keeps."""
     model, trainer, arithmetic, vocab = recipe.model, recipe.trainer, recipe.arithmetic, recipe.vocabulary

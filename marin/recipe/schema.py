@@ -51,7 +51,7 @@ LEAST_TRAINED = 258
 
 
 class GrammarDataset(Section, frozen=True, tag="grammar", tag_field="kind"):
-    """Text from the embedded probabilistic grammar (:mod:`marin.data.grammar`): no download, any size, seeded."""
+    """Text from the embedded probabilistic grammar (the plugin grammar): no download, any size, seeded."""
 
     name: Name = "grammar"
     seed: Seed = 0
@@ -104,7 +104,7 @@ class ArtifactDataset(Section, frozen=True, tag="artifact", tag_field="kind", kw
 
 
 class DocumentsDataset(Section, frozen=True, tag="documents", tag_field="kind", kw_only=True):
-    """A collection of documents that is in the store (:mod:`marin.collection`); it says which of them are held out."""
+    """A collection of documents that is in the store (:mod:`marin.plugins.collections`); it says which of them are held out."""
 
     name: Name = "documents"
     artifact: Digest | None = None

@@ -32,6 +32,16 @@ class Page:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a plugin adds to the site of a root: pages, and what the index lists of experiments (name, question, conclusion);
+    ``tracks``: there are pages of tracks."""
+
+    pages: tuple[Page, ...]
+    experiments: tuple[tuple[str, str, str], ...] = ()
+    tracks: bool = False
+
+
+@dataclass(frozen=True)
 class Drawn:
     """What a page that lies there was drawn from, and the digest of its bytes."""
 
@@ -82,11 +92,12 @@ def write_pages(
 
 def software() -> str:
     """Digest of what draws pages: with another, all are drawn again."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     return canonical_digest(
         {
             path.relative_to(here).as_posix(): digest_bytes(path.read_bytes())
-            for path in sorted(here.rglob("*"))
+            for room in ("plugins", "reporting")
+            for path in sorted((here / room).rglob("*"))
             if path.suffix in (".py", ".j2", ".css", ".js")
         }
     )

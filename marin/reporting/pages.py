@@ -10,6 +10,7 @@ from marin.history.catalog import twin_of
 from marin.history.names import plan_of
 from marin.history.run import Run
 from marin.history.runs import followed, load_named
+from marin.provenance.plugins import named
 from marin.record.root import Root
 from marin.reporting.runs.report import Beside, read_sample, run_page, run_record
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspector | None = None) -> bytes:
-    """The page ``name`` (see :func:`marin.history.projection.fold.pages_of`) of the ledger's run with this id. ``preview``: the
+    """The page ``name`` (see :func:`marin.history.projection.pages.pages_of`) of the ledger's run with this id. ``preview``: the
     address of ``verification.png``, for ``verification.html``. ``inspector``: for the lineage pages of several runs.
 
     Raises:
@@ -38,15 +39,8 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
 
             return lineage_page(loaded, origin, read_samples(loaded, root.store(), inspector=inspector))
         case "collection.html":
-            # Here: a collection's columns, and the tokens that came of it.
-            from marin.collection.asking.account import account
-            from marin.collection.asking.documents import of_run
-            from marin.collection.asking.tokens import tokens_by_source
-            from marin.reporting.collection import page
-
-            first, *others = of_run(root, run)
-            tokens = tokens_by_source(loaded, root.store_to_read())
-            return page(account(first, tokens), others=[other.artifact for other in others])
+            drawn: bytes = named("marin.pages", "collection", f"the page {name}")(root, loaded)
+            return drawn
         case "data_order.html":
             from marin.reporting.runs.order import order_page
 

@@ -1,4 +1,4 @@
-"""Pages from the templates beside this file, by Jinja2.
+"""Pages from the templates beside this file, and from those of plugins, by Jinja2.
 
 What pages show comes from documents, file names and configurations that anybody may have written. So every value is
 escaped (``autoescape``), and before that passes ``marin.process.text.visible``; a name that a template does not get is an error
@@ -23,6 +23,8 @@ from marin.recipe.units import duration, human_size
 
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{64})")
 TEMPLATES = Path(__file__).with_name("templates")
+OF_PLUGINS = sorted((TEMPLATES.parents[1] / "plugins").glob("*/templates"))
+"""Folders with the templates of Marin's own plugins, whose names are the plugins' own."""
 
 
 def render(template: str, /, *, scripts: Sequence[str] = (), **values: object) -> bytes:
@@ -45,7 +47,7 @@ def render(template: str, /, *, scripts: Sequence[str] = (), **values: object) -
 def templates() -> Environment:
     """The environment in which every template is read."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([TEMPLATES, *OF_PLUGINS]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_seen,

@@ -29,8 +29,8 @@ from jax.sharding import NamedSharding
 
 from ledger import SlicedForm
 from marin.errors import UsageError
-from marin.exact.compiled import Exact, exact
 from marin.recipe.schema import Recipe, digest
+from marin.training.runtime.profile import Fixed, exact_profile
 from marin.training.state import TrainState, leaves, made, state_shape
 from marin.training.step.slices import Layout, SlicedState
 
@@ -76,9 +76,9 @@ def initial_program(recipe: Recipe, vocab_size: int, form: SlicedForm) -> str:
     return _drawn(recipe, vocab_size, form).digest
 
 
-def exact_initializer(recipe: Recipe, vocab_size: int) -> Exact:
+def exact_initializer(recipe: Recipe, vocab_size: int) -> Fixed:
     """What makes the initial state under profile ``exact``: of nothing, its tensors in the order of :func:`leaves`."""
-    return exact(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))
+    return exact_profile().fixed(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))
 
 
 _newest: dict[tuple[str, int, str, int], _Drawn] = {}

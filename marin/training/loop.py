@@ -30,11 +30,10 @@ from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary, hosts
 from marin.training.runtime.compilation import give_back_memory
+from marin.training.runtime.profile import exact_profile, layered_step
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
 from marin.training.step.contract import Step, StepOutcome, mesh_of
-from marin.training.step.exact import ExactStep
-from marin.training.step.layered import LayeredStep
 from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
 from marin.training.tokens.cache import Cache
@@ -127,8 +126,10 @@ def training_mesh(recipe: Recipe, execution: Execution) -> Mesh:
 def step_of(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
     """The train step of the recipe's profile, compiled for this mesh; ``example`` has the state's shapes."""
     if recipe.arithmetic.profile == "exact":
-        return ExactStep(recipe, mesh, example)
-    return (LayeredStep if recipe.arithmetic.gather == "layer" else TrainStep)(recipe, mesh, example)
+        return exact_profile().step(recipe, mesh, example)
+    if recipe.arithmetic.gather == "layer":
+        return layered_step(recipe, mesh, example)
+    return TrainStep(recipe, mesh, example)
 
 
 class Training:

@@ -2,7 +2,7 @@
 
 Left to itself, Levanter asks which device it finds: on a GPU it takes another program, in blocks that a search chose, which
 rounds otherwise. What is computed is part of a recipe, and a device is not; so the program and its blocks are named here:
-those that Levanter takes on a processor. (A step layer by layer has blocks in its recipe: marin/training/step/parts.py.)
+those that Levanter takes on a processor. (A step layer by layer has blocks in its recipe: marin/plugins/scale/parts.py.)
 """
 
 from __future__ import annotations

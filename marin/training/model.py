@@ -27,7 +27,6 @@ from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
-from marin.exact.program import NEAREST, Factors
 from marin.recipe.form.schedule import decay_steps, whole
 from marin.recipe.schema import Model, Optimizer, Recipe
 from marin.training.adapters import only_adapters
@@ -220,13 +219,6 @@ def _levanter_optimizer(config: Optimizer, warmup: float, decay: float | None, b
                 epsilon=config.epsilon,
                 max_grad_norm=None,
             )
-
-
-def factors_of(recipe: Recipe, *, step: bool = False) -> Factors:
-    """How profile ``exact`` rounds the factors of contractions. ``step``: in a train step; elsewhere there are no random
-    bits to round by, and they are rounded to nearest with as many bits."""
-    bits, rounding = recipe.arithmetic.factor_bits, recipe.arithmetic.factor_rounding
-    return NEAREST if bits is None else Factors(bits, step and rounding == "stochastic")
 
 
 def compute_dtype(recipe: Recipe) -> jnp.dtype:

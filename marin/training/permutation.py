@@ -23,7 +23,7 @@ from levanter.data._prp import Permutation
 from levanter.utils.jax_utils import local_cpu_mesh
 from numpy.typing import NDArray
 
-from marin.exact import threefry
+from marin.training.runtime import threefry
 
 type Numbers = NDArray[np.int64]
 

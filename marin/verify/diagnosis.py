@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ledger import LedgerError
+from marin.errors import NotInstalled
 from marin.process import arithmetic, landlock
 from marin.process.cache import compilation_cache
 from marin.provenance import environment
 from marin.provenance.code import LOCK, lock_digest
 from marin.provenance.extras import advice
+from marin.provenance.plugins import named
 from marin.provenance.processor import Processor, processor
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.root import key_path, open_root
@@ -118,7 +120,7 @@ def _others() -> dict[str, Any]:
 def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str, str] = os.environ) -> Diagnosis:
     """Look at everything. ``project`` holds the code and its lock, ``root`` is the ledger's location."""
     missing = _missing()
-    inexact = None if missing else inexact_programs()
+    inexact, exact = _exact(missing)
     checks = (
         _system(),
         _processor(processor()),
@@ -131,7 +133,7 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
         *_root(root),
         _space(working if "://" in root else Path(root)),
         _confinement(),
-        *([] if inexact is None else [_exact(inexact)]),
+        *exact,
     )
     return Diagnosis(checks, environment.describe(lock_digest(project)), inexact)
 
@@ -167,14 +169,15 @@ def _training(missing: str) -> Check:
 
 def inexact_programs() -> tuple[str, ...]:
     """Groups of operations of exact arithmetic whose known answer did not come out, executed in a process of its own:
-    this one may have to load jax under other settings. ``("all of it",)`` where it did not end well."""
+    this one may have to load jax under other settings. ``("all of it",)`` where it did not end well.
+
+    Raises:
+        NotInstalled: the plugin of exact arithmetic is not there.
+    """
+    program = named("marin.profiles", "exact", "marin doctor").KNOWN
     kept = {"JAX_COMPILATION_CACHE_DIR": str(compilation_cache()), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     done = subprocess.run(
-        [sys.executable, "-m", "marin.exact.known"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **kept},
-        check=False,
+        [sys.executable, "-m", program], capture_output=True, text=True, env={**os.environ, **kept}, check=False
     )
     try:
         return tuple(str(name) for name in json.loads(done.stdout))
@@ -182,7 +185,18 @@ def inexact_programs() -> tuple[str, ...]:
         return ("all of it",)
 
 
-def _exact(differing: tuple[str, ...]) -> Check:
+def _exact(missing: str) -> tuple[tuple[str, ...] | None, list[Check]]:
+    """Groups of operations that give other bits here, None where nobody can say; and what is said of that."""
+    if missing:
+        return None, []
+    try:
+        differing = inexact_programs()
+    except NotInstalled as error:
+        return None, [Check("exact", Health.NOTE, f"nothing is computed under the profile exact here: {error}")]
+    return differing, [_exact_check(differing)]
+
+
+def _exact_check(differing: tuple[str, ...]) -> Check:
     if not differing:
         return Check("exact", Health.OK, "exact arithmetic (docs/exact.md) gives every known answer here")
     return Check(

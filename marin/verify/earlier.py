@@ -36,7 +36,7 @@ def conditions(run: Run) -> str:
             "recipe": digest(run.recipe),
             "tokens": run.output("tokens").digest,
             "tokenizer": run.output("tokenizer").digest,
-            "code": code_identity(PIPELINE, folder).steps["train"],
+            "code": code_identity(PIPELINE, folder, run.recipe).steps["train"],
             "lock": lock_digest(folder),
             "versions": environment.versions(),
         }

@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from marin.execution.plan import code_identity
+from marin.errors import NotInstalled, UsageError
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
-from marin.provenance.code import NO_LOCK, code_folder, lock_digest, provenance
+from marin.provenance.code import NO_LOCK, code_folder, files_digest, lock_digest, provenance
+from marin.recipe.schema import Recipe
 from marin.record.events import StepStarted
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.segments import compare
@@ -109,7 +111,7 @@ def excused(verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], 
 
 def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
     """By what each step's own beginning says: a plan that the run's beginning lists decides nothing."""
-    installed = code_identity(PIPELINE, code_folder()).steps
+    installed = _installed(record)
     found = {}
     for stretch in record.stretches:
         for begun in facts(stretch, StepStarted):
@@ -117,10 +119,26 @@ def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
             if step not in installed or (view is not None and view.identity != begun.body.identity):
                 continue
             locked = begun.body.lock or stretch.started.body.environment.get("lock")
-            if begun.body.code != installed[step]:
+            if isinstance(installed[step], NotInstalled):
+                found[step] = str(installed[step])
+            elif begun.body.code != installed[step]:
                 found[step] = (
                     f"step {step} was executed by other code: recorded {begun.body.code}, installed {installed[step]}"
                 )
             elif locked != lock:
                 found[step] = f"step {step} was executed with lock {locked}, installed is {lock}"
+    return found
+
+
+def _installed(record: RunRecord) -> dict[str, str | NotInstalled]:
+    """The code of each step of the pipeline as it is installed here, under the run's recipe; or which plugin is not."""
+    recipe = Recipe()
+    with suppress(UsageError):  # of a loop, or of another version
+        recipe = record.run.recipe
+    found: dict[str, str | NotInstalled] = {}
+    for step in PIPELINE.steps:
+        try:
+            found[step.name] = files_digest(code_folder(), step.code(recipe))
+        except NotInstalled as error:
+            found[step.name] = error
     return found

@@ -21,7 +21,7 @@ import msgspec
 from ledger import Draft, LedgerError, LogReader, VerifierKey, check, parse_time
 from marin.data.collected import collections_of
 from marin.data.reach import EVERYTHING, Reach
-from marin.errors import MarinError, UsageError
+from marin.errors import MarinError, NotInstalled, UsageError
 from marin.execution import phases
 from marin.history.run import Run
 from marin.history.runs import read_fact, resolve, stream_of
@@ -44,7 +44,6 @@ from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
-from marin.verify.judges.exclusion import with_exclusion
 from marin.verify.judges.ledger import judge_events, judge_ledger
 from marin.verify.judges.loop import OWN, Executed, check_asked, judge_by_command, unasked
 from marin.verify.judges.model import judge_model
@@ -325,7 +324,9 @@ class Verification:
         if made.outcome != "FAIL" and (collections_of(case.run.recipe) or case.collections):
             judge = named(JUDGES, "collections", "a collection in the recipe")
             made = judge(case, made, self.scope.sample, self.reader.checkpoint().root)
-        return with_exclusion(case, made)
+        if made.outcome != "FAIL" and case.run.recipe.exclude is not None:
+            made = named(JUDGES, "exclusion", "documents that the recipe excludes")(case, made)
+        return made
 
     def _training(self, case: Case) -> Verdict:
         if "train" not in self.run.steps and not self.run.segments:
@@ -363,8 +364,11 @@ class Verification:
     def _screen(self, case: Case) -> None:
         """Look at the recorded states; whatever stops it is no verdict."""
         apply(self.run.recipe.arithmetic, self.alone)  # before jax starts
-        from marin.verify.jax.states import screen_run
-
+        try:
+            screen_run = named("marin.explanations", "states", "--screen")
+        except NotInstalled as error:
+            logger.warning("not screened: %s", error)
+            return
         self.screening = screen_run(case.run, case.store)
 
     # -- which parts are judged -----------------------------------------------------------------------------------

@@ -26,10 +26,11 @@ NEUTRAL = {
     "marin/process/interruption.py": "when training stops, not what it computes",
     "marin/process/progress.py": "bars",
     "marin/process/waiting.py": "says what takes long",
+    "marin/provenance/plugins.py": "how plugins are found: the code of one that a recipe names is the step's",
     "marin/record/events.py": "how results are recorded",
     "marin/record/meter.py": "measurements beside the evidence",
     "marin/training/runtime/shape_checks.py": "which thread checks shapes",
-    "marin/training/step/hlo.py": "what is said of compiled programs",
+    "marin/plugins/scale/hlo.py": "what is said of compiled programs",
 }
 """Files that steps import and that decide no bits of any, with the reason. Nothing is looked for behind them."""
 

@@ -7,10 +7,10 @@ import copy
 from bench.forgeries.doors.events import stranger
 from bench.forgeries.doors.register import Stall
 from bench.forgeries.workshop import OTHER, Entry
-from marin.history.projection.fold import Fold
-from marin.history.projection.intents import Points
 from marin.history.run import record_digest
 from marin.history.runs import evaluation_stream, recorded_evaluations, replay_stream, stream_of
+from marin.plugins.mlflow.folding.fold import Fold
+from marin.plugins.mlflow.folding.intents import Points
 from marin.record import events as kinds
 from marin.record.events import TrainSegment
 from marin.record.root import open_root

@@ -28,11 +28,11 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from marin.exact.unguarded import unguarded
+from marin.plugins.exact.step import gradient_of
+from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
 from marin.training.model import optimizer
 from marin.training.state import state_like
-from marin.training.step.exact import gradient_of
 from marin.training.step.slices import Layout
 
 RECIPE = Recipe(

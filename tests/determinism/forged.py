@@ -3,7 +3,8 @@
     forged.py make FOLDER STEP   forge three copies of the run that lies below FOLDER/honest: a bit of a weight, of a moment
                                  and of a token at STEP, with which a segment begins; a JSON line for each, and one for the
                                  run itself
-    forged.py judge FOLDER STEP  execute that segment of all four in NumPy and whole numbers (marin/exact/reference.py); for
+    forged.py judge FOLDER STEP  execute that segment of all four in NumPy and whole numbers
+    (marin/plugins/exact/reference.py); for
                                  each a JSON line that says in what the record differs from it
 
 The profile's settings are in the environment (marin/process/arithmetic.py). Anyone who changed the bit recorded what came
@@ -25,7 +26,8 @@ import numpy as np
 from bench.faults import operator
 from bench.faults.operator import Claims
 from bench.faults.world import World
-from marin.exact import reference
+from marin.plugins.exact import reference
+from marin.plugins.exact.step import gradient_of, update_of
 from marin.recipe.schema import Execution, Recipe
 from marin.record.root import open_root
 from marin.training.checkpoints.whole import load
@@ -33,7 +35,6 @@ from marin.training.data import Batch, Batches
 from marin.training.model import optimizer, vocabulary_size
 from marin.training.state import TrainState, arrays_of, leaves
 from marin.training.step.contract import mesh_of
-from marin.training.step.exact import gradient_of, update_of
 from marin.training.step.slices import Layout
 
 TENSORS = {"weight": "model/", "moment": "moments/inner_state/0/"}

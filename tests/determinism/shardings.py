@@ -27,13 +27,13 @@ from haliax.partitioning import ResourceMapping, pspec_for
 from jax.sharding import AxisType, Mesh, NamedSharding
 from levanter.utils.mesh import MeshConfig, create_mesh_from_axis_specs
 
-from marin.exact import reference
-from marin.exact.guarded import MINUS_ZERO
+from marin.plugins.exact import reference
+from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.step import gradient_of
 from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
 from marin.training.initial import initial_state
 from marin.training.model import optimizer
 from marin.training.state import arrays_of
-from marin.training.step.exact import gradient_of
 from marin.training.step.slices import Layout, unnamed
 
 DEVICES = 8

@@ -22,7 +22,7 @@ from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.verify.diagnosis import PROFILES
 apply(PROFILES["exact"], Execution())  # before jax is imported
-from marin.exact import known
+from marin.plugins.exact import known
 print(json.dumps({way: known.differing(way) for way in ("float64", "int8", "bfloat16")}))
 """
 

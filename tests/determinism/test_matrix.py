@@ -16,8 +16,8 @@ import jax
 import pytest
 from warm import Warm, warm
 
-from marin.exact import known
-from marin.exact.guarded import MINUS_ZERO
+from marin.plugins.exact import known
+from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.process.cache import compilation_cache
 from marin.provenance.processor import processor
 from marin.training.runtime.canary import ANSWERS
@@ -155,18 +155,11 @@ def test_what_decides_bits_is_the_code_under_test(matrix: ModuleType, monkeypatc
     assert matrix.code_under_test() != before
     training = [
         f"marin/training/{name}.py"
-        for name in (
-            "state",
-            "model",
-            "initial",
-            "step/exact",
-            "step/fingerprint",
-            "runtime/products",
-            "step/shards",
-            "step/slices",
-        )
+        for name in ("state", "model", "initial", "step/fingerprint", "runtime/products", "step/shards", "step/slices")
     ]
-    exact = [f"marin/exact/{name}.py" for name in ("compiled", "functions", "guarded", "integers", "reading")]
+    exact = [
+        f"marin/plugins/exact/{name}.py" for name in ("compiled", "functions", "guarded", "integers", "reading", "step")
+    ]
     assert {*training, *exact, "tests/determinism/worker.py"} <= set(listed)
 
 

@@ -31,13 +31,13 @@ from tokenizers.processors import TemplateProcessing
 from marin.errors import UsageError
 from marin.evaluation.folder import folder_recipe
 from marin.evaluation.folder_subject import open_folder, template_in
-from marin.evaluation.harness.model import generation
-from marin.evaluation.harness.recording import evaluated
-from marin.evaluation.harness.tasks import read_named
-from marin.evaluation.recorded.evaluated import numbers
-from marin.evaluation.recorded.records import Settings, present
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.evaluation.subject import Subject
+from marin.plugins.evaluation.harness.model import generation
+from marin.plugins.evaluation.harness.recording import evaluated
+from marin.plugins.evaluation.harness.tasks import read_named
+from marin.plugins.evaluation.recorded.evaluated import numbers
+from marin.plugins.evaluation.recorded.records import Settings, present
 from tests.fidelity.test_folders import LLAMA, shapes
 
 pytestmark = pytest.mark.evaluation

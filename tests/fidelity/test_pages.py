@@ -10,10 +10,10 @@ import html5lib
 import pytest
 import webencodings
 
-from marin.collection.document import Document, Problem
-from marin.collection.sources.encodings import decode
-from marin.collection.sources.page import Rules, page
 from marin.errors import DataError
+from marin.plugins.collections.document import Document, Problem
+from marin.plugins.collections.sources.encodings import decode
+from marin.plugins.collections.sources.page import Rules, page
 
 CYRILLIC, JAPANESE, CHINESE, KOREAN = "Привет, мир", "日本語の頁です", "中文网页", "한국어 문서"
 TEXTS = {

@@ -447,7 +447,7 @@ def test_group_files(compare: Any, scalar: str, conf: Path) -> None:
 @pytest.mark.parametrize(("written", "read"), [("1e-2", 0.01), ("1e-4", 0.0001), ("0.5", 0.5)])
 def test_other_files(compare: Any, written: str, read: float, tmp_path: Path) -> None:
     """A collection's --config, prices and a group of one's own take the same numbers."""
-    from marin.collection.settings import load_settings
+    from marin.plugins.collections.settings import load_settings
     from marin.recipe.cost import load_prices
 
     (tmp_path / "own.yaml").write_text(f"validation_fraction: {written}\n")

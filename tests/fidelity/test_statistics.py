@@ -12,9 +12,9 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
+from marin.plugins.lab.statistics import compare as compared
+from marin.plugins.lab.statistics import summary
 from marin.preregistration.resolution import Alternative
-from marin.preregistration.statistics import compare as compared
-from marin.preregistration.statistics import summary
 from tests.fidelity.conftest import Compare
 
 SIDES: tuple[Alternative, ...] = ("two-sided", "less", "greater")

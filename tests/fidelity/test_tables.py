@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from marin.collection.document import Document
-from marin.collection.sources import lines
 from marin.data.local import SourceFile, read_file
 from marin.errors import DataError
+from marin.plugins.collections.document import Document
+from marin.plugins.collections.sources import lines
 
 Compare = Callable[..., None]
 TEXTS = [

@@ -12,9 +12,9 @@ import brotli
 import pytest
 import zstandard
 
-from marin.collection.document import Document, Problem
-from marin.collection.sources.warc import read_warc
 from marin.errors import DataError
+from marin.plugins.collections.document import Document, Problem
+from marin.plugins.collections.sources.warc import read_warc
 
 warcio = pytest.importorskip("warcio.archiveiterator", reason="warcio 1.8.1, a reference of these tests")
 

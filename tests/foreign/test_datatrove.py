@@ -16,10 +16,10 @@ from programs import ask
 
 pytest.importorskip("fastwarc", reason="fastwarc, a tool of the tests")
 
-from marin.collection.document import Document
-from marin.collection.sources.warc import read_warc
-from marin.collection.steps.extraction import Html
-from marin.collection.steps.rules import C4, fineweb, gopher_quality, gopher_repetition
+from marin.plugins.collections.document import Document
+from marin.plugins.collections.sources.warc import read_warc
+from marin.plugins.collections.steps.extraction import Html
+from marin.plugins.collections.steps.rules import C4, fineweb, gopher_quality, gopher_repetition
 
 pytestmark = pytest.mark.foreign
 PROJECT = Path(__file__).resolve().parents[2]

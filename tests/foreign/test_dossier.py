@@ -13,8 +13,8 @@ from huggingface_hub import ModelCard
 from programs import ask
 from recorded import RUN, full_card, record_run
 
-from marin.dossier.write import write_dossier
 from marin.history.runs import load
+from marin.plugins.sharing.dossier.write import write_dossier
 from marin.record.root import create_root
 
 PRIVATE = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -13,10 +13,10 @@ from programs import ask
 from time_authority import serving_authority
 
 from ledger import Draft, Log, LogReader, MemoryStorage, Signer, create_key, stamp_checkpoint
-from marin.export.in_toto import bundle
-from marin.export.model_signing import sign_model
-from marin.export.oci import write_oci
 from marin.history.runs import load, resolve, stream_of
+from marin.plugins.sharing.in_toto import bundle
+from marin.plugins.sharing.model_signing import sign_model
+from marin.plugins.sharing.oci import write_oci
 from marin.record import events
 from marin.record.root import create_root
 

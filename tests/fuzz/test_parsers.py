@@ -193,7 +193,7 @@ NOT_FOREIGN = {
     "marin.data.tokenizer.read_settings": "settings and maps of special tokens are in the table, by those who read them so",
     "marin.data.network.fetching.open_gate": "a host's name, of an address that was parsed",
     "marin.training.checkpoints.whole.load": "a folder whose files are in the table: packed state, zarr metadata",
-    "marin.training.step.hlo.Program.read": "a program that the compiler of this process wrote",
+    "marin.plugins.scale.hlo.Program.read": "a program that the compiler of this process wrote",
     "witness.monitoring.read_cosigned": "an address, whose answer is a checkpoint as the table has it",
     "store.blobs.blobs.Blobs.read": "a digest, checked by parse_digest",
     "store.blobs.blobs.Blobs.read_range": "a digest, checked by parse_digest",

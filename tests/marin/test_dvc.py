@@ -13,6 +13,7 @@ import yaml
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
+from marin.recipe.params import load_params
 from marin.recipe.schema import FilesDataset, Initial, Lora, Mixture, Phase, Recipe, Tokenizer
 from marin.record.events import STEPS
 
@@ -74,9 +75,9 @@ def test_the_first_stage_always_looks() -> None:
 def test_dependencies_are_the_pointers_the_code_and_the_lock(step: StepDefinition) -> None:
     stage = DVC["stages"][step.name]
     assert stage["cmd"] == f"marin stage {step.name}"
-    pointers = [f"artifacts/{name}.json" for name in step.inputs]
-    assert sorted(map(resolved, stage["deps"])) == sorted([*pointers, *step.code, "requirements.lock"])
-    assert all((PROJECT / path).exists() for path in step.code)
+    pointers, code = [f"artifacts/{name}.json" for name in step.inputs], step.code(load_params(PROJECT / "params.yaml"))
+    assert sorted(map(resolved, stage["deps"])) == sorted([*pointers, *code, "requirements.lock"])
+    assert all((PROJECT / path).exists() for path in code)
 
 
 @pytest.mark.parametrize("step", PIPELINE.steps, ids=lambda step: step.name)

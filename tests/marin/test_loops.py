@@ -18,10 +18,10 @@ import marin
 from ledger import Draft, state_digest, tensor_digest
 from marin.cli import main
 from marin.errors import UsageError
-from marin.history.projection.fold import Fold
 from marin.history.runs import load, stream_of
 from marin.loops.loop import EVERY, Loop
 from marin.loops.tensors import arrays, batch_digest
+from marin.plugins.mlflow.folding.fold import Fold
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.root import Root, open_root

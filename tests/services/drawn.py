@@ -33,13 +33,13 @@ import pytest
 SEED = "MARIN_DRAWN"
 SINCE = "MARIN_SINCE"
 ABOUT = {
-    "tests/test_gpu.py": ("bench/gpu/", "marin/exact/"),
+    "tests/test_gpu.py": ("bench/gpu/", "marin/plugins/exact/"),
     "tests/test_packaging.py": ("pyproject.toml", "ledger/__init__.pyi", "conf/"),
     "tests/adversary": ("bench/forgeries/", "marin/verify/", "marin/history/"),
     "tests/e2e": ("dvc.yaml", "params.yaml", "marin/pipeline/", "marin/execution/"),
-    "tests/e2e/clusters": ("marin/runners/",),
-    "tests/e2e/models": ("marin/evaluation/", "marin/plugins/serve/", "marin/export/"),
-    "tests/e2e/pages": ("marin/tracking/", "marin/reporting/"),
+    "tests/e2e/clusters": ("marin/runners/", "marin/plugins/ray/"),
+    "tests/e2e/models": ("marin/evaluation/", "marin/plugins/evaluation/", "marin/plugins/serve/", "marin/export/"),
+    "tests/e2e/pages": ("marin/plugins/mlflow/", "marin/reporting/"),
     "tests/e2e/training": (
         "marin/training/",
         "marin/pipeline/",
@@ -51,7 +51,7 @@ ABOUT = {
     "tests/e2e/verifying": ("marin/verify/",),
     "tests/fault": ("ledger/log/", "ledger/service/", "ledger/storage/", "ledger/store/"),
     "tests/marin/execution": ("marin/execution/", "ledger/log/"),
-    "tests/marin/training/step": ("marin/training/", "marin/exact/"),
+    "tests/marin/training/step": ("marin/training/", "marin/plugins/exact/"),
     "tests/marin/verify": ("marin/verify/", "marin/graph/"),
 }
 """What the tests of a folder, or of a file, are about, where the folder's name does not say so or does not say all."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Draft, canonical_digest
-from marin.dossier.stated import NUMBERS, STATED, YES_OR_NO, Value
 from marin.execution.plan import identity_of, step_config
 from marin.history.runs import stream_of
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.sharing.dossier.stated import NUMBERS, STATED, YES_OR_NO, Value
 from marin.recipe.schema import Recipe, digest, from_mapping, plain
 from marin.record import events
 from marin.record.outputs import KINDS

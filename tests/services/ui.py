@@ -32,8 +32,8 @@ STOP_SECONDS = 30.0
 
 
 def helper(name: str) -> ModuleType:
-    """A module of tests/marin/tracking: synthetic logs and real roots."""
-    path = Path(__file__).parents[1] / "marin" / "tracking"
+    """A module of tests/plugins/mlflow: synthetic logs and real roots."""
+    path = Path(__file__).parents[1] / "plugins" / "mlflow"
     package = "tracking_helpers"
     if package not in sys.modules:
         spec = importlib.util.spec_from_loader(package, loader=None, is_package=True)

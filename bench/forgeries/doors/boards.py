@@ -12,8 +12,8 @@ from bench.forgeries.workshop import OTHER
 from ledger import LedgerError
 from marin.history.run import Fact
 from marin.history.runs import load, stream_of
+from marin.plugins.lab.speedrun import Rules, board, submit
 from marin.preregistration.registration import Track
-from marin.preregistration.speedrun import Rules, board, submit
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import plain
 from marin.record import events as kinds

@@ -14,16 +14,16 @@ from bench.forgeries.doors.events import stranger
 from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import OTHER, Entry, Shop, as_operator
 from ledger import LogReader, VerifierKey, create_key, make_proof
-from marin.evaluation.recorded import bundle
-from marin.evaluation.recorded.records import identity_of
-from marin.export.in_toto import attestation
+from marin.export.envelope import attestation
 from marin.history.runs import evaluation_stream
+from marin.plugins.evaluation.bundle import layout as bundle
+from marin.plugins.evaluation.bundle.judge import verify_bundle
+from marin.plugins.evaluation.recorded.records import identity_of
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.attestation import digests
 from marin.record.events import EvaluationRecorded, read
 from marin.record.root import open_root
-from marin.verify.bundle import verify_bundle
 
 
 class Hand:

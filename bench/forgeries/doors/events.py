@@ -13,12 +13,12 @@ from typing import Any
 from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import OTHER, Shop, as_operator, variable
 from ledger import VerifierKey
-from marin.dossier.judge import judge_dossier
-from marin.dossier.write import put_dossier
 from marin.export.card import write_card
-from marin.export.in_toto import attestations
 from marin.history.runs import evaluation_stream, load
 from marin.library.checking import verified
+from marin.plugins.sharing.dossier.judge import judge_dossier
+from marin.plugins.sharing.dossier.write import put_dossier
+from marin.plugins.sharing.in_toto import attestations
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import Root, open_root

@@ -17,12 +17,12 @@ from bench.forgeries.doors.events import CONTRADICTIONS, UNKNOWN, signed, strang
 from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import Signer, canonical_digest, create_key
-from marin.dossier.evidence import proof_path
-from marin.dossier.layout import ATTESTATION, ATTESTATIONS, MANIFESTS, PREDICATE
 from marin.execution.plan import step_config
-from marin.export.in_toto import attestation, public_key
-from marin.export.unlearning import certificate, judge_certificate
+from marin.export.envelope import attestation, public_key
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.sharing.certificate import certificate, judge_certificate
+from marin.plugins.sharing.dossier.evidence import proof_path
+from marin.plugins.sharing.dossier.layout import ATTESTATION, ATTESTATIONS, MANIFESTS, PREDICATE
 from marin.recipe.schema import from_plain
 from marin.record import events as kinds
 from marin.record.attestation import PAYLOAD_TYPE, attested, digests

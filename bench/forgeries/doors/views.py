@@ -15,9 +15,9 @@ from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import Draft, Log
 from marin.history.catalog import open_catalog
 from marin.history.labels import label_stream, speaks_for_the_ledger
-from marin.history.projection.fold import Fold
-from marin.history.projection.intents import AliasSet, Tags
 from marin.history.runs import load, stream_of
+from marin.plugins.mlflow.folding.fold import Fold
+from marin.plugins.mlflow.folding.intents import AliasSet, Tags
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
 from marin.record.verdicts import NAMES, described, passed_as

@@ -9,7 +9,7 @@ from typing import Any
 from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Shop
 from marin.history.runs import stream_of
-from marin.preregistration.registration import arm_digest
+from marin.preregistration.arms import arm_digest
 from marin.recipe.schema import from_plain
 from marin.record import events as kinds
 

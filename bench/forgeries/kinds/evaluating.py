@@ -12,10 +12,10 @@ import msgspec
 
 from bench.forgeries.registry import kind
 from bench.forgeries.workshop import OTHER, Entry, Forgery, Shop
-from marin.evaluation.harness import functions
-from marin.evaluation.recorded import records
-from marin.evaluation.recorded.task import EvaluationTask
 from marin.history.runs import evaluation_stream
+from marin.plugins.evaluation.harness import functions
+from marin.plugins.evaluation.recorded import records
+from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.record.events import CHECKPOINT_SAVED, EVALUATION_RECORDED, EvaluationRecorded
 
 Files = dict[str, Any]

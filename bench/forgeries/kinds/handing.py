@@ -33,7 +33,7 @@ from ledger.format.cosigner import Cosigner
 from marin.record import events as kinds
 from marin.record.homes import VKEY
 from marin.record.root import open_root, vkey_lines
-from marin.record.trust.witnesses import POLICY, WITNESSED
+from marin.record.trust.policy import POLICY, WITNESSED
 from marin.verify.derivation.record import read_record
 from marin.verify.judges.artifacts import named_artifacts
 

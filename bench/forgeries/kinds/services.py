@@ -24,8 +24,8 @@ from ledger.service.server import LogService
 from ledger.service.wire import MAX_FRAME, FrameSocket, encode_drafts, encode_member
 from ledger.witness.server import WitnessServer
 from ledger.witness.witness import Witness
+from marin.plugins.mlflow.server.gate import Gate
 from marin.record import events as kinds
-from marin.tracking.mlflow.server.gate import Gate
 
 STRANGERS, CLAIMED, MOST = 15, MAX_FRAME, 64 << 20
 """As many connections as once took 943 MiB, the frame that each claims, and how far memory may grow."""

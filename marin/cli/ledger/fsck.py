@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from marin.cli.keys import parse_vkey
 from marin.cli.ledger.proof import describe_checkpoint
-from marin.cli.naming import parse_vkey
 from marin.cli.output import describe_finding, describe_vouched, print_json, say
 from marin.cli.verifying.trust import git_option, policy_option
 from marin.errors import UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ledger import Locked, follow_keys, open_vouched
-from marin.cli.naming import parse_vkey
+from marin.cli.keys import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.record.keys import retire as retire_key
 from marin.record.keys import rotate as rotate_key
@@ -125,8 +125,9 @@ def attested(folder: Path, vkeys: tuple[str, ...], as_json: bool) -> None:
     Examples:
       marin ledger key attested for-rekor/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    from marin.export.rekor import check  # here: other commands of keys read no attestations
+    from marin.provenance.plugins import named  # here: other commands of keys read no attestations
 
+    check = named("marin.documents", "rekor", "marin ledger key attested")
     vouched, payloads = check(folder, [parse_vkey(text) for text in vkeys])
     if as_json:
         print_json({"origin": vouched.origin, "index": vouched.index, "attestations": len(payloads)})

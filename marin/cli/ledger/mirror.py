@@ -22,9 +22,9 @@ from ledger import (
     origin_hash,
     post_to,
 )
+from marin.cli.keys import parse_vkey
 from marin.cli.ledger.service import asked_to_stop
 from marin.cli.ledger.witness import load_cosigners, log_server
-from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 

@@ -10,7 +10,7 @@ import click
 
 import ledger
 from ledger import LogCheckpoint, LogProof, digest_bytes, make_proof
-from marin.cli.naming import parse_vkey
+from marin.cli.keys import parse_vkey
 from marin.cli.output import print_bytes, print_json, say
 from marin.process.files import write_whole
 from marin.record.root import open_root

@@ -15,7 +15,8 @@ import click
 from ledger import LedgerError, Log, LogService, mirror_log, open_storage
 from marin.cli.output import print_json, say
 from marin.record.root import Root, open_root
-from marin.record.trust.witnesses import WitnessAnswers, ask_all, load_policy
+from marin.record.trust.policy import load_policy
+from marin.record.trust.witnesses import WitnessAnswers, ask_all
 
 _LOG = logging.getLogger(__name__)
 PUBLISH_SECONDS = 1.0

@@ -13,12 +13,13 @@ from pathlib import Path
 import click
 
 from ledger import Cosigner, PolicyWitness, PosixStorage, VerifierKey, Witness, WitnessServer, create_key, load_signer
+from marin.cli.keys import parse_vkey
 from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
-from marin.cli.naming import parse_vkey
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
-from marin.record.trust.witnesses import WitnessAnswers, add_witness, ask_all, compare_all, load_policy
+from marin.record.trust.policy import add_witness, load_policy
+from marin.record.trust.witnesses import WitnessAnswers, ask_all, compare_all
 
 _LOG = logging.getLogger(__name__)
 

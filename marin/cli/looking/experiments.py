@@ -9,7 +9,7 @@ from marin.record.root import Root
 
 def print_experiments(root: Root, *, as_json: bool) -> None:
     """Every registered experiment, the newest registration of each."""
-    from marin.preregistration.registration import registrations
+    from marin.preregistration.arms import registrations
 
     history = root.history()
     newest = {fact.body.experiment: fact for fact in registrations(history)}

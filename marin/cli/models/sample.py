@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from marin.cli.output import print_json, say
+from marin.history.runs import load, resolve
+from marin.record.root import open_root
 
 
 @click.command()
@@ -28,11 +30,15 @@ def sample(run: str, prompt: str, tokens: int, temperature: float, seed: int, as
       marin sample latest "The farmer" --tokens 80 --seed 1
       marin sample latest "The farmer" --temperature 0
     """
-    from marin.library.root import open as open_library
+    from marin.library.model import continued, speaker, trained
 
-    found = open_library().run(run)
-    text = found.generate(prompt, tokens, temperature=temperature, seed=seed)
+    root = open_root()
+    history = root.history()
+    view = load(history, resolve(history, run))
+    model, tokenizer = trained(view, root.store())
+    programs = speaker(view, model)
+    text = continued(view, programs, tokenizer, prompt, max_tokens=tokens, temperature=temperature, seed=seed)
     if as_json:
-        print_json({"run": found.id, "prompt": prompt, "seed": seed, "temperature": temperature, "text": text})
+        print_json({"run": view.run, "prompt": prompt, "seed": seed, "temperature": temperature, "text": text})
         return
     say(text)

@@ -30,10 +30,11 @@ def _write_dvc(context: click.Context, option: click.Parameter, wanted: bool) ->
     if not wanted or context.resilient_parsing:
         return
     from marin.pipeline.dvc import with_dependencies
+    from marin.recipe.params import load_params
 
     file = Path("dvc.yaml")
     before = file.read_text("utf-8") if file.is_file() else ""
-    if (after := with_dependencies(before)) != before:
+    if (after := with_dependencies(before, load_params(Path("params.yaml")))) != before:
         file.write_text(after, "utf-8")
     say("dvc.yaml: written" if after != before else "dvc.yaml: nothing to do")
     context.exit()
@@ -62,7 +63,7 @@ def _write_dvc(context: click.Context, option: click.Parameter, wanted: bool) ->
     is_eager=True,
     expose_value=False,
     callback=_write_dvc,
-    help="Write what each stage depends on into dvc.yaml, by what its code imports, and end.",
+    help="Write what each stage depends on into dvc.yaml, by what its code imports under params.yaml, and end.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a line.")
 def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execution) -> None:

@@ -455,10 +455,11 @@ def _forecast(
 
     history, prices = root.history(), load_prices(conf_folder() / PRICES)
     prices.device(device)
-    measured, code = measurements(history), code_identity(PIPELINE, code_folder())
+    measured = measurements(history)
     on = {"devices": execution.devices, "slices": execution.slices}
     everything: list[Forecast] = []
     for one in composed:
+        code = code_identity(PIPELINE, code_folder(), one.recipe)
         found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, **on)
         compiled, told = None, ""
         for _, refine in loaded("marin.forecasts"):

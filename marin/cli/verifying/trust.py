@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from marin.cli.naming import parse_vkey
+from marin.cli.keys import parse_vkey
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 

@@ -13,7 +13,7 @@ import click
 
 from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, VerifierKey
 from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
-from marin.cli.naming import parse_vkey
+from marin.cli.keys import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.trust import ca_option, git_option, policy_option
 from marin.errors import UsageError
@@ -594,28 +594,8 @@ def finish(
         print_report(report, details=bool(ctx.find_root().params.get("verbose")))
     if html is not None:  # whatever came of it: the page of an earlier verification must not stay in its place
         with waiting("drawing the page of this verification"):
-            from marin.reporting.verification.page import page
-            from marin.reporting.verification.segments import Reproducer, reproducers
-
-            image = html.with_suffix(".png")
-            drawn = _write_preview(image, report, run)
-            known: list[Reproducer] = []
-            if run is not None and log is not None:
-                with suppress(LedgerError):
-                    known = reproducers(log, run)
-            html.write_text(page(report, run, known, image.name if drawn else ""), encoding="utf-8")
+            plugins.named("marin.pages", "verification", "--html")(html, report, run, log)
     ctx.exit(report.exit_code())
-
-
-def _write_preview(image: Path, report: Report, run: Run | None) -> bool:
-    """Write the picture that a link to the page shows; without the extra that draws there is none."""
-    from marin.reporting.verification.page import preview_of
-
-    try:
-        image.write_bytes(preview_of(report, run))
-    except ModuleNotFoundError:
-        return False
-    return True
 
 
 def print_report(report: Report, *, details: bool = True) -> None:

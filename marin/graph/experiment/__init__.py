@@ -1,2 +1,1 @@
-"""An experiment file as a whole: what it must hold, whether it says the same wherever it is loaded, and its graph at a
-hundredth of its size."""
+"""An experiment file's graph at a hundredth of its size."""

@@ -291,7 +291,7 @@ def judge(ctx: click.Context, result: Path, run: str, vkey: tuple[str, ...], no_
       marin --root result_0.root mlperf judge result_0.txt
       marin --root https://example.org/log mlperf judge result_0.txt 3f9c --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    from marin.cli.naming import parse_vkey
+    from marin.cli.keys import parse_vkey
     from marin.cli.verifying.verify import finish_alone
     from marin.plugins.mlperf.benchmark import GRAMMAR_LM
     from marin.plugins.mlperf.judgement import judge_result

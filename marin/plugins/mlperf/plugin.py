@@ -56,5 +56,5 @@ SHAPE = Shape(
             help="For --mlperf: org, platform, division (open or closed), status, poc_name, poc_email.",
         ),
     ),
-    examples=("""--mlperf result_0.txt --mlperf-submission '{"org": "a-lab", "division": "closed"}'""",),
+    examples=("""latest --mlperf result_0.txt --mlperf-submission '{"org": "a-lab", "division": "closed"}'""",),
 )

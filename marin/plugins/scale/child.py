@@ -22,14 +22,14 @@ from jax.experimental import topologies
 
 from ledger import StorageFailed
 from marin.plugins.scale.chips import bounds_of
+from marin.plugins.scale.hlo import Program
+from marin.plugins.scale.layered import LayeredStep
 from marin.plugins.scale.question import Made, Moved, Question, SlicePrograms
 from marin.plugins.scale.stock import lowered
 from marin.process.files import write_whole
 from marin.recipe.schema import Recipe, from_plain
 from marin.training.state import state_like
 from marin.training.step.contract import Step, mesh_over
-from marin.training.step.hlo import Program
-from marin.training.step.layered import LayeredStep
 from marin.training.step.shards import TrainStep
 
 _NEEDED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")

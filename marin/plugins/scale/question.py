@@ -21,7 +21,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A collective, as :class:`marin.training.step.hlo.Collective`: bytes of its result on a device (``compiled.brought`` says
+    """A collective, as :class:`marin.plugins.scale.hlo.Collective`: bytes of its result on a device (``compiled.brought`` says
     what of them comes from others), how often it is executed, among how many devices (0: not said)."""
 
     kind: str
@@ -32,7 +32,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """One program. ``identity``: of :mod:`marin.training.step.hlo`; ``transient``: bytes on a chip beside what lies there anyway
+    """One program. ``identity``: of :mod:`marin.plugins.scale.hlo`; ``transient``: bytes on a chip beside what lies there anyway
     (state, gradient, what goes from layer to layer); ``cycles``: the compiler's estimate; ``kernels``: FLOPs of kernels of
     which it has none, ``without_estimate``: other such instructions; ``error``: its own first line where it made no program,
     and then ``needed``: bytes that it says it would need, beside what lies there."""

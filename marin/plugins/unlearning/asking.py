@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ledger import Draft, Store
-from marin.collection.asking.documents import Collection
-from marin.collection.asking.uses import readings
 from marin.data.collected import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
@@ -26,6 +24,8 @@ from marin.execution import forks
 from marin.execution.forks import Place
 from marin.history.run import Run
 from marin.history.runs import load, resolve, unlearning_stream
+from marin.plugins.collections.asking.documents import Collection
+from marin.plugins.collections.asking.uses import readings
 from marin.plugins.unlearning.choosing import chosen
 from marin.recipe.schema import Recipe, digest, from_plain, plain
 from marin.record import events

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ledger import Store
-from marin.collection.asking.documents import Collection
 from marin.data.collected import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.history.run import Run
+from marin.plugins.collections.asking.documents import Collection
 from marin.record import outputs
 
 MOST = 500

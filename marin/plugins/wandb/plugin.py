@@ -36,5 +36,5 @@ SHAPE = Shape(
         help="The run as an offline run of W&B; nothing is sent, `wandb sync` does that.",
     ),
     write,
-    examples=("--wandb for-wandb/",),
+    examples=("latest --wandb for-wandb/",),
 )

@@ -16,7 +16,7 @@ class CollectionStarted(Body, frozen=True):
     """The making of a collection of documents begins, or goes on. ``identity`` digests settings, sources and evaluations by
     content, code and lock. ``globs`` are the sources as they were named, ``sources`` is the stored JSON list of name, size and
     digest of each file; the same of the evaluations it is decontaminated against. ``definition``: what reading and comparing mean
-    (:data:`marin.collection.settings.DEFINITION`)."""
+    (:data:`marin.plugins.collections.settings.DEFINITION`)."""
 
     identity: Digest
     settings: Json

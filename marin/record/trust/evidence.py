@@ -32,8 +32,8 @@ from ledger import (
     load_authorities,
 )
 from marin.record.trust.anchors import check_anchor, find_anchors
+from marin.record.trust.policy import POLICY, WITNESSED, load_policy
 from marin.record.trust.trusted import default_trust
-from marin.record.trust.witnesses import POLICY, WITNESSED, load_policy
 
 AUTHORITIES = "authorities.pem"
 """In the root: certificates of time stamp authorities that were named when a stamp was made. A claim of the log's."""

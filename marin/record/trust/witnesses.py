@@ -1,8 +1,4 @@
-"""The witnesses of a root's log: which must cosign (a C2SP tlog-policy beside the log), asking them, what they signed.
-
-``witness-policy`` in the root says whom to ask and how many must agree; ``witnessed`` is the newest checkpoint that
-met it, with their cosignatures, which stay when the log goes on.
-"""
+"""The witnesses of a root's log: asking those of its policy (:mod:`marin.record.trust.policy`), and what they signed."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ from ledger import (
     Log,
     LogReader,
     NoteSignature,
-    NotFound,
     PolicyWitness,
     Storage,
     Tampered,
@@ -31,9 +26,7 @@ from ledger import (
     mirror_at,
     read_cosigned,
 )
-
-POLICY = "witness-policy"
-WITNESSED = "witnessed"
+from marin.record.trust.policy import POLICY, WITNESSED, load_policy
 
 
 @dataclass(frozen=True)
@@ -59,21 +52,6 @@ class WitnessAnswers:
         """What :meth:`as_json` gave."""
         failed = tuple((name, why) for name, why in value["failed"])
         return cls(int(value["size"]), tuple(value["cosigned"]), failed, value["unmet"])
-
-
-def load_policy(storage: Storage) -> WitnessPolicy | None:
-    """The policy of this root, if it has one."""
-    try:
-        return WitnessPolicy.parse(storage.read(POLICY))
-    except NotFound:
-        return None
-
-
-def add_witness(storage: Storage, log: VerifierKey, witness: PolicyWitness, needed: int | None) -> WitnessPolicy:
-    """Put a witness into the policy of this root, which begins with it; ``needed`` of them must cosign."""
-    policy = (load_policy(storage) or WitnessPolicy(logs=(log,))).with_witness(witness, needed)
-    storage.replace(POLICY, str(policy).encode())
-    return policy
 
 
 def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessAnswers:

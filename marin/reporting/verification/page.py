@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from ledger import LedgerError
 from marin.history.names import name_of
 from marin.history.run import Run
 from marin.process.text import short
 from marin.recipe.units import duration
 from marin.record.events import LOOP
+from marin.record.root import Root
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.again import again
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
 from marin.reporting.template import copying, render
-from marin.reporting.verification.segments import Reproducer, found_by, machine_of, rows_of, timeline
+from marin.reporting.verification.segments import Reproducer, found_by, machine_of, reproducers, rows_of, timeline
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Outcome, Report, worst
 
@@ -229,3 +233,19 @@ def _curves(report: Report, run: Run) -> LossPlot | None:
         seams=[fact.body.end for fact in run.segments],
         parted=report.divergence.step if report.divergence is not None else None,
     )
+
+
+def write(html: Path, report: Report, run: Run | None, log: Root | None) -> None:
+    """Write the page, and beside it the picture that a link to it shows; without the extra that draws there is none. ``log``:
+    of whoever executed segments of the run before."""
+    image = html.with_suffix(".png")
+    try:
+        image.write_bytes(preview_of(report, run))
+        preview = image.name
+    except ModuleNotFoundError:
+        preview = ""
+    known: Sequence[Reproducer] = ()
+    if run is not None and log is not None:
+        with suppress(LedgerError):
+            known = reproducers(log, run)
+    html.write_text(page(report, run, known, preview), encoding="utf-8")

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from marin.errors import Unsupported
-from marin.exact import known
 from marin.recipe.schema import Arithmetic
 from marin.training.runtime.products import canonical_products
+from marin.training.runtime.profile import exact_profile
 
 ANSWERS = {("portable-cpu", "0.11.2"): "sha256:643070a7c2fe1497348cec7ac672044d97146552a759672c776775928590664a"}
 """(profile, version of jaxlib) -> the digest of the results, equal on every processor that was tried
@@ -62,7 +62,7 @@ def check(arithmetic: Arithmetic) -> None:
         Unsupported: the answer is another one, or this compiler has none yet.
     """
     if arithmetic.profile == "exact":
-        known.check()
+        exact_profile().check()
     if arithmetic.profile != "portable-cpu":
         return
     compiler = version("jaxlib")

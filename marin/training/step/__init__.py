@@ -4,12 +4,9 @@ contract.py      what every step is: its programs, the mesh, what a step leaves
 slices.py        the state cut into slices: what lies where on a mesh
 update.py        one slice after the step: clipping, optimizer, fingerprint
 shards.py        the step in logical shards and slices
-layered.py       the step layer by layer, in which no device holds all parameters
-parts.py         a model in the parts that it gathers
-attention.py     attention by the TPU's splash kernel, in a program of one device
-exact.py         the step of profile ``exact``, whose sums have no order
 preference.py    the loss of preferences
 fingerprint.py   two sums of a tensor that are the same for every sharding
-hlo.py           an optimised program read: identity, cycles, what it moves
 compiled.py      a function compiled as a recipe's profile asks
+
+The steps of the plugins exact and scale (layer by layer) are such steps too.
 """

@@ -8,9 +8,8 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from marin.exact.compiled import exact
 from marin.recipe.schema import Recipe
-from marin.training.model import factors_of
+from marin.training.runtime.profile import exact_profile
 
 
 def compiled(recipe: Recipe, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,9 +28,8 @@ def compiled(recipe: Recipe, function: Callable[..., Any]) -> Callable[..., Any]
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
         kind = str(jax.tree.structure(shapes)), tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(shapes))
         if kind not in made:
-            made[kind] = exact(
-                lambda *given: function(*eqx.combine(given, static)), *shapes, factors=factors_of(recipe)
-            ).jitted()
+            fixed = exact_profile().fixed(lambda *given: function(*eqx.combine(given, static)), *shapes, recipe=recipe)
+            made[kind] = fixed.jitted()
         return made[kind](*arrays)
 
     return exactly

@@ -218,7 +218,7 @@ class Step(ABC):
 
     @property
     def optimised(self) -> Mapping[str, str]:
-        """Identities (:mod:`marin.training.step.hlo`) of the optimised programs that multiply, by name, where they are compiled
+        """Identities (:mod:`marin.plugins.scale.hlo`) of the optimised programs that multiply, by name, where they are compiled
         for one device: one compiler makes the same for any mesh of one kind of device. Nothing where they are compiled for
         their mesh."""
         return {}

@@ -18,7 +18,7 @@ from ledger import LedgerError, canonical_digest
 from marin.execution.plan import Plan, identity_of, step_config
 from marin.execution.step import StepDefinition
 from marin.history.run import Indexed, Run, StepView
-from marin.preregistration.registration import registers
+from marin.preregistration.arms import registers
 from marin.process.text import clipped
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of

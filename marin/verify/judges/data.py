@@ -17,6 +17,7 @@ import msgspec
 
 from ledger import LedgerError, Manifest, Store, describe_tree, digest_bytes, open_storage
 from marin.data.documents import TRAIN, VALIDATION, documents_of, stretches
+from marin.data.exclusion import excluded
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import UsageError
 from marin.execution.step import StepResult
@@ -32,7 +33,6 @@ from marin.runners import Work
 from marin.runners.engines import warm_workers
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts
-from marin.verify.judges.exclusion import excluded_elsewhere
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.verdict import Outcome, Verdict, outcome_of
 
@@ -99,6 +99,16 @@ def judge_data(case: Case, pinned: Sequence[str], planned: Set[str], experiment:
     outcome = derived.outcome if made is None or derived.outcome != "PASS" else made.outcome
     lines = (*derived.lines, *adopted, *(made.lines if made is not None else ()))
     return Verdict(outcome, lines, derived.executed or (made is not None and made.executed))
+
+
+def excluded_elsewhere(case: Case) -> str:
+    """What is wrong where the recipe excludes a document that is not in the run's training data: no step could have been
+    executed so. "" where they all are."""
+    try:
+        excluded(case.inputs(("corpus",))["corpus"], case.run.recipe)
+    except UsageError as error:
+        return f"exclusion: {error}"
+    return ""
 
 
 def adopted_lines(taken: Sequence[Artifact]) -> tuple[str, ...]:

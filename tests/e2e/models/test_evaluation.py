@@ -35,8 +35,8 @@ from marin.recipe.schema import Execution
 from marin.record.root import open_root
 history = open_root().history()
 apply(load(history, resolve(history, "latest")).recipe.arithmetic, Execution())
-import marin.export.babylm
-marin.export.babylm.MILLION = 100  # words
+import marin.plugins.evaluation.babylm.submission
+marin.plugins.evaluation.babylm.submission.MILLION = 100  # words
 """
 """Before a command: a checkpoint of BabyLM is one after so many hundred words."""
 

@@ -14,12 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sessions import made_once
 
 from ledger import LogCheckpoint, Signer, VerifierKey, default_key_path, load_signer
-from marin.evaluation.recorded import bundle
+from marin.export.card import CARD, CHAT_TEMPLATE
+from marin.plugins.evaluation.bundle import layout as bundle
+from marin.plugins.evaluation.bundle.judge import verify_bundle
 from marin.recipe.schema import Execution
 from marin.record.attestation import attested, digests
 from marin.record.root import open_root
 from marin.record.trust.pins import Pin, Pins, Seen
-from marin.verify.bundle import verify_bundle
 from tests.e2e.conftest import Project
 from tests.e2e.models.test_evaluation import PAIR
 
@@ -98,7 +99,7 @@ def test_a_stranger_judges_it_with_the_model_alone(exported: Project, brought: P
 
 
 def test_a_card_beside_the_model_is_no_part_of_it_and_another_file_is(exported: Project, brought: Path) -> None:
-    for name in (bundle.CARD, bundle.CHAT_TEMPLATE):
+    for name in (CARD, CHAT_TEMPLATE):
         (brought / "model" / name).write_text("{{ anything }}")
     status, report = verified(exported, brought)
     assert (status, report["verdicts"]["evaluation"]) == (0, "PASS"), report
@@ -130,7 +131,7 @@ def test_each_altered_file_is_found_and_named(exported: Project, brought: Path) 
 
 def attested_again(project: Project, place: Path, **more: object) -> None:
     """By the operator, whose key signs whatever he likes."""
-    from marin.export.in_toto import attestation
+    from marin.export.envelope import attestation
 
     path, signer = place / "bundle" / bundle.ATTESTATION, signer_of(project)
     said = dict(attested(path.read_bytes(), [signer.verifier], bundle.PREDICATE).said)

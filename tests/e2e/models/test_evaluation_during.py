@@ -47,8 +47,8 @@ import json, sys
 from pathlib import Path
 from mlflow import MlflowClient
 from marin.record.root import open_root
-from marin.tracking.mlflow.projection.database import database_uri
-from marin.tracking.mlflow.projection.follow import MlflowProjection
+from marin.plugins.mlflow.projection.database import database_uri
+from marin.plugins.mlflow.projection.follow import MlflowProjection
 folder = Path(sys.argv[1])
 projection = MlflowProjection(folder, open_root().reader(), own=True)
 projection.catch_up()

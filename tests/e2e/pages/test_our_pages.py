@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from ui import NAMED, Served, pages_in, story
 
-from marin.history.projection.fold import Fold
+from marin.plugins.mlflow.folding.fold import Fold
+from marin.plugins.sharing.site import pages
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.page import graph_page
-from marin.reporting.site import pages
 
 
 @pytest.mark.browser

@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from ledger import Draft
+from marin.plugins.lab.speedrun import submit, track
+from marin.plugins.sharing.site import write_site
 from marin.preregistration.registration import Metric, Registration, Track, registered
-from marin.preregistration.speedrun import submit, track
 from marin.recipe.schema import Optimizer
 from marin.record import events
 from marin.record.root import create_root
-from marin.reporting.site import write_site
-from tests.marin.cli.running.test_speedrun import BASE, LIMIT, SMALL, SOME, record, verify
+from tests.plugins.lab.test_speedrun import BASE, LIMIT, SMALL, SOME, record, verify
 
 pytestmark = pytest.mark.browser
 ENTRIES = (

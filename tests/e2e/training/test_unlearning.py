@@ -21,10 +21,10 @@ from sessions import new_cache
 
 from bench.forgeries.workshop import OTHER, Shop
 from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, verify_proof
-from marin.collection.asking.uses import documents_of
 from marin.errors import UsageError
-from marin.export.in_toto import public_key
+from marin.export.envelope import public_key
 from marin.history.runs import load, run_ids, unlearning_stream
+from marin.plugins.collections.asking.uses import documents_of
 from marin.plugins.unlearning import asking
 from marin.recipe.schema import Execution
 from marin.record import events as kinds

@@ -51,7 +51,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]
     artifact = json.loads(built.stdout)["artifact"]
     run = trained_of(project, recipe=RECIPE | {"dataset": {"kind": "documents", "artifact": artifact}})
     store = open_root(str(project.root)).store()
-    from marin.collection.asking.documents import Collection
+    from marin.plugins.collections.asking.documents import Collection
 
     collection = Collection(store, artifact)
     ids = [row["id"] for row in collection.documents(("id",))]

@@ -79,7 +79,7 @@ from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.root import open_root
-from marin.collection.asking.uses import documents_of
+from marin.plugins.collections.asking.uses import documents_of
 root = open_root()
 run = load(root.history(), sys.argv[1])
 apply(run.recipe.arithmetic, Execution())

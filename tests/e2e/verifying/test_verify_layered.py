@@ -18,7 +18,7 @@ import sys
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Arithmetic, Execution
 apply(Arithmetic(), Execution(devices=1))
-from marin.training.step.layered import LayeredStep
+from marin.plugins.scale.layered import LayeredStep
 made = LayeredStep.optimised.func
 LayeredStep.optimised = property(lambda step: made(step) | {"layer": "sha256:" + "0" * 64})
 from marin.training.loop import Training

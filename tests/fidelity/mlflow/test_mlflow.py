@@ -16,9 +16,9 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from ledger import LedgerError
+from marin.plugins.mlflow.projection import database
+from marin.plugins.mlflow.stores import recorder
 from marin.record.root import create_root
-from marin.tracking.mlflow.projection import database
-from marin.tracking.mlflow.stores import recorder
 
 from ..conftest import Compare
 from . import mlflow_integrations, mlflow_logging, mlflow_models, mlflow_text

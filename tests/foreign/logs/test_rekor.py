@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from programs import ask
 
 from ledger import LogReader, PosixStorage, VerifierKey, load_attestation_key
-from marin.export.rekor import check, entry, write_requests
 from marin.history.runs import load, resolve
+from marin.plugins.sharing.rekor import check, entry, write_requests
 from marin.record.keys import vouch
 from tests.foreign.test_exports import Exported
 

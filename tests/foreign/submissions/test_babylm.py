@@ -41,8 +41,8 @@ from marin.recipe.schema import Execution
 from marin.record.root import open_root
 history = open_root().history()
 apply(load(history, resolve(history, "latest")).recipe.arithmetic, Execution())
-import marin.export.babylm
-marin.export.babylm.MILLION = 2  # words: so few were read, and each checkpoint of the track is there
+import marin.plugins.evaluation.babylm.submission
+marin.plugins.evaluation.babylm.submission.MILLION = 2  # words: so few were read, and each checkpoint of the track is there
 from marin.cli.main import main
 main()
 """

@@ -21,7 +21,7 @@ from dvc.testing.remote_tests import TestRemote
 from dvc.testing.tmp_dir import TmpDir
 
 from ledger import MemoryStorage, Store
-from marin.export.dvc import REMOTE, write_dvc
+from marin.plugins.sharing.dvc import REMOTE, write_dvc
 from marin.record.events import Output
 
 sys.path.insert(0, os.environ["MARIN_DVC_SOURCE"])  # DVC itself is imported by now: the installed one

@@ -15,7 +15,7 @@ from dvc_objects.fs.local import LocalFileSystem
 from programs import ask
 
 from ledger import MemoryStorage, Store
-from marin.export.dvc import REMOTE, write_dvc
+from marin.plugins.sharing.dvc import REMOTE, write_dvc
 from marin.record.events import Output
 
 MODEL = {

@@ -145,7 +145,7 @@ def test_what_the_ledger_recorded_is_not_written(stores, judge):
     from mlflow.exceptions import MlflowException
 
     from marin.history.projection.identity import Ids
-    from marin.tracking.mlflow.stores.recorder import projection_of
+    from marin.plugins.mlflow.stores.recorder import projection_of
 
     judged = judge("MLflow's client", metadata.version("mlflow"))
     _, ours, _, root, folder = stores

@@ -86,7 +86,7 @@ def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_key
 
 @pytest.fixture(autouse=True)
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What exact arithmetic gave otherwise: nothing, without executing it (tests/marin/exact does)."""
+    """What exact arithmetic gave otherwise: nothing, without executing it (tests/plugins/exact does)."""
     differing: list[str] = []
     monkeypatch.setattr(diagnosis, "inexact_programs", lambda: tuple(differing))
     return differing

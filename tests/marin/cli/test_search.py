@@ -14,8 +14,8 @@ from ledger import Draft
 from marin.cli.running.search import search_trials
 from marin.cli.running.trained import Trained
 from marin.errors import UsageError
-from marin.preregistration.analysis import examine
-from marin.preregistration.registration import arm_digest, citation, registrations
+from marin.plugins.lab.analysis import examine
+from marin.preregistration.arms import arm_digest, citation, registrations
 from marin.recipe.composition import Composed, compose
 from marin.recipe.schema import digest
 from marin.recipe.search import Words, first_trial, plan, search, searches

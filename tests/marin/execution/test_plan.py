@@ -79,6 +79,6 @@ def test_each_input_counts_by_its_name() -> None:
 
 
 def test_the_real_code_can_be_identified() -> None:
-    code = code_identity(PIPELINE, code_folder())
+    code = code_identity(PIPELINE, code_folder(), Recipe())
     assert set(code.steps) == {step.name for step in PIPELINE.steps}
-    assert code == code_identity(PIPELINE, code_folder())
+    assert code == code_identity(PIPELINE, code_folder(), Recipe())

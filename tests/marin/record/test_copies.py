@@ -15,8 +15,8 @@ import pytest
 
 import marin
 from marin.cli import main
-from marin.history.projection.fold import Fold
 from marin.history.runs import load, resolve
+from marin.plugins.mlflow.folding.fold import Fold
 from marin.record import events
 from marin.record.root import open_root
 from marin.record.verdicts import COPY, of_the_log

@@ -14,7 +14,7 @@ from marin.history.runs import run_ids
 from marin.recipe.schema import Execution
 from marin.record.root import Root, create_root, open_root
 from marin.record.trust.evidence import Sources
-from marin.record.trust.witnesses import WITNESSED
+from marin.record.trust.policy import WITNESSED
 from marin.verify.verdict import Verdict
 from marin.verify.verification import Options, Verification
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from marin.errors import DataError
+from marin.plugins.exact.step import gradient_of
 from marin.recipe.schema import Recipe
 from marin.training import blank
 from marin.training.initial import initial_state
 from marin.training.model import attention_mask, optimizer
-from marin.training.step.exact import gradient_of
 from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout
 

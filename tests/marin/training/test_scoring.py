@@ -25,8 +25,8 @@ from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
 from marin.evaluation.scoring import RANKED, SHORTEST_ALONE, Prompt, Row, Scorer, lengths, request_name, slot_of, slots
-from marin.exact import reference
-from marin.exact.compiled import exact
+from marin.plugins.exact import reference
+from marin.plugins.exact.compiled import exact
 from marin.process.arithmetic import settings
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Arithmetic, Execution, Model, Recipe

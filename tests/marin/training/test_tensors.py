@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.exact.reading import written_at
-from marin.verify.jax import interpreter, opened, tensors
+from marin.plugins.exact.reading import written_at
+from marin.plugins.explain import interpreter, opened
+from marin.verify.jax import tensors
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(0, 50), st.booleans())

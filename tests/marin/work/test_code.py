@@ -14,11 +14,17 @@ from bench.house import gauges
 from marin.errors import MissingEvidence
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
+from marin.recipe.schema import Arithmetic, Recipe
 from marin.work import code
 from marin.work.code import NEUTRAL, code_of, imported_names
 
 PROJECT = Path(__file__).resolve().parents[3]
-STEPS = {path for step in PIPELINE.steps for path in step.code}
+RECIPES = (
+    Recipe(),
+    *(Recipe(arithmetic=Arithmetic(**fields)) for fields in ({"gather": "layer"}, {"profile": "exact"})),
+)
+"""Of which each asks for other plugins."""
+STEPS = {path for step in PIPELINE.steps for recipe in RECIPES for path in step.code(recipe)}
 FILES = [file for file in gauges.FILES if file.is_relative_to(PROJECT / "marin")]
 
 
@@ -77,7 +83,7 @@ def test_no_file_of_a_step_names_a_module_by_a_text(step: StepDefinition) -> Non
     """What would be imported so would not be seen."""
     found = [
         f"{path}: {node.value}"
-        for path in step.code
+        for path in step.code(Recipe())
         for node in ast.walk(ast.parse((PROJECT / path).read_bytes()))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
@@ -88,7 +94,7 @@ def test_no_file_of_a_step_names_a_module_by_a_text(step: StepDefinition) -> Non
 
 
 def test_what_decides_no_bits_is_imported_by_some_step() -> None:
-    whole = {name for step in PIPELINE.steps for path in step.code for name in _files(path)}
+    whole = {name for step in PIPELINE.steps for one in RECIPES for path in step.code(one) for name in _files(path)}
     assert sorted(NEUTRAL.keys() - whole - {"marin/__init__.py"}) == [], "no step imports it: take it out of the list"
 
 

@@ -4,6 +4,11 @@ import resource
 from pathlib import Path
 
 import pytest
+from compiled_once import compiled_once
+
+from tests.marin.training.conftest import on_two_devices, worker
+
+__all__ = ["compiled_once", "on_two_devices", "worker"]
 
 HERE = Path(__file__).parent
 

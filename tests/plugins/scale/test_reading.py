@@ -11,9 +11,9 @@ from marin.errors import Unsupported, UsageError
 from marin.plugins.scale import child
 from marin.plugins.scale.chips import CHIPS, bounds_of, chip_of, count_of
 from marin.plugins.scale.compiled import Forecast, brought, differing
+from marin.plugins.scale.hlo import Program
 from marin.plugins.scale.question import Made, Moved, Question, SlicePrograms
 from marin.process.arithmetic import check_variables
-from marin.training.step.hlo import Program
 
 TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
 

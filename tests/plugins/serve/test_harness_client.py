@@ -46,9 +46,9 @@ def test_the_client_of_the_harness_gets_the_numbers_of_our_own_evaluation(
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
-    from marin.evaluation.harness.recording import evaluated
-    from marin.evaluation.harness.tasks import read_named
-    from marin.evaluation.recorded.records import Settings
+    from marin.plugins.evaluation.harness.recording import evaluated
+    from marin.plugins.evaluation.harness.tasks import read_named
+    from marin.plugins.evaluation.recorded.records import Settings
 
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.setenv(name, "1")

@@ -15,8 +15,8 @@ from marin.plugins.wandb.file import records, told
 from marin.plugins.wandb.live import LiveJournal
 from marin.record import events
 from marin.record.meter import Meter, recorded
-from tests.marin.tracking.roots import make_artifacts, make_root, record
-from tests.marin.tracking.story import Log, begin_step, digest, loss, replay, segment, start, whole_run
+from tests.plugins.mlflow.roots import make_artifacts, make_root, record
+from tests.plugins.mlflow.story import Log, begin_step, digest, loss, replay, segment, start, whole_run
 
 
 @pytest.mark.long

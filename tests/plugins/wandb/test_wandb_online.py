@@ -21,8 +21,8 @@ from marin.plugins.wandb.export import export_wandb
 from marin.plugins.wandb.live import LiveJournal
 from marin.record import events
 from marin.record.root import Root
-from tests.marin.tracking.roots import make_artifacts, make_root, record
-from tests.marin.tracking.story import Log, begin_step, digest, loss, start, whole_run
+from tests.plugins.mlflow.roots import make_artifacts, make_root, record
+from tests.plugins.mlflow.story import Log, begin_step, digest, loss, start, whole_run
 
 from .test_wandb import segments
 

@@ -100,7 +100,7 @@ class LeavingOut:
             return msgspec.json.encode(TrainedWithout(error=parts_of(error)))
 
     def _answer(self, task: Task) -> TrainedWithout:
-        from marin.evaluation.heldout.measuring import score
+        from marin.plugins.evaluation.heldout.measuring import score
 
         training, scorer = self._programs()
         before, manifest = self._state(task)
@@ -122,8 +122,8 @@ class LeavingOut:
         """Made at the first group, so that a machine that cannot honour the contract is an answer."""
         if self._made is None:
             from marin.data.tokenizer import load_tokenizer
-            from marin.evaluation.heldout.measuring import encoded, texts_of
             from marin.evaluation.scoring import Scorer
+            from marin.plugins.evaluation.heldout.measuring import encoded, texts_of
             from marin.process.cache import compilation_cache
             from marin.training.initial import initial_state
             from marin.training.loop import Training

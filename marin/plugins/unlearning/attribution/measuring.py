@@ -17,13 +17,13 @@ import msgspec
 from ledger import Draft, Store
 from marin.data.documents import VALIDATION
 from marin.errors import UsageError
-from marin.evaluation.code import SCORING
+from marin.evaluation.code import SCORING, deciding_digest
 from marin.history.run import Run
 from marin.history.runs import attribution_stream, read_fact
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.unlearning.attribution.asking import Group
 from marin.plugins.unlearning.attribution.leaving_out import Setup, Task, TrainedWithout, encode_sums, start
-from marin.provenance.code import code_folder, files_digest, lock_digest
+from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.events import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss, write
@@ -33,12 +33,11 @@ from marin.runners.jobs import error_of
 from marin.runners.reservation import reservation
 
 CODE = (
-    *PIPELINE.step("train").code,
     *SCORING,
     "marin/plugins/unlearning/attribution/leaving_out.py",
-    "marin/evaluation/heldout/measuring.py",
+    "marin/plugins/evaluation/heldout/measuring.py",
 )
-"""The files that decide what is measured."""
+"""The files that decide what is measured, beside those of the train step."""
 HELD_OUT = "validation"
 """The set that is measured where none is named: the run's own held-out text."""
 
@@ -187,7 +186,7 @@ def _measured_row(
         end_state=answer.end_state,
         same_tokenizer=answer.same_tokenizer,
         sets=sets,
-        code=files_digest(code_folder(), CODE),
+        code=deciding_digest((*PIPELINE.step("train").code(run.recipe), *CODE), run.recipe),
         lock=lock_digest(code_folder()),
     )
     before = known.get(group.documents)

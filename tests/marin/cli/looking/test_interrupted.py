@@ -10,9 +10,9 @@ import pytest
 import marin as library
 from ledger import Draft
 from marin.errors import Interrupted
-from marin.history.projection.fold import Fold
-from marin.history.projection.intents import Status
 from marin.history.runs import stream_of
+from marin.plugins.mlflow.folding.fold import Fold
+from marin.plugins.mlflow.folding.intents import Status
 from marin.record import events
 from marin.record.root import open_root
 

@@ -12,9 +12,9 @@ import pytest
 import marin as library
 from ledger import Draft
 from marin.history.labels import label_stream
-from marin.history.projection.fold import Fold
-from marin.history.projection.intents import Lifecycle, Tags, TagsGone
 from marin.history.runs import stream_of
+from marin.plugins.mlflow.folding.fold import Fold
+from marin.plugins.mlflow.folding.intents import Lifecycle, Tags, TagsGone
 from marin.record import events
 from marin.record.root import open_root
 

@@ -1,0 +1,95 @@
+"""How Parquet files and the fields of a line were read before definition 2: for collections that were recorded so.
+
+All columns became Python's values, so that one date beyond its years, or a zone that it does not know, ended the file. Values
+that are no text, number or truth were left out of the metadata, as were numbers that are not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+from marin.plugins.collections.document import MOST_BYTES, Document, Problem, Scalar, document_id
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+ROWS = 512
+
+
+def parquet(path: Path, source: str, field: str, start: int, end: int, first: int) -> Iterator[Document | Problem]:
+    """The documents of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = first - 1
+    try:
+        with pq.ParquetFile(path) as file:
+            if field not in file.schema_arrow.names:
+                yield Problem(source, 0, "no text", f"columns {', '.join(file.schema_arrow.names)}"[:200])
+                return
+            groups = range(start, end or file.num_row_groups)
+            for batch in file.iter_batches(ROWS, row_groups=groups):
+                for row in _rows(batch):
+                    number += 1
+                    if isinstance(row, str):
+                        yield Problem(source, number, "not UTF-8", row)
+                    else:
+                        yield document(source, number, row, field)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
+            raise
+        yield Problem(source, number + 1 if number else 0, "damaged file", " ".join(str(error).split())[:200])
+
+
+def _rows(batch: RecordBatch) -> Iterator[Mapping[str, object] | str]:
+    """The rows of a batch; of one that is no UTF-8 what is wrong with it."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except UnicodeDecodeError:
+        pass  # one of them, or several
+    for number in range(batch.num_rows):
+        try:
+            (row,) = batch.slice(number, 1).to_pylist()
+        except UnicodeDecodeError as error:
+            yield f"byte {error.start}"
+        else:
+            yield row
+
+
+def document(source: str, number: int, value: Mapping[str, object], field: str) -> Document | Problem:
+    """The document of a line or a row."""
+    text = value.get(field)
+    if not isinstance(text, str):
+        return Problem(source, number, "no text", "no such field" if field not in value else type(text).__name__)
+    if not text.strip():
+        return Problem(source, number, "empty text")
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        return Problem(source, number, "not Unicode", f"a lone surrogate at character {error.start}")
+    if size > MOST_BYTES:
+        return Problem(source, number, "too large", f"{size} bytes")
+    metadata: dict[str, Scalar] = {}
+    inner = value.get("metadata")
+    for fields in (inner if isinstance(inner, Mapping) else {}, value):
+        metadata |= {
+            str(key): one for key, one in fields.items() if key not in (field, "added", "created") and _is_single(one)
+        }
+    return Document(
+        document_id(source, number, text),
+        text,
+        source,
+        str(value.get("added") or ""),
+        str(value.get("created") or ""),
+        metadata | {"position": number},
+    )
+
+
+def _is_single(value: object) -> TypeGuard[str | int | float]:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | int)

@@ -1,0 +1,94 @@
+"""The task ``read``: a slice of a source as rows, its pages as text, and what could not be read named."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from marin.plugins.collections.document import Document, Problem, Step
+from marin.plugins.collections.settings import divided, reader_of, step_settings
+from marin.plugins.collections.sources import lines
+from marin.plugins.collections.sources.finding import Found, Slice
+from marin.plugins.collections.sources.origin import Origin
+from marin.plugins.collections.tasks.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
+from marin.plugins.collections.tasks.judging import judge
+from marin.plugins.collections.tasks.task import (
+    DECIDED,
+    ORIGIN,
+    PROBLEMS,
+    READ_FILE,
+    Counted,
+    Setup,
+    Task,
+    one_line,
+    told,
+)
+
+
+def read_slice(setup: Setup, task: Task, out: Path) -> Counted:
+    """Read one slice; in strict mode up to the first problem."""
+    steps = text_steps(setup)
+    found = setup.sources[task.source]
+    counts, problems, removed = Counter[str](), Counter[str](), Counter[str]()
+    origin = Origin()
+    rows, decided = ArrowWriter(out / READ_FILE, READ), ParquetWriter(out / DECIDED, DECISIONS)
+    with (out / PROBLEMS).open("wb") as named:
+        for item in documents(setup, found, found.slices[task.slice]):
+            if isinstance(item, Problem):
+                problems[item.reason] += 1
+                line = {"source": item.source, "position": item.position, "reason": item.reason, "found": item.found}
+                named.write(one_line(line))
+                if setup.strict:
+                    return Counted({}, stopped=told(line))
+                continue
+            counts["read"] += 1
+            origin.saw(item)
+            document, decisions = judge(item, steps)
+            for order, decision in enumerate(decisions):
+                decided.write(decision_row(decision, order))
+            reason = decisions[-1].reason if document is None else ""
+            if reason:
+                removed[reason] += 1
+            text = "" if document is None else document.text
+            row = (
+                bytes.fromhex(item.id),
+                item.metadata["position"],
+                sha256(item.text.encode()).digest(),
+                reason,
+                text,
+                item.added,
+                item.created,
+                encode(item.metadata),
+            )
+            rows.write(row, len(text))
+    rows.close()
+    decided.close()
+    (out / ORIGIN).write_text(json.dumps(origin.said(), sort_keys=True), encoding="utf-8")
+    return Counted(dict(counts), dict(problems), dict(removed))
+
+
+def text_steps(setup: Setup) -> list[tuple[str, Step]]:
+    """The steps that make text of what is read."""
+    return [(kind, made.make()) for kind, made in step_settings(divided(setup.settings.steps)[0], where="settings")]
+
+
+def documents(setup: Setup, found: Found, part: Slice) -> Iterator[Document | Problem]:
+    """What a slice of a file holds."""
+    path, name = Path(found.path), found.source.name
+    reader = reader_of(path.name)
+    if reader is not None:
+        return reader(path, name)
+    settings = setup.settings
+    return lines.read(
+        path,
+        name,
+        text_field=settings.text_field,
+        fields=settings.metadata_fields,
+        start=part.start,
+        end=part.end,
+        first=part.first,
+        definition=setup.definition,
+    )

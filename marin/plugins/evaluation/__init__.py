@@ -1,0 +1,1 @@
+"""Evaluations that are recorded and judged: tasks of lm-evaluation-harness, held-out texts, the BabyLM challenge."""

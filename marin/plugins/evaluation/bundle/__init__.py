@@ -1,0 +1,1 @@
+"""A bundle: recorded evaluations of one model, for a stranger who has that model alone."""

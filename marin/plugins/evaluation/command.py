@@ -1,0 +1,252 @@
+"""`marin eval`: tasks of lm-evaluation-harness on a recorded state, as an event that anybody can check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from marin.cli.execution import devices
+from marin.cli.output import print_json, print_table, say
+from marin.errors import UsageError
+from marin.process.text import several
+
+
+@click.command()
+@click.argument("run", metavar="RUN|FOLDER")
+@click.option("--tasks", "named", default="", metavar="NAME[,NAME]", help="Tasks, tags or groups of --task-path.")
+@click.option(
+    "--task-path",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("tasks"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder with task files of lm-evaluation-harness and their data.",
+)
+@click.option(
+    "--babylm",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="BabyLM's data instead: full_eval or fast_eval of its pipeline; --tasks names some of its data sets.",
+)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=16, show_default=True, metavar="N", help="Never changes a bit."
+)
+@devices
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N documents of each task.")
+@click.option(
+    "--num-fewshot", type=click.IntRange(min=0), metavar="K", help="Examples in each prompt.  [default: the task's]"
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1234,
+    show_default=True,
+    metavar="S",
+    help="Of few-shot and other draws.",
+)
+@click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The recorded state before this train step; 0: the one that training began with.  [default: the last]",
+)
+@click.option(
+    "--apply_chat_template", "chat", is_flag=True, help="Each prompt is a message of the user under the chat template."
+)
+@click.option(
+    "--fewshot_as_multiturn",
+    "multiturn",
+    type=click.BOOL,
+    metavar="BOOL",
+    help="Each example is a question and an answer of its own there.  [default: with a template]",
+)
+@click.option(
+    "--system_instruction",
+    "system",
+    metavar="TEXT",
+    help="Before everything else in each prompt; the system's message under a chat template.",
+)
+@click.option(
+    "--bootstrap_iters",
+    "bootstrap",
+    type=click.IntRange(min=0),
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    help="Resamples of a bootstrapped error.",
+)
+@click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
+@click.option(
+    "--output_path",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the harness's own files: results.json, samples_NAME.jsonl.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def eval(
+    run: str,
+    named: str,
+    task_path: Path,
+    babylm: Path | None,
+    batch_size: int,
+    devices: int,
+    limit: int | None,
+    num_fewshot: int | None,
+    seed: int,
+    step: int | None,
+    chat: bool,
+    multiturn: bool | None,
+    system: str | None,
+    bootstrap: int,
+    no_record: bool,
+    output_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.
+
+    RUN is an id, a unique beginning of one, or latest; of a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT of the Hub, the
+    numbers are printed, and nothing is recorded. Every log-likelihood has the same bits for every batch size and number
+    of devices. What is recorded names the state, the tasks with their data, every prompt and every token's
+    log-likelihood; `marin verify RUN --only evaluation` computes all of it again. Needs the extra `evaluation`.
+
+    \b
+    Examples:
+      marin eval latest --tasks blimp_anaphor --task-path tasks
+      marin eval latest --tasks hellaswag,gsm8k --num-fewshot 5 --limit 100 --json
+      marin eval latest --babylm evaluation_data/full_eval
+    """
+    names = [name for name in (part.strip() for part in named.split(",")) if name]
+    if babylm is not None and (num_fewshot is not None or chat or system is not None):
+        raise UsageError(
+            "BabyLM's tasks have no examples and no messages",
+            where="--babylm",
+            expected="no --num-fewshot, --apply_chat_template or --system_instruction",
+            found=str(babylm),
+        )
+    if multiturn and not chat:
+        raise UsageError(
+            "turns without a chat template",
+            where="--fewshot_as_multiturn",
+            expected="--apply_chat_template beside it",
+            found="none",
+        )
+    if system is not None and any("\ud800" <= sign <= "\udfff" for sign in system):
+        raise UsageError(
+            "a text that no record can hold", where="--system_instruction", expected="UTF-8", found=ascii(system)[:80]
+        )
+    if not names and babylm is None:
+        raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
+    if babylm is None:
+        from marin.plugins.evaluation.harness.installed import check_installed
+
+        check_installed("marin eval")
+    from ledger import Draft, describe_tree
+    from marin.cli.models.local import local
+    from marin.evaluation.folder import folder_recipe, is_folder
+    from marin.history.runs import evaluation_stream, load, resolve
+    from marin.plugins.evaluation.babylm.tasks import read
+    from marin.plugins.evaluation.harness.tasks import NamedTasks, read_named
+    from marin.process.arithmetic import apply
+    from marin.process.progress import bar
+    from marin.recipe.schema import Execution
+    from marin.record.events import EVALUATION_RECORDED, write
+    from marin.record.root import open_root
+
+    asked = read_named(names, task_path) if babylm is None else NamedTasks(read(babylm, names), [], {})
+    root = view = None
+    run = local(run)
+    if is_folder(run):
+        if step is not None:
+            raise UsageError("a folder holds one state", where="--step", expected="a run with it", found=run)
+        recipe = folder_recipe(Path(run))
+    else:
+        root = open_root()
+        history = root.history()
+        view = load(history, resolve(history, run))
+        recipe = view.recipe
+        if not no_record:
+            root.check_writable()  # a copy of a root, or a missing key, is said before the work
+    apply(recipe.arithmetic, Execution(devices=devices))
+    if babylm is None:
+        from marin.plugins.evaluation.harness.recording import evaluated
+    else:
+        from marin.plugins.evaluation.babylm.asking import evaluated
+    from marin.evaluation.folder_subject import open_folder
+    from marin.evaluation.scoring import Scorer
+    from marin.evaluation.subject import open_subject
+    from marin.plugins.evaluation.recorded.evaluated import numbers
+    from marin.plugins.evaluation.recorded.records import (  # jax, after the contract is in force
+        Settings,
+        present,
+        write_tree,
+    )
+
+    if root is not None and view is not None:
+        subject = open_subject(view, root.store_to_read(), step)
+    else:
+        subject = open_folder(Path(run), recipe)
+    scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
+    if babylm is None:
+        settings = present(
+            num_fewshot=num_fewshot,
+            limit=limit,
+            seed=seed,
+            groups=asked.groups,
+            chat=chat,
+            multiturn=chat if multiturn is None else multiturn,
+            system_instruction=system,
+            bootstrap=bootstrap,
+        )
+    else:  # nothing of it is the harness's
+        settings = Settings(limit=limit, seed=seed)
+    with bar("requests", 0) as progress:
+        found = evaluated(subject, scorer, asked.tasks, settings, progress=lambda done: progress(done, ""))
+    with TemporaryDirectory(prefix="marin-eval-") as base:
+        folder = Path(base)
+        write_tree(folder, asked.tasks, found.samples, numbers(found.results), asked.groups)
+        recorded_in = None if no_record else root
+        artifact = (recorded_in.store().put_tree(folder) if recorded_in is not None else describe_tree(folder)).digest
+        body, event = found.body(subject, artifact), None
+        if recorded_in is not None:
+            (receipt,) = recorded_in.append([Draft(EVALUATION_RECORDED, evaluation_stream(subject.run), write(body))])
+            event = receipt.index
+        if output_path is not None:
+            _write_files(output_path, found.files(body))
+    if as_json:
+        print_json(
+            {
+                "run": subject.run or None,
+                "state": subject.state,
+                "step": subject.step if subject.run else None,
+                "results": found.results,
+                "samples": artifact,
+                "identity": body.identity,
+                "requests": body.requests,
+                "truncated": body.truncated,
+                "harness": body.harness,
+                "event": event,
+            }
+        )
+        return
+    rows = [
+        [task, name, f"{value:.6g}" if isinstance(value, float) else str(value)]
+        for task, metrics in found.results.items()
+        for name, value in metrics.items()
+        if "," in name
+    ]
+    print_table(("task", "metric", "value"), rows, empty="")
+    say(
+        f"{several(body.requests, 'requests')}, {body.truncated} of them longer than the context; state {subject.state}",
+        err=True,
+    )
+    if event is not None:
+        say(f"recorded as event {event}: check it with `marin verify {subject.run} --only evaluation`", err=True)
+
+
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

@@ -1,0 +1,78 @@
+"""Which recorded evaluations are the ones that a recipe asks for while it trains.
+
+A state may have others beside them: of other tasks, or of the same under other settings, asked by hand. A recipe names tasks
+and not their bytes, so the first evaluation of a due state that has the recipe's names and settings decides what all of them
+are of: its configurations, its data, its groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from marin.plugins.evaluation.babylm.tasks import BABYLM
+from marin.plugins.evaluation.recorded.records import Settings, present
+from marin.recipe.evaluation import TasksDuring
+from marin.record.events import CheckpointSaved, EvaluationRecorded
+
+
+def settings_of(asked: TasksDuring) -> Settings:
+    """The settings that a recipe asks for, without groups."""
+    return present(num_fewshot=asked.num_fewshot, limit=asked.limit)
+
+
+def recorded_settings(body: EvaluationRecorded) -> Settings | None:
+    """The settings of a recorded evaluation; None where what is recorded is none."""
+    try:
+        return msgspec.convert(body.settings, Settings)
+    except msgspec.ValidationError:
+        return None
+
+
+def is_asked(asked: TasksDuring, body: EvaluationRecorded) -> bool:
+    """Whether ``body`` is of the names that a recipe asks for, and under its settings.
+
+    Each name is a task or a group of ``body``, which has no others but those in them. (A tag is recorded as a group.)
+    """
+    settings = recorded_settings(body)
+    if settings is None or body.harness == BABYLM:
+        return False
+    earlier = Settings(num_fewshot=asked.num_fewshot, limit=asked.limit)  # of a release before there were rules
+    if msgspec.structs.replace(settings, groups=[]) not in (settings_of(asked), earlier):
+        return False
+    groups = {group.name: group.tasks for group in settings.groups}
+    whole, reached, names = {*body.tasks, *groups}, set[str](), list(asked.names)
+    while names:
+        name = names.pop()
+        if name not in reached:
+            reached.add(name)
+            names += groups.get(name, [])
+    return reached == whole
+
+
+def first_asked(
+    asked: TasksDuring, due: Sequence[CheckpointSaved], bodies: Iterable[EvaluationRecorded]
+) -> EvaluationRecorded | None:
+    """The first of the ``bodies``, in the order of the log, of a state that is ``due`` and of what a recipe asks for; None
+    where there is none."""
+    states = {(saved.step, saved.state) for saved in due}
+    return next((body for body in bodies if (body.step, body.state) in states and is_asked(asked, body)), None)
+
+
+def without_tasks(
+    asked: TasksDuring, due: Sequence[CheckpointSaved], bodies: Sequence[EvaluationRecorded]
+) -> list[CheckpointSaved]:
+    """Those of the ``due`` states that have no evaluation of what a recipe asks for."""
+    first = first_asked(asked, due, bodies)
+    had = {(body.step, body.state) for body in bodies if first is not None and _alike(first, body)}
+    return [saved for saved in due if (saved.step, saved.state) not in had]
+
+
+def _alike(one: EvaluationRecorded, other: EvaluationRecorded) -> bool:
+    """Whether two evaluations are of the same tasks, data and groups, under the same settings."""
+    return recorded_settings(one) == recorded_settings(other) and _tasks(one) == _tasks(other)
+
+
+def _tasks(body: EvaluationRecorded) -> dict[str, tuple[str, dict[str, str]]]:
+    return {name: (task.config, task.data) for name, task in body.tasks.items()}

@@ -1,0 +1,16 @@
+"""Arithmetic with every rounding fixed: the same bits on any processor, any number of devices, any sharding.
+
+docs/exact.md is the definition; this room executes it. A function goes through it in two steps:
+
+* ``reading`` takes a jax function after differentiation and writes it as a ``program``: a list of operations that have
+  an exact form. What has none is refused by name.
+* ``compiled`` makes a jax function of a program, ``reference`` executes it in NumPy and Python's integers.
+
+What each file is: ``program`` the list as plain data with its digest; ``functions`` exp, log, and all others that are
+more than one rounding, as formulas that both ways execute; ``guarded`` one rounding at
+a time, compiled; ``integers`` sums and contractions, compiled; ``moving`` gather and scatter as the reference does
+them; ``unguarded`` what a compiled text leaves to the processor; ``step`` the train step; ``known`` the answers that are
+pinned, and whether this machine gives them.
+
+jax is imported by ``reading``, ``guarded``, ``integers``, ``compiled``, ``known`` and ``step`` alone.
+"""

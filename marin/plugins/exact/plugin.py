@@ -1,0 +1,47 @@
+"""What this plugin adds: the profile ``exact`` (:class:`marin.training.runtime.profile.Profile`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from marin.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from marin.plugins.exact.compiled import Exact
+    from marin.training.state import TrainState
+    from marin.training.step.contract import Step
+
+KNOWN = "marin.plugins.exact.known"
+"""A program that says which known answers do not come out here."""
+
+
+def check() -> None:
+    """See :class:`marin.training.runtime.profile.Profile`."""
+    from marin.plugins.exact import known
+
+    known.check()
+
+
+def zero() -> Any:
+    """See there."""
+    from marin.plugins.exact.guarded import MINUS_ZERO
+
+    return MINUS_ZERO
+
+
+def fixed(function: Callable[..., Any], *examples: Any, recipe: Recipe | None = None) -> Exact:
+    """See there."""
+    from marin.plugins.exact.compiled import exact
+    from marin.plugins.exact.factors import NEAREST, factors_of
+
+    return exact(function, *examples, factors=NEAREST if recipe is None else factors_of(recipe))
+
+
+def step(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
+    """See there."""
+    from marin.plugins.exact.step import ExactStep
+
+    return ExactStep(recipe, mesh, example)

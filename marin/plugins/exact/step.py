@@ -1,0 +1,255 @@
+"""One train step in arithmetic without an order (docs/exact.md): the same bits on any processor and any number of devices.
+
+Two exact programs compute: ``gradient`` (sums over the whole batch, by differentiation, and the sum of their squares) and
+``update`` (clipping and optimizer, element by element). Their sums are of whole numbers, so a compiler may share them out
+over devices as it likes. The state lies in one slice for each device; parameters are gathered for the gradient, whole or
+(tensor parallel) in the shares of Levanter's own mapping, and every device updates its own slice.
+
+The digest of what is computed (:meth:`ExactStep.program`) is that of the exact programs over whole tensors, which no
+device and no compiler enters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import haliax as hax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
+
+from marin.errors import UsageError
+from marin.plugins.exact.compiled import Exact, exact
+from marin.plugins.exact.factors import factors_of
+from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.unguarded import unguarded
+from marin.recipe.schema import Recipe
+from marin.training.model import optimizer
+from marin.training.runtime.compilation import give_back_memory
+from marin.training.state import TENSOR, TrainState, batch_axes
+from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
+from marin.training.step.shards import shard_sums
+from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
+from marin.training.step.update import slice_after, slice_print, slice_square
+
+
+class ExactStep(Step):
+    """A train step of profile ``exact``.
+
+    Raises:
+        UsageError: the batch does not divide over the devices (with tensor parallelism over their groups), a matrix does not
+            over a group's, or the model has an operation without an exact form.
+    """
+
+    def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
+        devices, shared = mesh.devices.size, mesh.shape.get(TENSOR, 1)
+        if recipe.parts % (devices // shared):
+            raise UsageError(
+                "the batch does not divide over the devices",
+                where="--devices",
+                expected=f"a divisor of {f'{shared} times ' if shared > 1 else ''}trainer.batch_size ({recipe.parts})",
+                found=str(devices),
+                cure="use another number of devices",
+            )
+        super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices))
+        self._shares = shares_of(self.layout.named, shared)
+        self._example = example
+        self._gradient = gradient_of(recipe, self.layout)
+        self._blank = gradient_of(recipe, self.layout, blank=True) if recipe.exclude is not None else None
+        self._programs = self._compiled()
+
+    def _compiled(self) -> dict[str, Program]:
+        recipe, layout, devices = self.recipe, self.layout, self.devices
+        whole, axes = NamedSharding(self.mesh, P()), self.mesh.axis_names
+        lying = [NamedSharding(self.mesh, share) for share in self._shares]
+        by_matrix = jax.tree.unflatten(jax.tree.structure(layout.named), lying)
+        update = update_of(recipe, layout)
+
+        def gradient_by(of: Exact) -> Any:
+            def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
+                gathered = layout.whole_params([jax.lax.with_sharding_constraint(x, whole) for x in rows])
+                if TENSOR in self.mesh.shape:
+                    gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
+                grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._shared_out)
+                return tuple(layout.rows(grad) for grad in grads), *scalars
+
+            return gradient
+
+        def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
+            number = jax.lax.axis_index(axes).astype(jnp.uint32)
+            own = [[x[0] for x in leaves] for leaves in (params, moments, grads)]
+            kept, loss, norm = update(z, *own, *scalars)
+            shapes = [x.shape for x in (*layout.params, *layout.moments)]
+            prints = jnp.stack([slice_print(x, shape, number) for x, shape in zip(kept, shapes, strict=True)])
+            rows = tuple(x[None] for x in kept)
+            return rows[: len(params)], rows[len(params) :], jax.lax.psum(prints, axes), loss, norm
+
+        def split(tree: Any) -> Any:
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_slice), tree)
+
+        def pieces(tensors: Leaves) -> Leaves:
+            return tuple(jax.ShapeDtypeStruct((devices, *layout.sliced_shape(x.shape)), x.dtype) for x in tensors)
+
+        z = scalar = jax.ShapeDtypeStruct((), jnp.float32, sharding=whole)
+        params, moments = split(pieces(layout.params)), split(pieces(layout.moments))
+        batch = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_batch) for x in _batch(recipe)]
+        each, same = self.by_slice.spec, P()
+        shared = jax.shard_map(
+            updated,
+            mesh=self.mesh,
+            in_specs=(same, each, each, each, same, same, same),
+            out_specs=(each, each, same, same, same),
+            check_vma=False,
+        )
+        with jax.enable_x64(True), ThreadPoolExecutor(max_workers=2, thread_name_prefix="compiler") as compilers:
+            out = (tuple(self.by_slice for _ in params), whole, whole, whole)
+            keys = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for one in self._key(0)]
+            coming = {
+                name: compilers.submit(
+                    jax.jit(gradient_by(of), out_shardings=out).lower(z, params, *batch, *keys).compile
+                )
+                for name, of in (("gradient", self._gradient), ("blank", self._blank))
+                if of is not None
+            }
+            last = jax.jit(shared, donate_argnums=(1, 2)).lower(z, params, moments, params, scalar, scalar, scalar)
+            coming["update"] = compilers.submit(last.compile)
+            programs = {name: program.result() for name, program in coming.items()}
+        give_back_memory()
+        return programs
+
+    def run(
+        self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
+    ) -> tuple[SlicedState, StepOutcome]:
+        """As :meth:`Step.run`."""
+        (params,), (moments,) = state.params, state.moments
+        key = self._key(int(state.step))
+        gradient = self.named["blank" if blank else "gradient"]
+        grads, *sums = gradient(MINUS_ZERO, params, tokens, weights, *key)
+        params, moments, prints, loss, norm = self.named["update"](MINUS_ZERO, params, moments, grads, *sums)
+        return self.after(state, (params,), (moments,), (loss, norm), prints)
+
+    def _shared_out(self, x: jax.Array) -> jax.Array:
+        """What a loop goes through, if it is the batch in microbatches and devices divide them: each microbatch shared out over
+        the devices. Cut as the batch is, a device would have whole ones; GSPMD would then share out what is inside of a
+        sequence, and move far more often."""
+        axes, micro = batch_axes(self.mesh), self.recipe.arithmetic.microbatch_size
+        count = self.recipe.trainer.batch_size // micro
+        if x.shape != (count, micro, self.recipe.model.seq_len) or micro % math.prod(self.mesh.shape[a] for a in axes):
+            return x
+        return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, P(None, axes)))
+
+    def _key(self, step: int) -> tuple[np.ndarray, ...]:
+        """Seed and number of the train step, where random bits round: uint32[2]."""
+        words = np.asarray([(self.recipe.seed or 0) % 2**32, step], np.uint32)
+        return (words,) if factors_of(self.recipe, step=True).stochastic else ()
+
+    @property
+    def named(self) -> Mapping[str, Program]:
+        """As in every step."""
+        return self._programs
+
+    @property
+    def computing(self) -> frozenset[str]:
+        """As in every step: all of them."""
+        return frozenset(self.named)
+
+    @property
+    def executions(self) -> Mapping[str, int]:
+        """As in every step."""
+        return {name: int(name != "blank") for name in self.named}
+
+    @property
+    def memory(self) -> Memory:
+        """As in every step: the compiler decides what of the whole parameters lies where, and when."""
+        params = sum(4 * math.prod(self.layout.shapes[name]) for name in self.layout.param_names)
+        moments = sum(4 * math.prod(self.layout.shapes[name]) for name in self.layout.moment_names)
+        lying = {"gradient": 2 * params, "update": 3 * params + 2 * moments}
+        return Memory(params + moments, params, 0, lying)
+
+    def program(self) -> Mapping[str, str]:
+        """Digests of the exact programs over whole tensors (``Program.digest``), the same on every platform; and, as
+        ``... here``, sha256 of the StableHLO that this compiler was given for one device."""
+        layout = Layout(self._example, optimizer(self.recipe), 1)
+        update = update_of(self.recipe, layout)
+        scalar = jax.ShapeDtypeStruct((), jnp.float32)
+        slices = [_slices(layout, x) for x in (layout.params, layout.moments, layout.params)]
+        blank = {} if self._blank is None else {"blank": self._blank.program.digest}
+        return blank | {
+            "gradient": self._gradient.program.digest,
+            "gradient here": _lowered(self._gradient, layout.named, *_batch(self.recipe), **_named(self._key(0))),
+            "update": update.program.digest,
+            "update here": _lowered(update, *slices, scalar, scalar, scalar),
+        }
+
+    def foreign_products(self) -> list[str]:
+        """Products that the processor could contract with a sum (:mod:`marin.plugins.exact.unguarded`): none, or the compiler
+        took a guard away. Products of whole numbers are the same everywhere."""
+        return [line for one in self.named.values() for line in unguarded(one.as_text())]
+
+
+def shares_of(parameters: Any, shared: int) -> list[P]:
+    """How each parameter of a tree of named arrays lies while the gradient is computed: in shares over ``shared`` devices, by
+    Levanter's own mapping of axes, or whole on each of them.
+
+    Raises:
+        UsageError: an axis does not divide.
+    """
+    mapping = {name: axis for name, axis in DEFAULT_SHARED_MAPPING.items() if axis == TENSOR and shared > 1}
+    named = jax.tree.leaves(parameters, is_leaf=lambda x: isinstance(x, hax.NamedArray))
+    sizes = {axis.name: axis.size for x in named for axis in x.axes if axis.name in mapping}
+    if odd := {name: size for name, size in sizes.items() if size % shared}:
+        raise UsageError(
+            "matrices do not divide over the devices that share them",
+            where="--tensor-parallel",
+            expected="a divisor of " + " and of ".join(f"{name} ({size})" for name, size in odd.items()),
+            found=str(shared),
+            cure="let fewer devices share a layer",
+        )
+    return [P(*(mapping.get(axis.name) for axis in x.axes)) for x in named]
+
+
+def _named(key: Sequence[Any]) -> dict[str, Any]:
+    return {"key": key[0]} if key else {}
+
+
+def _batch(recipe: Recipe) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+    shape = (recipe.trainer.batch_size, recipe.model.seq_len)
+    return jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def gradient_of(recipe: Recipe, layout: Layout, *, blank: bool = False) -> Exact:
+    """(parameters, tokens, weights) -> gradient sums (whole tensors), their sum of squares, sums of loss and weight.
+    ``blank``: of a batch with blank positions."""
+
+    def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
+        grads, loss, weight = shard_sums(layout.static, recipe, arrays, tokens, weights, blank=blank)
+        leaves = tuple(jax.tree.leaves(unnamed(grads)))
+        return leaves, slice_square(leaves), loss, weight
+
+    return exact(gradient, layout.named, *_batch(recipe), factors=factors_of(recipe, step=True))
+
+
+def update_of(recipe: Recipe, layout: Layout) -> Exact:
+    """(parameters, moments, gradient, square, loss, weight), of one slice each -> the slice after the step, mean loss,
+    gradient norm."""
+    scalar = jax.ShapeDtypeStruct((), jnp.float32)
+    params, moments = _slices(layout, layout.params), _slices(layout, layout.moments)
+    return exact(partial(slice_after, recipe, layout), params, moments, params, scalar, scalar, scalar)
+
+
+def _slices(layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in tensors]
+
+
+def _lowered(function: Exact, *examples: Any, **key: Any) -> str:
+    with jax.enable_x64(True):
+        text = jax.jit(function.__call__).lower(MINUS_ZERO, *examples, **key).as_text()
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,13 @@
+"""What this plugin adds: the commands ``experiment`` and ``speedrun``."""
+
+from __future__ import annotations
+
+from marin.cli.lazy import Lazy
+
+COMMANDS = {
+    "experiment": Lazy(
+        "marin.plugins.lab.commands.experiment",
+        "Begin and preregister experiments, and hold their runs against what was registered.",
+    ),
+    "speedrun": Lazy("marin.plugins.lab.commands.speedrun", "Keep a leaderboard on which every score was replayed."),
+}

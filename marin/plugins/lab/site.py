@@ -1,0 +1,36 @@
+"""What experiments and tracks add to the site of a root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ledger import digest_bytes
+from marin.plugins.lab import report
+from marin.plugins.lab.analysis import Findings, conclusion, examine
+from marin.plugins.lab.leaderboard import site_pages
+from marin.plugins.lab.speedrun import tracks
+from marin.preregistration.arms import registrations
+from marin.record.root import Root
+from marin.reporting.folder import Page, Part, software
+
+
+def part(root: Root) -> Part:
+    """The report of each registered experiment, and the leaderboard where there is a track."""
+    history, drawer = root.history(), software()
+    found = [examine(history, name) for name in sorted({fact.body.experiment for fact in registrations(history)})]
+    experiments = tuple(
+        (one.registration.body.experiment, one.registration.body.question, conclusion(one)) for one in found
+    )
+    leaderboard = list(site_pages(history, root.store())) if any(True for _ in tracks(history, root.store())) else []
+    return Part((*_reports(found, drawer), *leaderboard), experiments, bool(leaderboard))
+
+
+def _reports(found: list[Findings], drawer: str) -> Iterator[Page]:
+    for one in found:
+        source = digest_bytes(repr((drawer, report.as_json(one))).encode())
+        yield Page(f"experiments/{one.registration.body.experiment}.html", source, partial(_drawn, one))
+
+
+def _drawn(findings: Findings) -> bytes:
+    return report.html(findings, report.plot(findings))

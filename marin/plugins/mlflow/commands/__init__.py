@@ -1,0 +1,1 @@
+"""Commands that show the ledger by MLflow."""

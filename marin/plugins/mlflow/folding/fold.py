@@ -1,0 +1,277 @@
+"""The fold of a log for MLflow: events in, intended writes out.
+
+Pure: no clock, no random draw, no file, no MLflow. The same events give the same intents whether they arrive in one go
+or one by one, which is what makes the projection rebuildable. The fold itself is never stored; a new process folds the
+log again from its start and drops the intents that were applied before.
+
+An event that is not of this product, or whose body does not fit its type, changes nothing: a projection has to survive
+whatever is in the log. It is counted in ``skipped``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from ledger import Event
+from marin.errors import MarinError
+from marin.history.fold import RunFold, by_address, taken
+from marin.history.labels import label_stream, marked
+from marin.history.names import collections_of
+from marin.history.projection.identity import Ids
+from marin.history.projection.pages import RECORD, pages_of
+from marin.history.projection.text import milliseconds
+from marin.history.run import Fact, ordered
+from marin.history.runs import evaluation_stream, is_told_by, replay_stream
+from marin.plugins.mlflow.folding import lifecycle, steps, training, verdicts
+from marin.plugins.mlflow.folding.aliases import VerifiedModels
+from marin.plugins.mlflow.folding.experiments import Experiments
+from marin.plugins.mlflow.folding.intents import Intent, Params, Points, Shelve, Tags
+from marin.plugins.mlflow.folding.logged import LoggedFold
+from marin.plugins.mlflow.folding.projected import ProjectedRun, Told
+from marin.record import events as types
+from marin.record.outputs import bytes_of
+from marin.record.verdicts import Past, of_the_log, of_this_log
+
+CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
+    types.RunCompleted: lifecycle.run_completed,
+    types.GraphCompleted: lifecycle.graph_completed,
+    types.StepStarted: steps.started,
+    types.StepCompleted: steps.completed,
+    types.StepFailed: steps.failed,
+    types.TrainStarted: steps.train_started,
+    types.MetricsRecorded: steps.measured,
+    types.TrainSegment: training.segment,
+    types.LoopSegment: training.segment,
+    types.CheckpointSaved: training.checkpoint,
+    types.EvalCompleted: training.evaluated,
+    types.ModelExported: training.exported,
+}
+"""What an event of a run changes, once the fold has taken it in."""
+SHOWN = {
+    name: body
+    for name, body in types.BODIES.items()
+    if body in CHANGES
+    or body in (types.EvaluationMeasured, types.EvaluationRecorded)
+    or body in (types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted)
+    or body in (types.ReplaySegment, types.TrainWithdrawn)
+    or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged, types.RunLabelled)
+}
+"""What MLflow is told of; nothing else changes what it shows."""
+BESIDE = (types.ReplayCompleted, types.RunLabelled, types.EvaluationMeasured, types.EvaluationRecorded)
+"""What is told of a run in a stream that is not its own, or by another's log."""
+
+
+class Fold:
+    """Folds events in the order of the log. ``origin`` names the ledger: it is part of every MLflow id. ``own``: that
+    log, where this user's key signs it, as the verdicts in it must be over it; None where it is somebody else's: the
+    verdicts in it are this user's word, and not shown."""
+
+    def __init__(self, origin: str, *, own: Past | None = None) -> None:
+        self.origin, self._own = origin, own
+        self.ids = Ids(origin)
+        self.runs: dict[str, ProjectedRun] = {}
+        self.skipped = 0
+        self.touched: set[str] = set()
+        self.logged = LoggedFold()
+        self._experiments = Experiments(self.ids)
+        self._verified_models = VerifiedModels(self.runs)
+        self._twins = verdicts.Twins(self.runs)
+        self._replays: dict[str, verdicts.Replays] = {}
+        self._made_in: dict[int, str] = {}
+
+    def apply_all(self, log: Iterable[tuple[int, Event]]) -> Iterator[Intent]:
+        """The intents of many events."""
+        for index, event in log:
+            yield from self.apply(index, event)
+
+    def apply(self, index: int, event: Event) -> list[Intent]:
+        """Take in one event; returns what MLflow should be told."""
+        if event.type not in SHOWN:
+            return []
+        try:
+            body = types.read(SHOWN[event.type], event.body, where=f"event {index}")
+        except MarinError:
+            self.skipped += 1
+            return []
+        if isinstance(body, types.TrackingLogged):
+            return self._logged(index, event, body)
+        if isinstance(body, types.ReplaySegment):  # it tells of who executed it again, and not of the run
+            return list(self._replayed(event, body))
+        intents = (
+            self._of_experiment(Told(index, event, milliseconds(event.time)), body)
+            if _run_in(body) == ""
+            else self._of_run(index, event, body)
+        )
+        intents = [as_others_word(intent) for intent in intents]
+        self.logged.watch(intents)
+        return intents
+
+    def shelves(self, run: str) -> Iterator[Shelve]:
+        """What MLflow shows as artifacts of a run, its steps and its models."""
+        projected = self.runs[run]
+        known, at = projected.fold, projected.at
+        states = ordered(known.states)
+        mounts = {state.step: bytes_of(state.output) for state in states if state.output is not None}
+        if known.completed is not None:
+            mounts |= {name: bytes_of(output) for name, output in known.completed.body.outputs.items()}
+        for state in states:
+            own = {"output": bytes_of(state.output)} if state.output is not None else {}
+            curve = ("loss.png",) if state.step == "train" and projected.losses else ()
+            yield Shelve(projected.id(state.step), run, at, own, (*curve, RECORD))
+        for saved in projected.checkpoints:
+            yield Shelve(f"m-{self.ids.checkpoint(run, saved)}", run, at, {"": saved.artifact})
+        for export in projected.exports:
+            yield Shelve(f"m-{self.ids.model(export)}", run, at, {"": bytes_of(export.output)})
+        pages = pages_of(
+            losses=bool(projected.losses),
+            steps=bool(projected.fold.states),
+            replayed=bool(projected.fold.verdicts()),
+            collected=known.started is not None and bool(collections_of(known.started.body.recipe)),
+        )
+        yield Shelve(projected.id(), run, at, mounts, pages)
+
+    def _logged(self, index: int, event: Event, body: types.TrackingLogged) -> list[Intent]:
+        """What a user logged by plain MLflow; an edit of a ledger's run is told on that run."""
+        intents = self.logged.apply(index, event, milliseconds(event.time), body)
+        if intents is None:
+            self.skipped += 1
+        return intents or []
+
+    def _of_experiment(self, told: Told, body: types.Body) -> list[Intent]:
+        match body:
+            case types.ExperimentRegistered():
+                return list(self._experiments.registered(told, body))
+            case types.ExperimentReported():
+                return list(self._experiments.reported(told, body))
+        return []
+
+    def _of_run(self, index: int, event: Event, body: types.Body) -> list[Intent]:
+        run = _run_in(body)
+        if not (isinstance(body, BESIDE) or is_told_by(event, run)):
+            self.skipped += 1
+            return []
+        begins = isinstance(body, types.RunStarted | types.GraphStarted)
+        if run not in self.runs:
+            if not begins:
+                self.skipped += 1
+                return []
+            self.runs[run] = ProjectedRun(self.ids, RunFold(run), self._experiment_of(body), index, len(self.runs))
+        elif begins:
+            body = types.Body()  # it has begun already; the event is only one more
+        projected, body = self.runs[run], by_address(body)
+        step = "train" if isinstance(body, types.TrainStarted) else getattr(body, "step", "")
+        told = Told(index, event, milliseconds(event.time), projected.fold.states.get(step))
+        before = projected.verified
+        intents = list(self._taken_in(told, projected, body))
+        projected.at = index
+        if not isinstance(body, types.ReplayCompleted):
+            intents += self._went_on(projected, before)
+        intents += self._equals(projected)
+        self.touched.add(run)
+        return intents
+
+    def _taken_in(self, told: Told, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
+        """The fold first, then what changed by it."""
+        if isinstance(body, types.StepCached):
+            yield from self._cached(told, projected, body)
+        elif isinstance(body, types.ReplayCompleted):
+            counts = self._own is not None and of_this_log(body.log_checkpoint, self._own)
+            if counts and of_the_log(body.verdicts, body.log_checkpoint):
+                projected.fold.judge(Fact(told.index, told.event.time, body, told.event.actor), counts=True)
+                yield from verdicts.replayed(told, projected, body)
+                yield self._note(projected)
+                yield from self._verified_models.after(projected)
+        elif isinstance(body, types.RunLabelled):
+            if told.event.stream == label_stream(projected.name):
+                yield from lifecycle.labelled(told, projected, body)
+                yield self._note(projected)
+        elif isinstance(body, types.EvaluationMeasured | types.EvaluationRecorded):
+            if told.event.stream == evaluation_stream(projected.name):  # no part of the execution, so not of its fold
+                yield from training.measured(told, projected, body)
+        else:
+            if isinstance(body, types.TrainWithdrawn):
+                projected.withdraw(body.step)
+            projected.fold.apply(told.index, told.event, body)
+            yield from self._changed(told, projected, body)
+            yield from self._followed(projected, body)
+
+    def _replayed(self, event: Event, body: types.ReplaySegment) -> Iterator[Intent]:
+        projected = self.runs.get(body.run)
+        if projected is None or self._own is None or event.stream != replay_stream(body.run):
+            return
+        replays = self._replays.setdefault(body.run, verdicts.Replays())
+        replays.held(body.segment)
+        yield from replays.told(projected.id())
+
+    def _followed(self, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
+        """How far those who execute segments again are behind."""
+        if self._own is None or not isinstance(body, types.TrainSegment | types.TrainWithdrawn):
+            return
+        replays = self._replays.setdefault(projected.name, verdicts.Replays())
+        if isinstance(body, types.TrainSegment):
+            replays.recorded(body)
+        else:
+            replays.withdrawn(body.step)
+        yield from replays.told(projected.id())
+
+    def _went_on(self, projected: ProjectedRun, before: str) -> Iterator[Intent]:
+        for intent in verdicts.went_on(projected, before):
+            yield intent
+            yield self._note(projected)
+            yield from self._verified_models.after(projected)
+
+    def _equals(self, projected: ProjectedRun) -> Iterator[Intent]:
+        for other, word in self._twins.after(projected):
+            yield Tags(other.id(), {"marin.verified": word})
+            yield self._note(other, word)
+
+    def _note(self, projected: ProjectedRun, word: str = "") -> Intent:
+        started = projected.fold.started
+        assert started is not None, "a run is projected from its beginning on"
+        word = word or projected.verified
+        return Tags(
+            projected.id(),
+            {"mlflow.note.content": self._experiments.note(projected.experiment, started.body, word, projected.about)},
+        )
+
+    def _changed(self, told: Told, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
+        if isinstance(body, types.StepCompleted):
+            self._made_in[told.index] = projected.name
+        if isinstance(body, types.RunStarted):
+            yield from lifecycle.run_started(told, projected, body, self._experiments)
+        elif isinstance(body, types.GraphStarted):
+            yield from lifecycle.graph_started(told, projected, body, self._experiments)
+        elif type(body) in CHANGES:
+            yield from CHANGES[type(body)](told, projected, body)
+
+    def _cached(self, told: Told, projected: ProjectedRun, body: types.StepCached) -> Iterator[Intent]:
+        if told.before is not None and told.before.state == "completed":
+            projected.fold.apply(told.index, told.event, None)
+            return
+        source = self.runs.get(self._made_in.get(body.completed_at, ""))
+        source = None if source is projected else source
+        made = source.fold.states.get(body.step) if source is not None else None
+        result = taken(Fact(told.index, told.event.time, body), made.result if made is not None else None)
+        projected.fold.take_over(told.index, told.event, result, source.fold.recorded if source is not None else None)
+        yield from steps.cached(told, projected, body, source)
+
+    def _experiment_of(self, body: types.Body) -> str:
+        if isinstance(body, types.RunStarted):
+            return self._experiments.named(body.experiment, body.pipeline)
+        return self._experiments.named("", body.name) if isinstance(body, types.GraphStarted) else ""
+
+
+def as_others_word(intent: Intent) -> Intent:
+    """What a run's recipe and its measurements are called is the word of its recorder: such a name is marked where it
+    could be taken for one of the ledger's own."""
+    if isinstance(intent, Points):
+        return intent if (key := marked(intent.key)) == intent.key else replace(intent, key=key)
+    if isinstance(intent, Params) and any(marked(name) != name for name in intent.values):
+        return replace(intent, values={marked(name): value for name, value in intent.values.items()})
+    return intent
+
+
+def _run_in(body: types.Body) -> str:
+    """The run that a body speaks of, or the graph; "" where it speaks of neither."""
+    return str(getattr(body, "run", getattr(body, "graph", "")))

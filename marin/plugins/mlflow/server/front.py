@@ -1,0 +1,113 @@
+"""MLflow's application as `marin ui` serves it: the pages begin at the newest runs, and what is not here is not offered.
+
+The server's routers for its assistant (which can run a shell), its gateway to models elsewhere and its jobs are not
+mounted. Its page is MLflow's own with a script and a style sheet of ours before its scripts (``front.js``, ``front.css``):
+they lead ``/`` to the run list of the newest experiment, choose the columns of a list that nobody has arranged, and hide
+what would lead nowhere. Demo data and usage data of the page have no place in a ledger; they are not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import json
+import sqlite3
+import urllib.parse
+import warnings
+from http import HTTPStatus
+from pathlib import Path
+
+from marin.plugins.mlflow.server.gate import Application, Receive, Scope, Send
+
+COLUMNS = {
+    "metrics.`evaluate.loss`": 100,
+    "metrics.`evaluate.perplexity`": 142,
+    "tags.`marin.verified`": 150,
+    "tags.`marin.model`": 100,
+    "tags.`marin.data`": 88,
+    "params.`seed`": 52,
+}
+"""What a run list shows beside name, time and duration, and how wide, in pixels."""
+NOT_MOUNTED = ("assistant_router", "gateway_router", "job_api_router")
+ABSENT = ("/assistant", "/demo", "/ui-telemetry", "/gateway", "/jobs")
+"""What follows ``mlflow`` or ``ajax-api/3.0`` in the addresses that are not found, whichever router would answer."""
+_HERE = Path(__file__).parent
+
+
+def application() -> Application:
+    """MLflow's own application without the routers that are not mounted. MLflow has its settings by now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's own use of what Starlette deprecates
+        import mlflow.server.fastapi_app as served
+        from fastapi import APIRouter
+
+        for name in NOT_MOUNTED:
+            setattr(served, name, APIRouter())
+        found: Application = served.create_fastapi_app()
+    return found
+
+
+class Front:
+    """ASGI middleware before MLflow's application ``inner``; ``database`` is the projection's."""
+
+    def __init__(self, inner: Application, database: Path) -> None:
+        from mlflow.server import REL_STATIC_DIR, app
+
+        self._inner = inner
+        self._database = database
+        page = Path(app.root_path, REL_STATIC_DIR, "index.html").read_text(encoding="utf-8")
+        self._before, self._after = page.split("<head>", 1)
+        self._script = (_HERE / "front.js").read_text(encoding="utf-8")
+        self._style = (_HERE / "front.css").read_text(encoding="utf-8")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = str(scope.get("path", ""))
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+        elif path == "/" and scope["method"] in ("GET", "HEAD"):
+            await _answer(send, HTTPStatus.OK, "text/html; charset=utf-8", self._page())
+        elif path == "/graphql" and scope["method"] != "POST":
+            await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"asked by POST alone\n", allow=b"POST")
+        elif _is_absent(path):
+            await _answer(send, HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"not part of marin ui\n")
+        else:
+            await self._inner(scope, receive, send)
+
+    def _page(self) -> bytes:
+        number = newest_experiment(self._database)
+        home = f"#/experiments/{number}/runs" if number is not None else "#/experiments"
+        given = f'data-home="{html.escape(home)}" data-columns="{html.escape(json.dumps(COLUMNS))}"'
+        ours = f"<script {given}>{self._script}</script><style>{self._style}</style>"
+        return f"{self._before}<head>{ours}{self._after}".encode()
+
+
+def newest_experiment(database: Path) -> int | None:
+    """MLflow's number of the experiment whose run began last; None where no run has begun."""
+    uri = f"file:{urllib.parse.quote(str(database))}?mode=ro"
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection,
+    ):
+        row = connection.execute(
+            "SELECT experiment_id FROM runs WHERE lifecycle_stage = 'active' ORDER BY start_time DESC, run_uuid LIMIT 1"
+        ).fetchone()
+        return int(row[0]) if row is not None else None
+    return None
+
+
+def _is_absent(path: str) -> bool:
+    parts = path.rstrip("/") + "/"
+    return any(f"/mlflow{name}/" in parts or f"/ajax-api/3.0{name}/" in parts for name in ABSENT) or parts.startswith(
+        "/gateway/"
+    )
+
+
+async def _answer(send: Send, status: HTTPStatus, kind: str, body: bytes, **more: bytes) -> None:
+    headers = [
+        (b"content-type", kind.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *((name.encode(), value) for name, value in more.items()),
+    ]
+    await send({"type": "http.response.start", "status": int(status), "headers": headers})
+    await send({"type": "http.response.body", "body": body})

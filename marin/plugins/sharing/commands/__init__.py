@@ -1,0 +1,1 @@
+"""Commands that write runs for other people."""

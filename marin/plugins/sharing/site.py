@@ -1,0 +1,165 @@
+"""A root as one static folder, for any web server: an index of experiments, runs, data sets and models, and the pages of
+each. What has not changed since it was written is not drawn again.
+
+    index.html                          what there is, with links
+    experiments/NAME.html               the report of a registered experiment
+    runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
+    outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
+    speedruns/index.html, ...           the tracks, where there are any; `marin speedrun site` writes these alone
+    site.json                           of each page what it was drawn from, and its digest (marin/reporting/folder.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ledger import canonical_digest
+from marin.history.catalog import open_catalog
+from marin.history.names import collections_of, data_of, name_of
+from marin.history.projection.pages import pages_of
+from marin.history.run import Run
+from marin.history.runs import archived, run_ids
+from marin.provenance.plugins import loaded
+from marin.recipe.units import human_size
+from marin.record.root import Root
+from marin.reporting.folder import Page, Written, software, write_pages
+from marin.reporting.lineage.browser import artifact_page, recorded_runs
+from marin.reporting.lineage.graph import graph_of
+from marin.reporting.lineage.samples import Inspector, Samples, read_samples
+from marin.reporting.pages import draw
+from marin.reporting.template import copying, finding, render
+
+DATA = ("corpus", "tokens")
+MODELS = ("train", "export")
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as the index lists it."""
+
+    run: str
+    name: str
+    started: str
+    data: str
+    loss: str
+    perplexity: str
+    verified: str
+    pages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """A data set or a model as the index lists it."""
+
+    digest: str
+    path: str
+    step: str
+    size: str
+    runs: tuple[str, ...]
+
+
+def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _: None, *, address: str = "") -> Written:
+    """The whole root as pages below ``folder``; each is replaced whole. ``told`` hears the path of a page that is drawn.
+    ``address``: where it will be served; link previews want the whole address of their picture.
+
+    Raises:
+        UsageError: ``folder`` has files and is no site.
+    """
+    return write_pages(pages(root, address.rstrip("/")), folder, told, whole=True)
+
+
+def pages(root: Root, address: str = "") -> Iterator[Page]:
+    """Every page of the site, ``index.html`` last; each is drawn before the next is asked for. ``address``: where it will
+    be served, without a slash at the end."""
+    with Inspector() as inspector:
+        yield from _pages(root, address, inspector)
+
+
+def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
+    history, drawer = root.history(), software()
+    runs = recorded_runs(history)
+    named = set(run_ids(history)) - archived(history)
+    own = [run for run in runs if run.run in named]  # the rest are executions of graphs
+    with open_catalog(root) as catalog:
+        twins = catalog.twins(catalog.runs())
+    rows = []
+    for run in own:
+        collected = bool(collections_of(run.started.body.recipe))
+        names = pages_of(
+            losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected
+        )
+        rows.append(_row_of_run(run, names))
+        labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
+        source = canonical_digest([drawer, run.last_index, run.verified, labels])
+        image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
+        for name in (*names, "verification.png") if run.verdicts else names:
+            drawn = partial(draw, root, run.run, name, image, inspector)
+            yield Page(f"runs/{run.run}/{name}", canonical_digest([source, address]), drawn)
+    parts = [make(root) for _, make in loaded("marin.site")]
+    experiments = [row for part in parts for row in part.experiments]
+    for part in parts:
+        yield from part.pages
+    whole = graph_of(runs)
+    latest = canonical_digest([drawer, *((run.run, run.last_index) for run in runs)])
+    data, models = _outputs(own, DATA), _outputs(own, MODELS)
+    seen: dict[str, Samples] = {}  # the same few runs stand on most pages
+
+    def sampled(run: Run) -> Samples:
+        if run.run not in seen:
+            seen[run.run] = read_samples(run, root.store(), steps=[])
+        return seen[run.run]
+
+    def output_page(digest: str) -> bytes:
+        page = artifact_page(root.verifier.name, runs, whole, digest, sampled)
+        assert page is not None, "a step of one of these runs made it"
+        return page
+
+    for row in (*data, *models):
+        yield Page(row.path, latest, partial(output_page, row.digest))
+    source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
+    yield Page(
+        "index.html",
+        source,
+        partial(
+            render,
+            "site.html.j2",
+            scripts=[copying(), finding()],
+            origin=root.verifier.name,
+            experiments=experiments,
+            rows=rows[::-1],
+            outputs=[("Data sets", data), ("Models", models)],
+            tracks=any(part.tracks for part in parts),
+        ),
+    )
+
+
+def _row_of_run(run: Run, names: tuple[str, ...]) -> RunRow:
+    recipe, measured = run.started.body.recipe, run.measured
+    return RunRow(
+        run.run,
+        name_of(run.run, recipe),
+        run.started.time[:10],
+        data_of(recipe),
+        f"{measured['loss']:.4f}" if "loss" in measured else "",
+        f"{measured['perplexity']:.4f}" if "perplexity" in measured else "",
+        run.verified if run.status == "completed" else run.status,
+        names,
+    )
+
+
+def _outputs(runs: Sequence[Run], steps: Sequence[str]) -> list[OutputRow]:
+    """What these steps made, each content once, the newest first."""
+    found: dict[str, OutputRow] = {}
+    for run in runs:
+        for step in steps:
+            if step in run.steps:
+                output = run.steps[step].output
+                others = found[output.digest].runs if output.digest in found else ()
+                path = f"outputs/{output.digest.removeprefix('sha256:')}.html"
+                found[output.digest] = OutputRow(output.digest, path, step, human_size(output.size), (*others, run.run))
+    return list(found.values())[::-1]

@@ -1,0 +1,90 @@
+"""Which arm of which registration a run is, by what its log holds.
+
+From its registration on every run that belongs to one of its arms and seeds cites it in ``run.started``, however it was
+started, because the executor asks :func:`citation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ledger import canonical_digest
+from marin.errors import UsageError
+from marin.history.run import Fact
+from marin.history.runs import History, started_runs
+from marin.recipe.schema import ArtifactDataset, Recipe, digest, from_plain
+from marin.recipe.section import Name
+from marin.record import events
+from marin.record.events import ExperimentRegistered, RunStarted
+
+
+def arm_digest(recipe: Recipe) -> str:
+    """Digest of what makes two runs runs of one arm: the recipe but for its seed, the state of a later phase, and the
+    digests of what steps of the experiment make."""
+    phase = recipe.phase
+    if phase is not None:
+        phase = msgspec.structs.replace(phase, state=None, tokenizer=None)
+    dataset, tokens = recipe.dataset, recipe.tokens
+    if isinstance(dataset, ArtifactDataset) and dataset.artifact.maker is not None:
+        dataset = msgspec.structs.replace(dataset, artifact=msgspec.structs.replace(dataset.artifact, digest=None))
+    if tokens.artifact is not None and tokens.artifact.maker is not None:
+        tokens = msgspec.structs.replace(tokens, artifact=msgspec.structs.replace(tokens.artifact, digest=None))
+    return digest(msgspec.structs.replace(recipe, seed=None, phase=phase, dataset=dataset, tokens=tokens))
+
+
+def arm_key(recipe: Recipe, label: str) -> str:
+    """What names an arm in the ledger: the digest of its recipe, and of the label that sets it apart if there is one."""
+    return canonical_digest([arm_digest(recipe), label]) if label else arm_digest(recipe)
+
+
+def arm_of(body: ExperimentRegistered, recipe: Recipe, pipeline: str) -> str | None:
+    """The arm of a run, or None. ``pipeline``: the name of its plan, whose parts after the first are its labels."""
+    arms = {value: name for name, value in body.arms.items()}
+    labels = [*pipeline.split(".")[1:], ""]
+    return next((arms[key] for label in labels if (key := arm_key(recipe, label)) in arms), None)
+
+
+def registrations(history: History, name: str | None = None) -> Iterator[Fact[ExperimentRegistered]]:
+    """Every registration (of the experiment ``name``), the oldest first. What somebody else's log registers under a word that
+    is no name is none: pages and files are called by it."""
+    for index, event in history.events(type=events.EXPERIMENT_REGISTERED):
+        body = events.read(ExperimentRegistered, event.body, where=f"event {index}")
+        if name in (None, body.experiment) and is_name(body.experiment):
+            yield Fact(index=index, time=event.time, body=body)
+
+
+def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Recipe]]:
+    """Every run with its recipe, in the order in which they started. One of another version of Marin, whose recipe this one
+    cannot read, is of no arm here."""
+    for started in started_runs(history):
+        try:
+            recipe = from_plain(started.body.recipe, where=f"run {started.body.run}")
+        except UsageError:
+            continue
+        yield started, recipe
+
+
+def is_name(word: str) -> bool:
+    """Whether an experiment can be called so."""
+    try:
+        msgspec.convert(word, Name)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def citation(history: History, recipe: Recipe, pipeline: str = "") -> str:
+    """The digest of the newest registration that has this recipe, executed by a plan of this name, as an arm with this
+    seed; "" where there is none."""
+    cited = ""
+    for fact in registrations(history):
+        if registers(fact.body, recipe, pipeline):
+            cited = fact.body.registration
+    return cited
+
+
+def registers(body: ExperimentRegistered, recipe: Recipe, pipeline: str = "") -> bool:
+    """Whether a registration has this recipe, executed by a plan of this name, as an arm with this seed."""
+    return str(recipe.seed) in body.seeds and arm_of(body, recipe, pipeline) is not None

@@ -1,7 +1,0 @@
-"""MLflow over the ledger: a database that is folded from it, and ``marin://`` for reading and for recording.
-
-projection/  MLflow's database, folded from the ledger and kept up with it; what each run shows beside its numbers
-stores/      what MLflow asks: runs, registered models, artifacts; writing makes events
-server/      MLflow's own server over all this, behind a gate, as `marin ui` shows it
-plugins.py, context.py, dataset_source.py    what MLflow finds by its entry points
-"""

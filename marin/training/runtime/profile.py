@@ -1,0 +1,82 @@
+"""Arithmetic that is a plugin: what computes under a profile, or in another form of the train step, found by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jax.sharding import Mesh
+
+from marin.provenance.plugins import named
+from marin.recipe.arithmetic import PROFILES
+from marin.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from marin.training.state import TrainState
+    from marin.training.step.contract import Step
+
+
+class Named(Protocol):
+    """What is computed, and nothing about how."""
+
+    @property
+    def digest(self) -> str:
+        """Equal where the same is computed."""
+
+
+class Fixed(Protocol):
+    """A function with every rounding fixed, for arguments of one shape."""
+
+    @property
+    def program(self) -> Named:
+        """What it computes."""
+
+    def __call__(self, z: Any, *arguments: Any) -> Any:
+        """To be traced, where 64-bit types are allowed: with ``z`` as :meth:`Profile.zero` gives it."""
+
+    def jitted(self, **options: Any) -> Callable[..., Any]:
+        """The function compiled at its first call, without ``z``; ``options`` are those of ``jax.jit``."""
+
+
+class Profile(Protocol):
+    """Arithmetic whose operations are its own."""
+
+    def check(self) -> None:
+        """Refuse to go on where this machine does not give the known answers.
+
+        Raises:
+            Unsupported: it gives others.
+        """
+
+    def zero(self) -> Any:
+        """The first argument of what was traced."""
+
+    def fixed(self, function: Callable[..., Any], *examples: Any, recipe: Recipe | None = None) -> Fixed:
+        """``function`` for arguments shaped like ``examples``; contractions as ``recipe`` says, or as the profile does.
+
+        Raises:
+            UsageError: an operation has no such form.
+        """
+
+    def step(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
+        """The train step."""
+
+
+def exact_profile() -> Profile:
+    """The plugin that computes under profile ``exact``.
+
+    Raises:
+        NotInstalled: it is not there.
+    """
+    found: Profile = named(PROFILES, "exact", "arithmetic.profile=exact")
+    return found
+
+
+def layered_step(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
+    """The train step in which no device holds all parameters.
+
+    Raises:
+        NotInstalled: the plugin that has it is not there.
+    """
+    found: Callable[[Recipe, Mesh, TrainState], Step] = named(PROFILES, "layered", "arithmetic.gather=layer")
+    return found(recipe, mesh, example)

@@ -1,0 +1,189 @@
+"""A published run is a root that a stranger reads; what breaks off leaves readers what they had, and goes on."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import FILES, RUN, record_run
+
+from ledger import LogReader, Store, copy_artifacts, open_storage
+from marin.cli import main
+from marin.history.runs import load
+from marin.plugins.sharing.dossier.judge import judge_dossier
+from marin.plugins.sharing.dossier.publication import needed, publish_pages
+from marin.record.attestation import digests
+from marin.record.root import Root
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def sent(root: Root, site: Path) -> int:
+    source = root.store()
+    return copy_artifacts(source, Store(open_storage(site)), needed(root, load(root.history(), RUN), source)).blobs
+
+
+def test_a_published_run_is_read_over_http_by_a_stranger(root: Root, site: Path, address: str) -> None:
+    assert sent(root, site) == 5, "corpus and model share one of their six files"
+    done = publish_pages(root, load(root.history(), RUN), open_storage(site))
+    reader = LogReader(open_storage(address, readonly=True), [root.verifier])
+    assert reader.checkpoint() == root.reader().checkpoint()
+    model = load(root.history(), RUN).output("export").artifact
+    assert Store(open_storage(address, readonly=True)).manifest(model).digest == model
+    assert judge_dossier(site / done.dossier, [root.verifier]).verdicts["fields"].outcome == "PASS"
+    assert done.dossier in (site / done.page).read_text()
+
+
+def test_verify_takes_the_address(root: Root, site: Path, address: str, capsysbinary: Any, monkeypatch: Any) -> None:
+    sent(root, site)
+    publish_pages(root, load(root.history(), RUN), open_storage(site))
+    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
+    monkeypatch.delenv("MARIN_KEY", raising=False)
+    command = ["verify", f"{address}/{RUN}", "--vkey", str(root.verifier), "--only", "artifacts", "--no-record"]
+    main.run([*command, "--allow", "unconfined", "--json"])
+    said = capsysbinary.readouterr().out
+    assert RUN.encode() in said
+    assert root.reader().checkpoint().root.hex().encode() in said
+
+
+def test_a_second_time_sends_nothing_and_changes_nothing(root: Root, site: Path) -> None:
+    sent(root, site)
+    publish_pages(root, load(root.history(), RUN), open_storage(site))
+    before = digests(site, "")
+    assert sent(root, site) == 0
+    publish_pages(root, load(root.history(), RUN), open_storage(site))
+    assert digests(site, "") == before
+
+
+class CutOff(Exception):
+    """The connection is gone."""
+
+
+class Cutting:
+    """A storage whose connection ends at the N-th write."""
+
+    def __init__(self, storage: Any, writes: int) -> None:
+        self.storage, self.left = storage, writes
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.storage, name)
+        if name not in ("ensure", "ensure_many", "replace"):
+            return found
+
+        def write(*arguments: Any) -> None:
+            self.left -= 1
+            if self.left < 0:
+                raise CutOff
+            found(*arguments)
+
+        return write
+
+
+class Looking:
+    """A storage on which a reader looks around after every write: whatever a page leads to is whole."""
+
+    def __init__(self, storage: Any, look: Callable[[], None]) -> None:
+        self.storage, self.look = storage, look
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.storage, name)
+        if name not in ("ensure", "ensure_many", "replace"):
+            return found
+
+        def write(*arguments: Any) -> None:
+            found(*arguments)
+            self.look()
+
+        return write
+
+
+def test_readers_see_one_publication_or_the_next(root: Root, site: Path, tmp_path: Path) -> None:
+    """After each single write: the page of the run leads to a whole dossier, and the log proves its events."""
+    sent(root, site)
+    run, seen = load(root.history(), RUN), []
+
+    def look() -> None:
+        page = site / "runs" / RUN / "index.html"
+        if not page.exists():
+            return
+        (dossier,) = re.findall(r"dossiers/[0-9a-f]{64}", page.read_text())
+        verdicts = judge_dossier(site / dossier, [root.verifier]).verdicts
+        assert {verdicts[name].outcome for name in ("files", "events", "fields", "model")} == {"PASS"}
+        reader = LogReader(open_storage(site), [root.verifier])
+        for index, _ in reader.events():
+            assert index < reader.checkpoint().size
+        seen.append((dossier, reader.checkpoint().size))
+
+    for name in ("Nano 1", "Nano 2"):
+        (tmp_path / "card.yaml").write_text(f"model.name: {name}\n")
+        target: Any = Looking(open_storage(site), look)
+        publish_pages(root, run, target, card=tmp_path / "card.yaml")
+    assert len(seen) > 10 and len(set(seen)) == 3, "the first, the first with the longer log, and the second"
+
+
+def test_what_runs_share_lies_there_once(root: Root, site: Path, project: Path) -> None:
+    """A second run with the same corpus and another model: only the model goes over; the front lists both."""
+    sent(root, site)
+    publish_pages(root, load(root.history(), RUN), open_storage(site))
+    other = FILES | {"export": {"model.safetensors": b"other weights"}}
+    (project / "other").mkdir()
+    record_run(root, project / "other", "3khr7ocq", other, trained={})
+    second, source = load(root.history(), "3khr7ocq"), root.store()
+    copied = copy_artifacts(source, Store(open_storage(site)), needed(root, second, source))
+    assert (copied.blobs, copied.there) == (1, 3)
+    publish_pages(root, second, open_storage(site))
+    front = (site / "index.html").read_text()
+    assert front.index("runs/3khr7ocq/index.html") < front.index(f"runs/{RUN}/index.html")
+    for page in (site / "index.html", site / "runs" / RUN / "index.html", site / "runs" / "3khr7ocq" / "index.html"):
+        links = re.findall(r'href="([^"#:]+)"', page.read_text())
+        assert links and all((page.parent / link).resolve().is_file() for link in links), (page, links)
+
+
+@pytest.mark.long
+def test_cut_off_at_every_write_readers_keep_what_they_had_and_it_goes_on(
+    root: Root, site: Path, tmp_path: Path
+) -> None:
+    sent(root, site)
+    run = load(root.history(), RUN)
+    publish_pages(root, run, open_storage(site))
+    old = LogReader(open_storage(site), [root.verifier]).checkpoint()
+    page = (site / "runs" / RUN / "index.html").read_bytes()
+    (tmp_path / "card.yaml").write_text("model.name: Nano 2\n")
+    for writes in range(100):
+        try:
+            done = publish_pages(root, run, Cutting(open_storage(site), writes), card=tmp_path / "card.yaml")  # type: ignore[arg-type]
+            break
+        except CutOff:
+            seen = LogReader(open_storage(site), [root.verifier]).checkpoint()
+            assert seen.size in (old.size, old.size + 1)
+            now = (site / "runs" / RUN / "index.html").read_bytes()
+            assert now == page or seen.size == old.size + 1, "the page is the last but for the front"
+    assert writes > 5
+    assert LogReader(open_storage(site), [root.verifier]).checkpoint().size == old.size + 1
+    assert judge_dossier(site / done.dossier, [root.verifier]).verdicts["files"].outcome == "PASS"
+    assert (site / "runs" / RUN / "index.html").read_bytes() != page

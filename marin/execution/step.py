@@ -88,6 +88,13 @@ class Companion(Protocol):
     def asked(self, recipe: Recipe) -> object:
         """The part of the recipe that says what it does; None where it has nothing to do. No identity has it."""
 
+    def check(self, root: Root, recipe: Recipe) -> None:
+        """Before anything begins: refuse what could not be done.
+
+        Raises:
+            LedgerError: what the recipe asks for is not there, or a plugin is missing.
+        """
+
     def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
         """Whether the step has an output of this identity, and no run of this recipe has all that is asked of it."""
 

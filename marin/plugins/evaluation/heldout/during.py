@@ -27,7 +27,7 @@ from marin.history.run import Run
 from marin.history.runs import load, recorded_evaluations, started_runs
 from marin.plugins.evaluation.harness.installed import check_installed
 from marin.plugins.evaluation.heldout.asked import first_asked, recorded_settings, settings_of, without_tasks
-from marin.plugins.evaluation.heldout.sets import read_sets
+from marin.plugins.evaluation.heldout.sets import check_files, read_sets
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
@@ -66,6 +66,13 @@ def due(recipe: Recipe, step: int) -> bool:
 
 class During:
     """What stands beside the step ``train`` for recipes that ask for it (:class:`marin.pipeline.companions.Beside`)."""
+
+    def check(self, root: Root, recipe: Recipe) -> None:
+        """See there. Files of a recipe that began here before may be gone: what was measured is in the store."""
+        if recipe.evaluation.tasks is not None:
+            check_installed("evaluation.tasks")
+        if next(started_runs(root.history(), recipe=digest(recipe)), None) is None:
+            check_files(recipe)
 
     def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
         """See there: states of an equal training may have been recorded in a run that was asked for less."""

@@ -26,18 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused, canonical_digest
+from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused
 from marin.errors import Interrupted, LeaseLost, Paused, StopAsked
 from marin.execution import forks, phases, tracker
-from marin.execution.completion import (
-    append_fenced,
-    between_steps,
-    cached,
-    complete_open_runs,
-    draft,
-    interrupted_between_steps,
-    rest,
-)
+from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import Grant, GrantedLease, StepLease, Unleased
@@ -49,7 +41,7 @@ from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
-from marin.execution.workspace import Made, Workspace, execute, own_workspace
+from marin.execution.workspace import Workspace, execute, own_workspace
 from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
 from marin.history.names import new_id
@@ -65,6 +57,7 @@ from marin.provenance.code import code_folder, files_listing, provenance
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
+from marin.work.recorded import Attempt, Made, cached
 
 log = logging.getLogger(__name__)
 
@@ -237,6 +230,10 @@ class _Situation:
         """The content of the inputs of ``step``, by name."""
         return {name: self.inputs[name].output.digest for name in step.inputs}
 
+    def attempt(self, step: StepDefinition) -> Attempt:
+        """An attempt at ``step``, as its events name it."""
+        return Attempt(self.run_id, step.name, self.identity, self.digests(step))
+
 
 @dataclass(frozen=True)
 class _Stage:
@@ -351,42 +348,31 @@ class _Stage:
         if not self.lease.is_free():
             return None
         name, run = self.step.name, situation.run_id
-        attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
+        number = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
         config = step_config(self.step, self.recipe)
         why = self._reason(situation, config)
-        before = [*self._begin(situation), *self._abandoned(situation)]
-        started = events.StepStarted(
-            run=run,
-            step=name,
-            identity=situation.identity,
-            config_digest=canonical_digest(config),
-            config=config,
-            inputs=situation.digests(self.step),
-            code=self.code.steps[name],
-            attempt=attempt,
-            lock=self.code.lock,
-        )
-        batch = [*before, draft(run, events.STEP_STARTED, started)]
+        attempt = situation.attempt(self.step)
+        started = attempt.started(config, self.code.steps[name], lock=self.code.lock, number=number)
+        batch = [*self._begin(situation), *self._abandoned(situation), started]
         with Interruption() as interruption:
             try:
                 with interruption.shield():
                     if not self.lease.begin(batch, partial(self._is_still, situation)):
                         return None
-                log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
+                log.info("%s: run %s, attempt %d; %s", name, run, number, why)
                 begun = time.monotonic()
-                made = self._heeding(situation, workspace, attempt)
-                made = replace(made, seconds=time.monotonic() - begun)
+                made = self._heeding(situation, workspace, number)
+                made = replace(made, seconds=round(time.monotonic() - begun, 3))
             except Paused as pause:
-                paused = events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where)
                 with interruption.shield():
-                    self._end(draft(run, events.STEP_PAUSED, paused))
+                    self._end(attempt.paused(pause.where))
                 raise
             except LeaseLost:
                 return None
             except LedgerError as error:
                 if self.lease.begun:
                     with interruption.shield():
-                        self._record_failure(situation, error)
+                        self._record_failure(attempt, error)
                 raise
             except KeyboardInterrupt as signal:
                 if not self.lease.begun:
@@ -398,7 +384,7 @@ class _Stage:
                     cure="run the same command again: it goes on from here",
                 )
                 with interruption.shield():
-                    self._record_failure(situation, stopped)
+                    self._record_failure(attempt, stopped)
                 raise stopped from signal
             else:
                 with interruption.shield():
@@ -429,23 +415,18 @@ class _Stage:
         if last != events.STEP_STARTED:
             return []
         training = run.training[-1].body if name == "train" and run.training else None
-        return [
-            draft(
-                run.run,
-                events.STEP_PREEMPTED,
-                events.StepPreempted(
-                    run=run.run,
-                    step=name,
-                    attempt=run.attempts[name],
-                    launch=0,
-                    again=True,
-                    reason="the process that executed the attempt ended without a word",
-                    processes=training.processes if training else 0,
-                    devices=training.devices if training else 0,
-                    at=max((fact.body.end for fact in run.segments), default=0) if training else 0,
-                ),
-            )
-        ]
+        preempted = events.StepPreempted(
+            run=run.run,
+            step=name,
+            attempt=run.attempts[name],
+            launch=0,
+            again=True,
+            reason="the process that executed the attempt ended without a word",
+            processes=training.processes if training else 0,
+            devices=training.devices if training else 0,
+            at=max((fact.body.end for fact in run.segments), default=0) if training else 0,
+        )
+        return [situation.attempt(self.step).draft(events.STEP_PREEMPTED, preempted)]
 
     def _heeding(self, situation: _Situation, workspace: Workspace, attempt: int) -> Made:
         """One attempt; a training that is asked to go back does, and goes on from there."""
@@ -535,35 +516,20 @@ class _Stage:
 
     def _completed(self, situation: _Situation, made: Made) -> StageOutcome | None:
         """Record the result, everything that follows from it, and write the files; None where the lease was lost."""
-        run, name = situation.run_id, self.step.name
         self._warn_of_divergence(situation, made)
-        body = events.StepCompleted(
-            run=run,
-            step=name,
-            identity=situation.identity,
-            inputs=situation.digests(self.step),
-            output=made.output,
-            metrics={key: value.hex() for key, value in made.metrics.items()},
-            seconds=round(made.seconds, 3),
-            tables=dict(made.tables),
-        )
-        # The index is not known before the append, and nothing that is recorded with it depends on it.
-        result = step_view(Fact(index=-1, time="", body=body))
-        completed = [draft(run, events.STEP_COMPLETED, body)]
-        receipts, lacking = self._append(situation, completed, {**situation.inputs, name: result}, self.lease)
+        attempt = situation.attempt(self.step)
+        settled = {**situation.inputs, self.step.name: attempt.result(made)}
+        receipts, lacking = self._append(situation, [attempt.completed(made)], settled, self.lease)
         if not receipts:
             return None
-        result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
+        result = attempt.result(made, receipts[0].index)
         self._write_files(result, lacking)
-        return StageOutcome(run, "executed", result, completed=not lacking)
+        return StageOutcome(situation.run_id, "executed", result, completed=not lacking)
 
-    def _record_failure(self, situation: _Situation, failure: LedgerError) -> None:
+    def _record_failure(self, attempt: Attempt, failure: LedgerError) -> None:
         """Record why the attempt ended, as far as the ledger still takes it."""
-        failed = events.StepFailed(
-            run=situation.run_id, step=self.step.name, identity=situation.identity, error=str(failure)[:4000]
-        )
         try:
-            self._end(draft(situation.run_id, events.STEP_FAILED, failed))
+            self._end(attempt.failed(failure))
         except LedgerError as second:
             log.warning("the failure could not be recorded: %s", second)
 
@@ -592,8 +558,10 @@ class _Stage:
     def _begin(self, situation: _Situation) -> list[Draft]:
         """The beginning of a run that does not exist yet, and the inputs that it takes over."""
         run = situation.run_id
-        drafts = [] if situation.run is not None else [draft(run, events.RUN_STARTED, self._run_started(run))]
-        return drafts + [cached(run, view) for view in situation.inputs.values() if not situation.results.is_held(view)]
+        taken = [cached(run, view) for view in situation.inputs.values() if not situation.results.is_held(view)]
+        if situation.run is not None:
+            return taken
+        return [Draft(events.RUN_STARTED, stream_of(run), events.write(self._run_started(run))), *taken]
 
     def _run_started(self, run: str) -> events.RunStarted:
         source = provenance(code_folder())

@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -34,24 +34,13 @@ from marin.errors import MissingEvidence, StepFailed
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.record import outputs
 from marin.record.events import Output
+from marin.work.recorded import Made
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
 """How long folders are waited for that belong to a process without a lease on their step."""
 POLL_SECONDS = 0.25
-
-
-@dataclass(frozen=True)
-class Made:
-    """What an attempt made: the output, its metrics, its tables by digest, and how long it took. All of it is in the store,
-    but for the bytes of a small value, which are in ``data`` until then."""
-
-    output: Output
-    metrics: Mapping[str, float]
-    tables: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-    data: bytes | None = None
 
 
 @dataclass(frozen=True)

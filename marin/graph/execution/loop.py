@@ -31,7 +31,6 @@ from marin.execution.completion import complete_open_runs, interrupted_between_s
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import POLL_SECONDS
-from marin.execution.workspace import Made
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import LASTING, Failure, Options, Outcome, Record, Work
 from marin.graph.execution.strategies import Ended, strategies
@@ -47,6 +46,7 @@ from marin.provenance.environment import available_cores, available_gpus
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import JobFuture, JobRunner
+from marin.work.recorded import Made
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]
 
@@ -378,7 +378,7 @@ class GraphExecution:
                 drafts.append(self.record.checked(work, made.output))
             elif isinstance(made, Made):
                 places[work.key] = len(drafts)
-                drafts.append(self.record.completed(work, made))
+                drafts.append(self.record.attempt(work).completed(made))
             elif isinstance(made, LedgerError) and (failed := self.strategies.of(work.node.step).failed(work, made)):
                 drafts.append(failed)
         mine = [work.key for work, _ in finished]
@@ -394,8 +394,8 @@ class GraphExecution:
             elif isinstance(made, NodeResult):
                 self._made(work, made)
             elif isinstance(made, Made):
-                index = receipts[places[work.key]].index
-                self._made(work, NodeResult.of(work.node.address, "executed", self.record.result(work, made, index)))
+                result = self.record.attempt(work).result(made, receipts[places[work.key]].index)
+                self._made(work, NodeResult.of(work.node.address, "executed", result))
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
 

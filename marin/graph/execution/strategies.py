@@ -20,8 +20,7 @@ from marin.execution import tracker
 from marin.execution.leases.step import Grant
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition
-from marin.execution.workspace import Made
-from marin.graph.execution.record import Options, Record, Work
+from marin.graph.execution.record import LASTING, Options, Record, Work
 from marin.graph.execution.stage import execute_stage, stage_payload
 from marin.graph.execution.work import execute_job, from_answer, job_payload
 from marin.graph.planning import Planner
@@ -32,6 +31,7 @@ from marin.provenance.environment import available_cores
 from marin.record.root import Root
 from marin.runners.jobs import Job, Resources, error_of
 from marin.runners.reservation import reservation
+from marin.work.recorded import Made
 
 Ended = Made | NodeResult | LedgerError
 """What came of one execution: a result that is still to be recorded, one that is recorded, or an error."""
@@ -88,7 +88,7 @@ class Functions:
 
     def failed(self, work: Work, error: LedgerError) -> Draft | None:
         """See :class:`Strategy`."""
-        return self.record.failed(work, error)
+        return self.record.attempt(work).failed(error, lasting=isinstance(error, LASTING))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ledger import LedgerError, Locked, Store, canonical_bytes, digest_bytes
 from marin.errors import StepFailed
-from marin.execution.workspace import Made, Workspace, checked_metrics, explained
+from marin.execution.workspace import Workspace, checked_metrics, explained
 from marin.graph.execution.guard import confined, unconfined
 from marin.graph.files import load_graph
 from marin.graph.given import Given
@@ -29,6 +29,7 @@ from marin.graph.identity import reveal
 from marin.graph.step import Context, Input, Result, Step
 from marin.record.events import Output
 from marin.record.root import Root, open_root
+from marin.work.recorded import Made
 
 PLACES = 8
 """How many processes of a machine may keep the folders of one step: one is at work, and others are stopped or hang."""
@@ -178,7 +179,7 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> M
             workspace.out()  # leavings of an attempt that was killed
         with confined(step.name, workspace.allowed, alone=workspace.outside is not None):
             returned = step.fn(context)
-        seconds = time.monotonic() - begun
+        seconds = round(time.monotonic() - begun, 6)
         return workspace.do(lambda: _kept(step.name, returned, workspace, seconds))
     except LedgerError:
         raise

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from marin.collection.making.shelf import Execute
-from marin.runners import Start
 from marin.runners.places import place_of
+from marin.work.placed import Execute, Start
 
 
 @contextmanager
@@ -26,7 +25,7 @@ def executing(workers: int, address: str | None = None) -> Iterator[Execute]:
 
 
 def in_process(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """One after the other, here (:data:`marin.collection.making.shelf.Execute`)."""
+    """One after the other, here (:data:`marin.work.placed.Execute`)."""
     work = start(setup)
     for number, task in enumerate(tasks):
         yield number, work(task)

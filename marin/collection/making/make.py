@@ -17,7 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +27,7 @@ from marin.collection.making.description import NOT_FETCHED, assemble, content, 
 from marin.collection.making.exact import remove_copies
 from marin.collection.making.paragraphs import copied
 from marin.collection.making.rows import Rows, as_bytes
-from marin.collection.making.shelf import Execute, Made, Shard, Shelf
+from marin.collection.making.shelf import Made, Shard, Shelf
 from marin.collection.settings import Near, divided
 from marin.collection.sources.origin import LEFT_OUT, Origin
 from marin.collection.tasks.columns import band_name
@@ -43,11 +42,12 @@ from marin.collection.tasks.task import (
     given_file,
     told,
 )
-from marin.collection.tasks.work import start
+from marin.collection.tasks.work import WORKER
 from marin.data.documents import threshold
 from marin.errors import DataError
 from marin.process.progress import bar
 from marin.recipe.schema import plain
+from marin.work.placed import Execute
 
 log = logging.getLogger(__name__)
 EXACT_STEP, NEAR_STEP = "exact", "near"
@@ -199,12 +199,10 @@ class _Making:
                 self._keep(shard, target, answer)
                 done += 1
                 progress(done, "")
-            tasks = [msgspec.json.encode(shard.task) for shard in waiting]
-            if not tasks:
+            if not waiting:
                 return
-            for number, result in self.execute(start, msgspec.json.encode(self.setup), tasks):
+            for number, answer in WORKER.each(self.execute, self.setup, [shard.task for shard in waiting]):
                 shard = waiting[number]
-                answer = msgspec.json.decode(result, type=Counted)
                 if answer.stopped:
                     raise _strictly(answer.stopped)
                 self._keep(shard, self.folder / kind / shard.task.name, answer)

@@ -7,7 +7,6 @@ variant. :meth:`Strategies.of` is the one place that chooses by the kind how a s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,16 +20,16 @@ from marin.execution.leases.step import Grant
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition
 from marin.graph.execution.record import LASTING, Options, Record, Work
-from marin.graph.execution.stage import execute_stage, stage_payload
-from marin.graph.execution.work import execute_job, from_answer, job_payload
+from marin.graph.execution.stage import StageAnswer, StageTask, execute_stage
+from marin.graph.execution.work import FunctionTask, execute_job
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult
 from marin.graph.step import Step
-from marin.history.run import StepView
 from marin.provenance.environment import available_cores
 from marin.record.root import Root
 from marin.runners.jobs import Job, Resources, error_of
 from marin.runners.reservation import reservation
+from marin.work.placed import decode, encode
 from marin.work.recorded import Made
 
 Ended = Made | NodeResult | LedgerError
@@ -78,13 +77,14 @@ class Functions:
         """See :class:`Strategy`."""
         assert self.file is not None, "without a file, functions are called here"
         step = work.node.step
-        payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)
+        inputs = dict(work.inputs)
+        task = FunctionTask(self.root.absolute, str(self.file), step.name, work.identity.digest, inputs)
         needs = Resources(cpus=_cpus(step, self.options), gpus=step.resources.gpus, memory=step.resources.memory)
-        return Job(work.node.address, execute_job, payload, needs)
+        return Job(work.node.address, execute_job, encode(task), needs)
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
         """See :class:`Strategy`."""
-        return from_answer(answer)
+        return decode(answer, Made)
 
     def failed(self, work: Work, error: LedgerError) -> Draft | None:
         """See :class:`Strategy`."""
@@ -128,7 +128,7 @@ class Stages:
         if work.expected is not None:
             upstream = (*variant.plan.before(definition.name), definition)
             variant = replace(variant, plan=Plan(f"{variant.plan.name}.check", upstream, variant.plan.pinned))
-        payload = stage_payload(
+        task = StageTask.of(
             self.root,
             variant,
             self.planner.bound(variant.recipe, variant),
@@ -146,7 +146,7 @@ class Stages:
         return Job(
             f"{address} ({variant.plan.name})",
             execute_stage,
-            payload,
+            encode(task),
             reservation(
                 definition, variant.recipe, placed, cpus=_cpus(step, self.options), memory=step.resources.memory
             ),
@@ -156,10 +156,10 @@ class Stages:
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
         """See :class:`Strategy`."""
-        value = json.loads(answer)
-        if "paused" in value:
-            return error_of(value["error"]) if self._pauses(work) else None
-        return NodeResult.of(work.node.address, value["action"], msgspec.convert(value["result"], StepView))
+        value = decode(answer, StageAnswer)
+        if value.result is None:
+            return error_of(value.paused) if self._pauses(work) else None
+        return NodeResult.of(work.node.address, value.action, value.result)
 
     def failed(self, work: Work, error: LedgerError) -> Draft | None:
         """See :class:`Strategy`."""

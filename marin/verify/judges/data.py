@@ -28,13 +28,13 @@ from marin.process.progress import Report, bar
 from marin.provenance.plugins import named
 from marin.recipe.schema import Artifact, Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
 from marin.record.events import DATA_STEPS, Json, Output, StepStarted
-from marin.runners import Work
 from marin.runners.engines import warm_workers
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.judges.exclusion import excluded_elsewhere
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.verdict import Outcome, Verdict, outcome_of
+from marin.work.placed import Worker
 
 SPLITS = {"train": TRAIN, "validation": VALIDATION}
 LEAST_SHARD = 1 << 16
@@ -224,10 +224,9 @@ def _by_workers(case: Case, report: Report) -> Verdict:
     setup = DataSetup(place, run.run, run.started.body.recipe, folders, str(made), recorded, case.reach)
     jobs = [DataJob("corpus"), DataJob("tokenizer"), *_token_jobs(run.recipe, inputs["corpus"], case.workers)]
     answers: list[DataAnswer] = []
-    tasks = [msgspec.json.encode(job) for job in jobs]
-    with warm_workers(case.workers).run(start, msgspec.json.encode(setup), tasks) as results:
+    with WORKER.run(warm_workers(case.workers).run, setup, jobs) as results:
         for result in results:
-            answers.append(msgspec.json.decode(result, type=DataAnswer))
+            answers.append(result)
             report(len(answers), f"{jobs[len(answers) - 1].step} {jobs[len(answers) - 1].split}")
     return _judge(case.record, jobs, answers)
 
@@ -268,11 +267,6 @@ def _judge(record: RunRecord, jobs: Sequence[DataJob], answers: Sequence[DataAns
     return Verdict("PASS", (*lines, f"tokens encoded again in {len(parts)} shards"))
 
 
-def start(setup: bytes) -> Work:
-    """In a worker, once: what executes data stages."""
-    return DataWorker(msgspec.json.decode(setup, type=DataSetup))
-
-
 class DataWorker:
     """Executes whole steps in a rehearsal, and encodes shards of documents."""
 
@@ -282,14 +276,12 @@ class DataWorker:
         apply(self._recipe.arithmetic, Execution())
         self._store = Store(open_storage(setup.root, readonly=True))
 
-    def __call__(self, task: bytes) -> bytes:
-        """The :class:`DataAnswer` to one :class:`DataJob`."""
-        job = msgspec.json.decode(task, type=DataJob)
+    def __call__(self, job: DataJob) -> DataAnswer:
+        """How one job ended."""
         try:
-            answer = self._encode(job) if job.split else self._step(job.step)
+            return self._encode(job) if job.split else self._step(job.step)
         except LedgerError as error:
-            answer = DataAnswer(outcome_of(error), line=f"{job.step}: {error}")
-        return msgspec.json.encode(answer)
+            return DataAnswer(outcome_of(error), line=f"{job.step}: {error}")
 
     def _step(self, name: str) -> DataAnswer:
         folder = Path(self._setup.outputs) / name
@@ -326,3 +318,6 @@ class DataWorker:
         if job.split == "train" and not as_recorded(self._recipe):
             words = sum(len(document.text.split()) for document in documents)
         return DataAnswer("PASS", ids=str(target), lengths=lengths, words=words)
+
+
+WORKER = Worker(f"{__name__}:WORKER", DataSetup, DataJob, DataAnswer, DataWorker)

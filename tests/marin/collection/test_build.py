@@ -21,10 +21,11 @@ from marin.collection.making import rows as rows_module
 from marin.collection.making.execute import in_process
 from marin.collection.settings import settings_of
 from marin.collection.sources import finding
+from marin.collection.tasks.task import Task
 from marin.errors import DataError, UsageError
 from marin.record.bodies.collections import COLLECTION_SOURCE
 from marin.reporting.collection import page
-from marin.runners import Start
+from marin.work.placed import Start, decode
 from tests.marin.collection.labelled import CONTAMINATED, Labelled, labelled, shingles, similarity
 from tests.marin.collection.making import Killed, by, dying, root_of, rows, shuffled
 
@@ -248,7 +249,7 @@ def test_a_rule_that_is_set_otherwise_reads_no_source_again(
     done: list[str] = []
 
     def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-        done.extend(json.loads(task)["kind"] for task in tasks)
+        done.extend(decode(task, Task).kind for task in tasks)
         yield from in_process(start, setup, tasks)
 
     by(execute, monkeypatch)

@@ -3,7 +3,7 @@
 What happens for `marin stage NAME`:
 
 1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
-   stages left is taken into it (:mod:`marin.execution.result_cache` and, for one run, ``run_results`` say what counts).
+   stages left is taken into it (:mod:`marin.work.cached` and, for one run, ``run_results`` say what counts).
 2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
 3. The execution. The lease on the step is taken in one batch with its step.started, durable before its first line; who
    finds it taken waits, and looks again. Inputs come out of the store, hashed; step.completed follows when the output
@@ -37,11 +37,10 @@ from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest,
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.recording.journal import LedgerJournal
 from marin.execution.recording.requests import StopRequests, pending, stop_asked, withdraw_refuted
-from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
-from marin.execution.workspace import Workspace, execute, own_workspace
+from marin.execution.workspace import Workspace, execute
 from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
 from marin.history.names import new_id
@@ -57,6 +56,7 @@ from marin.provenance.code import code_folder, files_listing, provenance
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
+from marin.work.cached import ResultCache
 from marin.work.recorded import Attempt, Made, cached
 
 log = logging.getLogger(__name__)
@@ -163,10 +163,7 @@ def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageO
                 cure="its code or its inputs have changed meanwhile: run the same command again",
             )
         lease = StepLease(root, held, now, name) if grant is None else GrantedLease(root, grant)
-        with own_workspace(root.local, name, now, lease.is_free) as workspace:
-            outcome = replace(stage, lease=lease).bring(now, workspace) if workspace is not None else None
-        if outcome is None:
-            lease.wait()
+        outcome = lease.bring(root.local, name, now, partial(replace(stage, lease=lease).bring, now))
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     if step.beside is not None and outcome.action != "executed":
         step.beside.completed(root, outcome.run, LedgerJournal(root, outcome.run, name))
@@ -365,7 +362,7 @@ class _Stage:
                 made = replace(made, seconds=round(time.monotonic() - begun, 3))
             except Paused as pause:
                 with interruption.shield():
-                    self._end(attempt.paused(pause.where))
+                    self.lease.end(attempt.paused(pause.where))
                 raise
             except LeaseLost:
                 return None
@@ -529,18 +526,9 @@ class _Stage:
     def _record_failure(self, attempt: Attempt, failure: LedgerError) -> None:
         """Record why the attempt ended, as far as the ledger still takes it."""
         try:
-            self._end(attempt.failed(failure))
+            self.lease.end(attempt.failed(failure))
         except LedgerError as second:
             log.warning("the failure could not be recorded: %s", second)
-
-    def _end(self, last: Draft) -> None:
-        """Record ``last`` of the attempt, with the end of the lease."""
-        while batch := self.lease.ending([last]):
-            try:
-                self.root.append(batch)
-            except OutOfSequence:
-                continue  # somebody has taken or released a lease meanwhile: the batch is made anew
-            return
 
     def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
         for fact in completions(situation.results.cache.history, step=self.step.name, identity=situation.identity):

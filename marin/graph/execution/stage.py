@@ -24,7 +24,6 @@ from marin.execution.plan import Plan
 from marin.graph.variants import Variant
 from marin.history.run import StepView
 from marin.pipeline.stages import PIPELINE
-from marin.process.interruption import Interruption
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
 from marin.record.events import Json
 from marin.record.root import Root, open_root
@@ -89,10 +88,7 @@ def stage_on_ray(
             if result is not None and not force:
                 return False
             lease = StepLease(root, held, identity, name)
-            with Interruption() as interruption, interruption.shield():
-                if begun := lease.begin([], is_missing):
-                    taken.callback(lease.give_back)
-            if not begun:
+            if not (begun := taken.enter_context(lease.taken([], is_missing))):
                 lease.wait()
         definition, here = plan.step(name), msgspec.structs.replace(execution, runner="local", processes=1)
         task = StageTask.of(

@@ -57,7 +57,7 @@ from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
 from marin.work.cached import ResultCache
-from marin.work.recorded import Attempt, Made, cached
+from marin.work.recorded import Attempt, StoredResult, cached
 
 log = logging.getLogger(__name__)
 
@@ -425,7 +425,7 @@ class _Stage:
         )
         return [situation.attempt(self.step).draft(events.STEP_PREEMPTED, preempted)]
 
-    def _heeding(self, situation: _Situation, workspace: Workspace, attempt: int) -> Made:
+    def _heeding(self, situation: _Situation, workspace: Workspace, attempt: int) -> StoredResult:
         """One attempt; a training that is asked to go back does, and goes on from there."""
         while True:
             try:
@@ -461,7 +461,7 @@ class _Stage:
 
     def _attempt(
         self, situation: _Situation, workspace: Workspace, attempt: int, requests: StopRequests | None
-    ) -> Made:
+    ) -> StoredResult:
         store = self.cache.store
         artifacts = {step: situation.inputs[step].output.artifact for step in self.step.inputs}
         inputs = workspace.prepare(store, {step: situation.inputs[step].output for step in self.step.inputs})
@@ -511,7 +511,7 @@ class _Stage:
         beside = self.step.beside
         return beside.following(journal, self.root, run) if beside is not None else nullcontext(journal)
 
-    def _completed(self, situation: _Situation, made: Made) -> StageOutcome | None:
+    def _completed(self, situation: _Situation, made: StoredResult) -> StageOutcome | None:
         """Record the result, everything that follows from it, and write the files; None where the lease was lost."""
         self._warn_of_divergence(situation, made)
         attempt = situation.attempt(self.step)
@@ -530,7 +530,7 @@ class _Stage:
         except LedgerError as second:
             log.warning("the failure could not be recorded: %s", second)
 
-    def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
+    def _warn_of_divergence(self, situation: _Situation, made: StoredResult) -> None:
         for fact in completions(situation.results.cache.history, step=self.step.name, identity=situation.identity):
             if fact.body.output.digest != made.output.digest:
                 log.warning(

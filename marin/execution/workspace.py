@@ -34,7 +34,7 @@ from marin.errors import MissingEvidence, StepFailed
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.record import outputs
 from marin.record.events import Output
-from marin.work.recorded import Made
+from marin.work.recorded import StoredResult
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, onexc=again)
 
 
-def execute(definition: StepDefinition, task: Task) -> Made:
+def execute(definition: StepDefinition, task: Task) -> StoredResult:
     """Run the step, and put what it made into the store.
 
     Raises:
@@ -278,7 +278,7 @@ def checked_metrics(step: str, told: Mapping[str, object]) -> dict[str, float]:
     return metrics
 
 
-def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
+def _stored(definition: StepDefinition, task: Task, result: StepResult) -> StoredResult:
     metrics = checked_metrics(definition.name, result.metrics)
     if not any(task.out.iterdir()):
         raise StepFailed(
@@ -289,11 +289,5 @@ def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
             cure="this is a defect of the step",
         )
     artifact = task.store.put_tree(task.out, link=True, trees=result.trees)
-    digest = artifact.digest if result.digest is None else result.digest
-    size = artifact.size if result.digest is None or result.size is None else result.size
     tables = {name: task.store.put_bytes(text.encode()).digest for name, text in sorted(result.tables.items())}
-    return Made(
-        output=Output(kind=result.kind, digest=digest, size=size, artifact=artifact.digest),
-        metrics=metrics,
-        tables=tables,
-    )
+    return StoredResult(result.output(artifact.digest, artifact.size), metrics, tables)

@@ -36,7 +36,7 @@ from marin.provenance.code import Provenance, code_folder, lock_digest, provenan
 from marin.record import events
 from marin.record.events import LOOP, HexFloat, LoopSegment, Output
 from marin.record.root import Root, open_root
-from marin.work.recorded import Attempt, Made
+from marin.work.recorded import Attempt, StoredResult
 
 logger = logging.getLogger(__name__)
 
@@ -255,7 +255,7 @@ class Loop:
 
     def _output(self, name: str, output: Output, metrics: Mapping[str, float]) -> None:
         identity = self._identity if name == LOOP else canonical_digest([self._identity, name])
-        made = Made(output, metrics, seconds=round(time.monotonic() - self._began, 3))
+        made = StoredResult(output, metrics, seconds=round(time.monotonic() - self._began, 3))
         self._root.append([Attempt(self.id, name, identity).completed(made)])
         self._outputs[name] = output
 

@@ -19,9 +19,9 @@ from marin.record.events import Output
 
 
 @dataclass(frozen=True)
-class Made:
-    """What an attempt made: the output, its metrics, its tables by digest, and how long it took. All of it is in the store,
-    but for the bytes of a small value, which are in ``data`` until then."""
+class StoredResult:
+    """What an execution of a step made, recorded or not: the output, its metrics, its tables by digest, and how long it took.
+    All of it is in the store, but for the bytes of a small value, which are in ``data`` until then."""
 
     output: Output
     metrics: Mapping[str, float]
@@ -60,11 +60,11 @@ class Attempt:
         )
         return self.draft(events.STEP_STARTED, body)
 
-    def completed(self, made: Made) -> Draft:
+    def completed(self, made: StoredResult) -> Draft:
         """It has its output."""
         return self.draft(events.STEP_COMPLETED, self._completed(made))
 
-    def result(self, made: Made, index: int = -1) -> StepView:
+    def result(self, made: StoredResult, index: int = -1) -> StepView:
         """What :meth:`completed` records as event ``index``, which is not known before the append."""
         return step_view(Fact(index, "", self._completed(made)))
 
@@ -89,7 +89,7 @@ class Attempt:
         """An event of its stream."""
         return Draft(kind, self.stream or stream_of(self.run), events.write(body))
 
-    def _completed(self, made: Made) -> events.StepCompleted:
+    def _completed(self, made: StoredResult) -> events.StepCompleted:
         return events.StepCompleted(
             run=self.run,
             step=self.step,

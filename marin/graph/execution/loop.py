@@ -46,7 +46,7 @@ from marin.provenance.environment import available_cores, available_gpus
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import JobFuture, JobRunner
-from marin.work.recorded import Made
+from marin.work.recorded import StoredResult
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]
 
@@ -241,7 +241,7 @@ class GraphExecution:
         leased = self._lease(here)
         if not leased:
             return False
-        made: list[tuple[Work, Made | LedgerError]] = []
+        made: list[tuple[Work, StoredResult | LedgerError]] = []
         try:
             made.extend((work, self._call(work)) for work in leased)
         finally:
@@ -251,7 +251,7 @@ class GraphExecution:
     def _is_here(self, node: Node) -> bool:
         return self.strategies.of(node.step).is_here(node.step)
 
-    def _call(self, work: Work) -> Made | LedgerError:
+    def _call(self, work: Work) -> StoredResult | LedgerError:
         workspace = StepWorkspace(self.local, work.identity.digest, self.planner.store, self.values)
         tries = work.node.step.resources.retries + 1
         while True:
@@ -366,7 +366,9 @@ class GraphExecution:
         if not finished:
             return
         blobs = {
-            made.output.artifact: made.data for _, made in finished if isinstance(made, Made) and made.data is not None
+            made.output.artifact: made.data
+            for _, made in finished
+            if isinstance(made, StoredResult) and made.data is not None
         }
         if blobs:
             self.planner.store.blobs.put_many(blobs)
@@ -374,9 +376,9 @@ class GraphExecution:
         drafts: list[Draft] = []
         places: dict[str, int] = {}
         for work, made in finished:
-            if work.expected is not None and isinstance(made, Made | NodeResult):
+            if work.expected is not None and isinstance(made, StoredResult | NodeResult):
                 drafts.append(self.record.checked(work, made.output))
-            elif isinstance(made, Made):
+            elif isinstance(made, StoredResult):
                 places[work.key] = len(drafts)
                 drafts.append(self.record.attempt(work).completed(made))
             elif isinstance(made, LedgerError) and (failed := self.strategies.of(work.node.step).failed(work, made)):
@@ -393,7 +395,7 @@ class GraphExecution:
                 self._compare(work, work.expected, made)
             elif isinstance(made, NodeResult):
                 self._made(work, made)
-            elif isinstance(made, Made):
+            elif isinstance(made, StoredResult):
                 result = self.record.attempt(work).result(made, receipts[places[work.key]].index)
                 self._made(work, NodeResult.of(work.node.address, "executed", result))
             elif work not in again:

@@ -28,7 +28,7 @@ from marin.provenance.code import code_folder, provenance
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.events import Output
-from marin.work.recorded import Attempt, Made
+from marin.work.recorded import Attempt, StoredResult
 
 ENDS_SHOWN = 200
 LASTING = (StepFailed, DataError, UsageError, Diverged)
@@ -245,7 +245,7 @@ class Record:
                     note=adopted.note,
                 ),
             ),
-            attempt.completed(Made(result.output, {})),
+            attempt.completed(StoredResult(result.output, {})),
         ]
 
     def _draft(self, kind: str, body: events.Body) -> Draft:

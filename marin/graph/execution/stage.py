@@ -10,19 +10,18 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from marin.errors import Paused
 from marin.execution import tracker
-from marin.execution.executor import planned, run_stage
+from marin.execution.executor import StageOutcome, planned, run_stage
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import Grant, StepLease
 from marin.execution.plan import Plan
 from marin.graph.variants import Variant
-from marin.history.run import StepView
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
 from marin.record.events import Json
@@ -59,10 +58,9 @@ class StageTask(msgspec.Struct, frozen=True):
 
 
 class StageAnswer(msgspec.Struct, frozen=True):
-    """How it ended: with a result, or ``paused`` (:func:`marin.runners.jobs.parts_of`)."""
+    """How it ended: with an outcome, or ``paused`` (:func:`marin.runners.jobs.parts_of`)."""
 
-    action: Literal["executed", "cached"] = "executed"
-    result: StepView | None = None
+    outcome: StageOutcome | None
     paused: list[str] = []
 
 
@@ -126,5 +124,5 @@ def execute_stage(task: StageTask) -> StageAnswer:
             pinned=task.pinned,
         )
     except Paused as pause:
-        return StageAnswer(paused=parts_of(pause))
-    return StageAnswer("executed" if outcome.action == "executed" else "cached", outcome.result)
+        return StageAnswer(None, parts_of(pause))
+    return StageAnswer(outcome)

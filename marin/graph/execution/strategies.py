@@ -30,9 +30,9 @@ from marin.record.root import Root
 from marin.runners.jobs import Job, Resources, error_of
 from marin.runners.reservation import reservation
 from marin.work.placed import decode, encode
-from marin.work.recorded import Made
+from marin.work.recorded import StoredResult
 
-Ended = Made | NodeResult | LedgerError
+Ended = StoredResult | NodeResult | LedgerError
 """What came of one execution: a result that is still to be recorded, one that is recorded, or an error."""
 
 
@@ -84,7 +84,7 @@ class Functions:
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
         """See :class:`Strategy`."""
-        return decode(answer, Made)
+        return decode(answer, StoredResult)
 
     def failed(self, work: Work, error: LedgerError) -> Draft | None:
         """See :class:`Strategy`."""
@@ -156,10 +156,11 @@ class Stages:
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
         """See :class:`Strategy`."""
-        value = decode(answer, StageAnswer)
-        if value.result is None:
-            return error_of(value.paused) if self._pauses(work) else None
-        return NodeResult.of(work.node.address, value.action, value.result)
+        ended = decode(answer, StageAnswer)
+        if ended.outcome is None:
+            return error_of(ended.paused) if self._pauses(work) else None
+        action = "executed" if ended.outcome.action == "executed" else "cached"
+        return NodeResult.of(work.node.address, action, ended.outcome.result)
 
     def failed(self, work: Work, error: LedgerError) -> Draft | None:
         """See :class:`Strategy`."""

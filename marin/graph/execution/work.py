@@ -28,7 +28,7 @@ from marin.graph.step import Context, Input, Result, Step
 from marin.record.events import Output
 from marin.record.root import open_root
 from marin.work.placed import by_bytes
-from marin.work.recorded import Made
+from marin.work.recorded import StoredResult
 
 PLACES = 8
 """How many processes of a machine may keep the folders of one step: one is at work, and others are stopped or hang."""
@@ -145,7 +145,7 @@ class StepWorkspace:
             return action()
 
 
-def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> Made:
+def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> StoredResult:
     """Call the function of ``step``. Where ``workspace`` has a thread outside, this thread is confined for good.
 
     Raises:
@@ -186,14 +186,14 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> M
         raise explained(step.name, error) from error
 
 
-def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> Made:
+def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> StoredResult:
     result = returned if isinstance(returned, Result) else Result(returned)
     metrics = checked_metrics(address, result.metrics)
     if workspace.filled():
         if result.value is not None:
             (workspace.folders.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
         artifact = workspace.store.put_tree(workspace.folders.out)
-        return Made(
+        return StoredResult(
             Output(kind=result.kind or "files", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
             metrics,
             seconds=seconds,
@@ -208,7 +208,7 @@ def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: flo
         )
     data = _encoded(address, result.value)
     digest = digest_bytes(data)
-    return Made(
+    return StoredResult(
         Output(kind=result.kind or VALUE, digest=digest, size=len(data), artifact=digest),
         metrics,
         seconds=seconds,
@@ -262,7 +262,7 @@ class FunctionTask:
 
 
 @by_bytes(FunctionTask)
-def execute_job(task: FunctionTask) -> Made:
+def execute_job(task: FunctionTask) -> StoredResult:
     """A function step in a fresh process."""
     root = open_root(task.root)
     node = graph_of(Path(task.file)).nodes[task.address]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from marin.runners.places import place_of
 from marin.work.placed import Execute, Start
@@ -17,11 +18,7 @@ def executing(workers: int, address: str | None = None) -> Iterator[Execute]:
         return
     place = place_of("ray")
     with place.held(address):
-
-        def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-            return place.tasks(start, setup, tasks, workers)
-
-        yield execute
+        yield partial(place.tasks, workers=workers)
 
 
 def in_process(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -33,7 +33,7 @@ from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import POLL_SECONDS
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import LASTING, Failure, Options, Outcome, Record, Work
-from marin.graph.execution.strategies import Ended, strategies
+from marin.graph.execution.strategies import Ended, Functions, Stages, Strategies
 from marin.graph.execution.work import StepWorkspace, call
 from marin.graph.graph import Graph, Node
 from marin.graph.planning import Planner
@@ -107,7 +107,8 @@ class GraphExecution:
         self.planner = Planner(graph, root)
         self.leases = HeldLeases(root, claimant, self.planner.catch_up)
         self.record = Record(self.id, graph, self.planner, options, file, claimant.executor)
-        self.strategies = strategies(root, self.planner, options, file, self.record)
+        stages = Stages(root, self.planner, options, claimant.executor)
+        self.strategies = Strategies(Functions(root, file, options), stages)
         self.local = str(root.local)
         self.values: dict[str, bytes] = {}
         nodes = graph.nodes
@@ -201,7 +202,7 @@ class GraphExecution:
                 return []
             for work in free:
                 self.record.keep_code(work)
-            started = [draft for work in free if (draft := self.strategies.of(work.node.step).started(work))]
+            started = [self.record.started(work) for work in free if self._is_recorded(work)]
             steps = {work.key: work.node.address for work in free}
             with (
                 Interruption() as interruption,
@@ -250,6 +251,9 @@ class GraphExecution:
 
     def _is_here(self, node: Node) -> bool:
         return self.strategies.of(node.step).is_here(node.step)
+
+    def _is_recorded(self, work: Work) -> bool:
+        return self.strategies.of(work.node.step).is_recorded
 
     def _call(self, work: Work) -> StoredResult | LedgerError:
         workspace = StepWorkspace(self.local, work.identity.digest, self.planner.store, self.values)
@@ -381,8 +385,8 @@ class GraphExecution:
             elif isinstance(made, StoredResult):
                 places[work.key] = len(drafts)
                 drafts.append(self.record.attempt(work).completed(made))
-            elif isinstance(made, LedgerError) and (failed := self.strategies.of(work.node.step).failed(work, made)):
-                drafts.append(failed)
+            elif isinstance(made, LedgerError) and self._is_recorded(work):
+                drafts.append(self.record.attempt(work).failed(made, lasting=isinstance(made, LASTING)))
         mine = [work.key for work, _ in finished]
         if (receipts := self.leases.end(mine, drafts)) is None:
             self._record(finished)  # one of them was lost, and is known to be

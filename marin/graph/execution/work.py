@@ -252,10 +252,10 @@ def _content(store: Store, given: Given) -> bytes:
 
 @dataclass(frozen=True)
 class FunctionTask:
-    """The step at ``address`` of an experiment file."""
+    """The step at ``address`` of an experiment file, whose path may be no UTF-8."""
 
     root: str
-    file: str
+    file: bytes
     address: str
     identity: str
     inputs: dict[str, Given]
@@ -265,7 +265,7 @@ class FunctionTask:
 def execute_job(task: FunctionTask) -> StoredResult:
     """A function step in a fresh process."""
     root = open_root(task.root)
-    node = graph_of(Path(task.file)).nodes[task.address]
+    node = graph_of(Path(os.fsdecode(task.file))).nodes[task.address]
     with ThreadPoolExecutor(1) as outside:
         workspace = StepWorkspace(str(root.local), task.identity, root.store(), outside=outside)
         workspace.out()  # it must be there before the kernel is told about it; and the thread too

@@ -36,7 +36,7 @@ def encode(value: object) -> bytes:
     return msgspec.msgpack.encode(value)
 
 
-def decode[V](data: bytes, kind: type[V]) -> V:
+def decode[V](data: bytes | msgspec.Raw, kind: type[V]) -> V:
     """The value of this type that :func:`encode` wrote."""
     return msgspec.msgpack.decode(data, type=kind)
 

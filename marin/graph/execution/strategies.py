@@ -22,7 +22,7 @@ from marin.graph.execution.record import Options, Work
 from marin.graph.execution.stage import StageAnswer, StageTask, execute_stage
 from marin.graph.execution.work import FunctionTask, execute_job
 from marin.graph.planning import Planner
-from marin.graph.results import NodeResult
+from marin.graph.results import Action, NodeResult
 from marin.graph.step import Step
 from marin.provenance.environment import available_cores
 from marin.record.root import Root
@@ -145,8 +145,8 @@ class Stages:
         ended = decode(answer, StageAnswer)
         if ended.outcome is None:
             return error_of(ended.paused) if self._pauses(work) else None
-        action = "executed" if ended.outcome.action == "executed" else "cached"
-        return NodeResult.of(work.node.address, action, ended.outcome.result)
+        how: Action = "executed" if ended.outcome.action == "executed" else "cached"
+        return NodeResult.of(work.node.address, how, ended.outcome.result)
 
     def _until(self, work: Work) -> tuple[int | None, int]:
         """Before which train step a training is to pause, and its devices until then: the next of its moves, or what

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from ledger import Store, StoredFolder
 from marin.provenance.plugins import own_file
 from marin.recipe.schema import Execution, Recipe
-from marin.record.events import Body
+from marin.record.events import Body, Output
 from marin.work.code import code_of
 
 if TYPE_CHECKING:
@@ -80,6 +80,11 @@ class StepResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     trees: Mapping[str, str] = field(default_factory=dict)
+
+    def output(self, digest: str, size: int) -> Output:
+        """As it is recorded, with the files of ``Task.out`` as the tree ``digest`` of this size."""
+        own = size if self.digest is None or self.size is None else self.size
+        return Output(kind=self.kind, digest=self.digest or digest, size=own, artifact=digest)
 
 
 class Companion(Protocol):

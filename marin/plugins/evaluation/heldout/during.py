@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ledger import Store
+from ledger import Store, canonical_digest
 from marin.errors import DataError, UsageError
+from marin.execution.leases.held import HeldLeases
+from marin.execution.leases.lease import Claimant
+from marin.execution.leases.step import StepLease
 from marin.execution.step import Journal
 from marin.history.run import Run
 from marin.history.runs import load, recorded_evaluations, started_runs
@@ -93,10 +96,16 @@ class During:
         measuring.catch_up(view.recipe.last_step)
 
     def completed(self, root: Root, run: str, journal: Journal) -> None:
-        """See there: what nobody measured, of a training that was taken over."""
+        """See there: what nobody measured, of a training that was taken over; by one executor at a time."""
         view = load(root.history(), run)
-        if _missing(root, view, view.recipe.last_step):
-            Measuring.begun(journal, root, view).catch_up(view.recipe.last_step)
+        last, is_done = view.recipe.last_step, False
+        key = canonical_digest({"evaluation": run})
+        lease = StepLease(root, HeldLeases(root, Claimant.of_process()), key, "evaluation")
+        while not is_done and _missing(root, view, last):
+            with lease.taken([], lambda changed: not changed or bool(_missing(root, view, last))) as is_done:
+                if is_done:
+                    Measuring.begun(journal, root, view).catch_up(last)
+            lease.wait()
 
 
 class _Watched:

@@ -21,13 +21,9 @@ FILES = tuple(sorted(file for package in PACKAGES for file in (PROJECT / package
 
 VERIFICATION = ("marin.verify.verification",)
 STAGE = ("marin.cli.running.stage",)
-README = (
-    *STAGE,
-    "marin.cli.verifying.verify",
-    "marin.cli.models.sample",
-    "marin.plugins.mlflow.commands.ui",
-    "marin.cli.init",
-)
+README = (*STAGE, "marin.cli.verifying.verify", "marin.cli.models.sample", "marin.cli.init")
+UI = ("marin.plugins.mlflow.commands.ui",)
+"""README's fifth command is a plugin's."""
 
 PLUGIN = re.compile(r"marin\.plugins\.(\w+)")
 DOTTED = re.compile(r"(?:marin|ledger)(?:\.\w+)+(?::\w+)?\Z")

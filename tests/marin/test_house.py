@@ -18,13 +18,13 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 47_900, 36_000),
-    "stage": (gauges.STAGE, 41_600, 31_000),
-    "README": (gauges.README, 72_900, 46_000),
+    "verification": (gauges.VERIFICATION, 39_800, 36_000),
+    "stage": (gauges.STAGE, 35_200, 31_000),
+    "README": (gauges.README, 47_400, 46_000),
 }
-PRODUCT = 112_900
-MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 17, 5.0
-STEP_STARTED, CODECS = 3, 4
+PRODUCT = 113_600
+MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 16, 4.0
+STEP_STARTED, CODECS = 3, 3
 
 
 pytestmark = pytest.mark.skipif(bool(gauges.absent()), reason=f"without the plugins {gauges.absent()}")

@@ -2,6 +2,7 @@
 
 For each plugin the committed tree is copied, `marin/plugins/NAME` and `tests/plugins/NAME` are removed, and the targets are made
 there (`--targets "lint test repro"`), then `marin verify latest` where `repro` is one of them. Exit status 1 when one fails.
+`--drawn N`: so many of them, drawn by the commit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +24,13 @@ from bench.house.gauges import PLUGINS, PROJECT
 def plugins() -> list[str]:
     """The plugins of this tree."""
     return sorted(path.name for path in PLUGINS.iterdir() if (path / "plugin.py").is_file())
+
+
+def drawn(count: int) -> list[str]:
+    """So many of the plugins, the same for each who asks at this commit."""
+    head = ["git", "rev-parse", "HEAD"]
+    commit = subprocess.run(head, cwd=PROJECT, check=True, capture_output=True, text=True).stdout
+    return sorted(plugins(), key=lambda name: sha256(f"{commit} {name}".encode()).digest())[:count]
 
 
 def check(name: str, targets: list[str]) -> bool:
@@ -53,8 +62,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN")
     parser.add_argument("--targets", default="lint test repro")
+    parser.add_argument("--drawn", type=int, metavar="N")
     given = parser.parse_args()
-    passed = {name: check(name, given.targets.split()) for name in given.plugins or plugins()}
+    names = given.plugins or (plugins() if given.drawn is None else drawn(given.drawn))
+    passed = {name: check(name, given.targets.split()) for name in names}
     sys.stdout.writelines(f"without {name}: {'passed' if ok else 'FAILED'}\n" for name, ok in passed.items())
     return 0 if all(passed.values()) else 1
 

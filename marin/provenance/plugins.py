@@ -1,9 +1,7 @@
 """Plugins, found by entry points as pytest, DVC's remotes and MLflow find theirs.
 
-A group of entry points is a place where the core asks: ``marin.commands``, ``marin.companions``, ``marin.datasets``,
-``marin.exports``, ``marin.forecasts``, ``marin.trackers``.
-Marin's own plugins stand in the table of pyproject.toml as others' stand in theirs; one whose folder was deleted is as one that
-is not installed.
+A group of entry points is a place where the core asks; docs/plugins.md lists them. Marin's own plugins stand in the table of
+pyproject.toml as others' stand in theirs; one whose folder was deleted is as one that is not installed.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import marin
 from marin.errors import NotInstalled
 from marin.provenance.extras import DISTRIBUTION
 
@@ -76,12 +75,10 @@ def own_file(group: str, name: str, where: str) -> str:
         NotInstalled: there is no such plugin.
     """
     point = own_points(group).get(name)
-    if point is None:
+    file = None if point is None else file_of(point.module)
+    if file is None:
         raise _absent(group, name, where)
-    found = find_spec(point.module)
-    assert found is not None and found.origin is not None, "it was looked for"
-    path = point.module.replace(".", "/")
-    return f"{path}/__init__.py" if Path(found.origin).name == "__init__.py" else f"{path}.py"
+    return file
 
 
 def loaded(group: str) -> Iterator[tuple[str, Any]]:
@@ -98,7 +95,16 @@ def loaded(group: str) -> Iterator[tuple[str, Any]]:
         yield name, found
 
 
+def file_of(module: str) -> str | None:
+    """The file of a module of Marin, below the folder of the packages; None where there is none. Nothing is imported."""
+    path = module.replace(".", "/")
+    folder = Path(marin.__file__).resolve().parent.parent
+    return next((file for file in (f"{path}.py", f"{path}/__init__.py") if (folder / file).is_file()), None)
+
+
 def _is_there(point: EntryPoint) -> bool:
+    if point.module.startswith("marin."):
+        return file_of(point.module) is not None
     try:
         return find_spec(point.module) is not None
     except ModuleNotFoundError:

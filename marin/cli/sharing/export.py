@@ -81,20 +81,21 @@ def _option(shape: Shape) -> str:
 def _check_beside(values: Values) -> None:
     """What stands beside the files of a folder, or is pushed with them."""
     folders = [shape for shape in SHAPES if shape.folder]
-    names = " or ".join(["--hf", *map(_option, folders)])
-    asked = [name for name in ("--hf", *map(_option, folders)) if values[name.strip("-").replace("-", "_")] is not None]
-    if values["card"] and not asked:
+    names = ["--hf", *map(_option, folders)]
+    asked = [shape for shape in folders if shape.wanted(values)]
+    given = len(asked) + (values["hf"] is not None)
+    if values["card"] and not given:
         raise UsageError(
             "a card is of a folder",
             where="--card",
-            expected=" or ".join(f"{name} DEST" for name in names.split(" or ")),
+            expected=" or ".join(f"{name} DEST" for name in names),
             found="none",
             cure="name the folder",
         )
-    if values["hub"] and len(asked) != 1:
-        found = "both" if asked else "none"
-        cure = "push first one, then the other" if asked else ""
-        raise UsageError("a push is of one thing", where="--hub", expected=names, found=found, cure=cure)
+    if values["hub"] and given != 1:
+        found = "both" if given else "none"
+        cure = "push first one, then the other" if given else ""
+        raise UsageError("a push is of one thing", where="--hub", expected=" or ".join(names), found=found, cure=cure)
     if values["hub_branch"] is not None and (values["hub"] is None or values["hf"] is None):
         raise UsageError(
             "a branch is named for a folder that is pushed",

@@ -35,7 +35,8 @@ def zero() -> Any:
 def fixed(function: Callable[..., Any], *examples: Any, recipe: Recipe | None = None) -> Exact:
     """See there."""
     from marin.plugins.exact.compiled import exact
-    from marin.plugins.exact.factors import NEAREST, factors_of
+    from marin.plugins.exact.factors import factors_of
+    from marin.plugins.exact.program import NEAREST
 
     return exact(function, *examples, factors=NEAREST if recipe is None else factors_of(recipe))
 

@@ -84,7 +84,9 @@ class ExactStepwise(Opened):
 
     def _program(self, name: str) -> Program:
         if name == INITIAL:
-            return exact_initializer(self.recipe, self._vocab).program
+            program = exact_initializer(self.recipe, self._vocab).program
+            assert isinstance(program, Program), "the profile is exact"
+            return program
         if name == "gradient":
             gradient = self.step._blank if self._blank else self.step._gradient
             assert gradient is not None

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from types import ModuleType
 
 import click
 import pytest
@@ -102,7 +101,7 @@ def test_nobody_judges_in_the_place_of_a_judge_that_is_missing(
     other = EntryPoint(name, "json:loads", group)
     monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([other]))
     assert plugins.named(group, name, "a test") is honest.load()
-    monkeypatch.setattr(plugins, "find_spec", lambda module: None if module == honest.module else ModuleType)
+    monkeypatch.setattr(plugins, "file_of", lambda module: None if module == honest.module else "a.py")
     with pytest.raises(NotInstalled):
         plugins.named(group, name, "a test")
 

@@ -1,7 +1,7 @@
 """Plugins, found by entry points as pytest, DVC's remotes and MLflow find theirs.
 
 A group of entry points is a place where the core asks: ``marin.commands``, ``marin.companions``, ``marin.datasets``,
-``marin.exports``, ``marin.forecasts``, ``marin.trackers``.
+``marin.exports``, ``marin.forecasts``, ``marin.kinds``, ``marin.trackers``.
 Marin's own plugins stand in the table of pyproject.toml as others' stand in theirs; one whose folder was deleted is as one that
 is not installed.
 """

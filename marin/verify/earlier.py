@@ -13,16 +13,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ledger import Draft, LedgerError, canonical_digest
+from ledger import LedgerError, canonical_digest
 from marin.execution.plan import code_identity
 from marin.history.run import Run, record_digest
-from marin.history.runs import replay_stream
+from marin.history.runs import facts, replay_stream
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import digest
-from marin.record import events
-from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment
+from marin.record.events import ReplaySegment, TrainSegment, draft
 from marin.record.root import Root
 
 logger = logging.getLogger(__name__)
@@ -61,10 +60,9 @@ class Proofs:
             return proofs
         proofs._conditions = conditions(run)
         if not fresh and own.is_own():
-            for index, event in own.history().events(stream=replay_stream(run.run), type=REPLAY_SEGMENT):
-                body = events.read(ReplaySegment, event.body, where=f"event {index}")
-                if body.conditions == proofs._conditions:
-                    proofs.known[body.segment] = index
+            for fact in facts(own.history(), ReplaySegment, stream=replay_stream(run.run)):
+                if fact.body.conditions == proofs._conditions:
+                    proofs.known[fact.body.segment] = fact.index
         return proofs
 
     def of(self, segment: TrainSegment) -> int | None:
@@ -83,7 +81,7 @@ class Proofs:
             conditions=self._conditions,
         )
         try:
-            (receipt,) = self.own.append([Draft(REPLAY_SEGMENT, replay_stream(self.run.run), events.write(body))])
+            (receipt,) = self.own.append([draft(body, replay_stream(self.run.run))])
             self.known[body.segment] = receipt.index
         except LedgerError as error:
             logger.warning("verified segments are not recorded: %s", error)

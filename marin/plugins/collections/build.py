@@ -21,6 +21,16 @@ import msgspec
 
 from ledger import Draft, LedgerError, canonical_digest, parse_digest
 from marin.data.local import matched
+from marin.kinds.families.collection import (
+    COLLECTION_COMPLETED,
+    COLLECTION_SHARD,
+    COLLECTION_SOURCE,
+    COLLECTION_STARTED,
+    CollectionCompleted,
+    CollectionShard,
+    CollectionSource,
+    CollectionStarted,
+)
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.description import content
 from marin.plugins.collections.making.execute import executing
@@ -33,16 +43,6 @@ from marin.plugins.collections.tasks.task import Counted, Examples, Setup
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
 from marin.record import events
-from marin.record.bodies.collections import (
-    COLLECTION_COMPLETED,
-    COLLECTION_SHARD,
-    COLLECTION_SOURCE,
-    COLLECTION_STARTED,
-    CollectionCompleted,
-    CollectionShard,
-    CollectionSource,
-    CollectionStarted,
-)
 from marin.record.root import Root
 
 log = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ class MetricsRecorded(Body, frozen=True):
 
 class TrackingLogged(Body, frozen=True):
     """Something that a user logged through MLflow's own interface. ``run`` is MLflow's run id (empty where the
-    operation speaks of none), ``operation`` and ``values`` are described in ``marin/plugins/mlflow/folding/logged.py``."""
+    operation speaks of none), ``operation`` and ``values`` are described in ``marin/plugins/mlflow/folding/operations.py``."""
 
     run: str
     operation: str

@@ -196,19 +196,19 @@ def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = N
                     workspace.clear()
         return body
 
-    while (known := _whole(root, identity)) is None:
+    while (known := _complete(root, identity)) is None:
         if made := lease.bring(root.local, STEP, identity, bring):
             return _built(root, made, prepared, time.monotonic() - begun)
     return _built(root, known, prepared, time.monotonic() - begun, again=True)
 
 
-def _whole(root: Root, identity: str) -> CollectionCompleted | None:
+def _complete(root: Root, identity: str) -> CollectionCompleted | None:
     return ResultCache(root.history(), root.store()).collection(identity)
 
 
 def _is_missing(root: Root, identity: str, changed: bool) -> bool:
     """Whether it is still to be made: asked again where another executor had its lease."""
-    return not changed or _whole(root, identity) is None
+    return not changed or _complete(root, identity) is None
 
 
 def _built(root: Root, body: CollectionCompleted, prepared: Prepared, seconds: float, *, again: bool = False) -> Built:

@@ -56,7 +56,8 @@ def check_files(recipe: Recipe) -> None:
     """Every set of files or of a folder has some.
 
     Raises:
-        DataError: a glob matches nothing, a file cannot be read, or a folder is not there or has no set.
+        DataMissing: a glob matches nothing, or a folder is not there or has no set.
+        DataError: a file is of a kind that cannot be read.
     """
     for name, one in (recipe.evaluation.sets or DEFAULT).items():
         if isinstance(one, FilesSet):

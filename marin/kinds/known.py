@@ -57,18 +57,18 @@ CORE: Mapping[str, Kind] = {kind.type: kind for family in FAMILIES for kind in f
 
 def own_kind(type: str) -> Kind | None:
     """What a type is to the core or to a plugin of Marin's own; None where neither knows it."""
-    return CORE.get(type) or (None if type.startswith(LEDGER) else _own().get(type))
+    return CORE.get(type) or (None if type.startswith(LEDGER) else of_own_plugins().get(type))
 
 
 def kind_of(type: str) -> Kind | None:
     """What a type is to anything that is installed; None where nothing knows it."""
-    return own_kind(type) or (None if type.startswith(LEDGER) else _others().get(type))
+    return own_kind(type) or (None if type.startswith(LEDGER) else of_other_plugins().get(type))
 
 
 def own_kinds() -> Iterator[Kind]:
     """Every type of the core and of Marin's own plugins, in the order in which a run's claims are listed."""
     yield from CORE.values()
-    yield from _own().values()
+    yield from of_own_plugins().values()
 
 
 def among(types: Collection[str]) -> Iterator[Kind]:
@@ -85,7 +85,7 @@ def kind_of_body(body: type[Body]) -> Kind | None:
 
 def _every() -> Iterator[Kind]:
     yield from own_kinds()
-    yield from _others().values()
+    yield from of_other_plugins().values()
 
 
 def type_of(body: type[Body]) -> str:
@@ -102,7 +102,7 @@ def numbers_of(body: Body) -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
-def _own() -> Mapping[str, Kind]:
+def of_own_plugins() -> Mapping[str, Kind]:
     """Types of Marin's own plugins."""
     from marin.provenance.plugins import own_points
 
@@ -110,7 +110,7 @@ def _own() -> Mapping[str, Kind]:
 
 
 @cache
-def _others() -> Mapping[str, Kind]:
+def of_other_plugins() -> Mapping[str, Kind]:
     """Types of other installed plugins; what is no kind, or has a type that is taken, is left out."""
     from marin.provenance.plugins import loaded, own_points
 

@@ -29,7 +29,7 @@ class LoopSegment(Body, frozen=True):
     manifest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
 
 
-def _whole(fact: Fact[LoopSegment], seen: SeenLoop) -> Iterator[Pair]:
+def _is_whole(fact: Fact[LoopSegment], seen: SeenLoop) -> Iterator[Pair]:
     body = fact.body
     count = body.end - body.start
     each = f"one for each of {count} train steps"
@@ -39,4 +39,4 @@ def _whole(fact: Fact[LoopSegment], seen: SeenLoop) -> Iterator[Pair]:
     yield "state, manifest", both, both if bool(body.state) == bool(body.manifest) else "one of them"
 
 
-KINDS = (Kind(LOOP_SEGMENT, LoopSegment, underway=True, loop=Held(agrees=_whole), kept=True),)
+KINDS = (Kind(LOOP_SEGMENT, LoopSegment, underway=True, loop=Held(agrees=_is_whole), kept=True),)

@@ -29,16 +29,7 @@ from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import StepLease
 from marin.execution.workspace import Workspace
 from marin.history.runs import facts
-from marin.kinds.families.collection import (
-    COLLECTION_COMPLETED,
-    COLLECTION_SHARD,
-    COLLECTION_SOURCE,
-    COLLECTION_STARTED,
-    CollectionCompleted,
-    CollectionShard,
-    CollectionSource,
-    CollectionStarted,
-)
+from marin.kinds.families.collection import CollectionCompleted, CollectionShard, CollectionSource, CollectionStarted
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.description import content
 from marin.plugins.collections.making.execute import executing
@@ -265,7 +256,7 @@ class LedgerShelf:
             strict=asked.strict,
             definition=asked.definition,
         )
-        return Draft(COLLECTION_STARTED, self._stream, events.write(body))
+        return events.draft(body, self._stream)
 
     def expect(self, kind: str, shards: Sequence[Shard]) -> None:
         """Nothing: each shard is asked for by its identity."""
@@ -301,7 +292,7 @@ class LedgerShelf:
             artifact=artifact,
             answer=msgspec.to_builtins(answer),
         )
-        self._root.append([Draft(COLLECTION_SHARD, self._stream, events.write(body))])
+        self._root.append([events.draft(body, self._stream)])
         return artifact
 
     def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
@@ -310,7 +301,7 @@ class LedgerShelf:
         known = {body.name for body in sources if body.collection == self._identity}
         bodies = [source_of(self._identity, found, said) for found, said in origins if found.source.name not in known]
         for some in batched(bodies, MOST_EVENTS):
-            drafts = [Draft(COLLECTION_SOURCE, self._stream, events.write(body)) for body in some]
+            drafts = [events.draft(body, self._stream) for body in some]
             self._root.append(drafts)
 
     def complete(self, made: Made) -> CollectionCompleted | None:
@@ -323,7 +314,7 @@ class LedgerShelf:
             removed=dict(made.removed),
             problems=dict(made.problems),
         )
-        return body if self._lease.end(Draft(COLLECTION_COMPLETED, self._stream, events.write(body))) else None
+        return body if self._lease.end(events.draft(body, self._stream)) else None
 
 
 def source_of(identity: str, found: Found, said: Mapping[str, Any]) -> CollectionSource:

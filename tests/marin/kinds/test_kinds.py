@@ -92,11 +92,11 @@ THIEF = Kind(RUN_STARTED, Greeted)
 def others(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Kinds of a plugin of somebody else: this module has them."""
     monkeypatch.setattr(plugins, "loaded", lambda group: iter([("greeting", (THEIRS, THIEF)), ("broken", 7)]))
-    for cached in (known._others, known.kind_of_body):
+    for cached in (known.of_other_plugins, known.kind_of_body):
         cached.cache_clear()
     yield
     monkeypatch.undo()
-    for cached in (known._others, known.kind_of_body):
+    for cached in (known.of_other_plugins, known.kind_of_body):
         cached.cache_clear()
 
 
@@ -119,12 +119,12 @@ def test_nobody_brings_a_type_of_ours_in_the_place_of_a_plugin_that_is_missing(m
     theirs = [EntryPoint(name, f"{__name__}:THEIRS", known.GROUP) for name in honest]
     monkeypatch.setattr(plugins, "entry_points", lambda group: theirs)
     monkeypatch.setattr(plugins, "own_points", lambda group: {})
-    known._own.cache_clear()
+    known.of_own_plugins.cache_clear()
     try:
         assert all(own_kind(kind.type) is None for kind in KINDS if kind.type not in CORE)
     finally:
         monkeypatch.undo()
-        known._own.cache_clear()
+        known.of_own_plugins.cache_clear()
 
 
 def test_nothing_is_looked_for_of_a_type_of_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +132,6 @@ def test_nothing_is_looked_for_of_a_type_of_the_ledger(monkeypatch: pytest.Monke
         raise AssertionError("nobody has to look")
 
     monkeypatch.setattr(plugins, "own_points", asked)
-    known._own.cache_clear()
+    known.of_own_plugins.cache_clear()
     assert kind_of("log.anchored/v1") is None
     assert kind_of(RUN_STARTED) is CORE[RUN_STARTED]

@@ -84,6 +84,9 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     place = collection_path.relative_to(PROJECT).parts
     if place[:2] == ("tests", "plugins") and len(place) > 2 and place[2] in lacking:
         return True
+    shared = collection_path / "conftest.py"
+    if shared.is_file():
+        return True if _plugins_of(shared) & lacking else None
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
     return True if _plugins_of(collection_path) & lacking else None

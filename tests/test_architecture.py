@@ -209,7 +209,6 @@ ON_DEMAND = {
     "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",
-    "marin/verify/following/follower.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/data.py": "Levanter, where tokens are made again",
     "marin/verify/judges/model.py": "jax begins under the arithmetic contract",
     "marin/verify/judges/workers.py": "Ray, where it replays; jax begins under the arithmetic contract",

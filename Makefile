@@ -6,7 +6,7 @@
 #               make references: those of these tools that need torch, in an environment of their own (rows skip without)
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
-# make evaluation  lm-evaluation-harness beside the lock, for `marin eval` and its tests
+# make harness  installs lm-evaluation-harness beside the lock, for `marin eval`; make evaluation: its tests too
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
 #               make without PLUGINS="NAME...": the tree without a plugin passes (an hour for all; DRAWN=2: two, by the
@@ -43,7 +43,7 @@ UV ?= uv
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py) tests/marin/test_house.py tests/marin/test_dvc.py \
          tests/marin/work/test_code.py
 
-.PHONY: help environment repro test touched long lint types rules bench experiments without survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu fidelity references foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test touched long lint types rules bench experiments without survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu harness fidelity references foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -120,9 +120,8 @@ tpu: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r docker/requirements-tpu.lock
 	$(PYTEST) -q -m "tpu or not tpu" tests/plugins/scale --durations 0
 
-fidelity: environment
+fidelity: harness
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-fidelity.lock
-	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
 	$(PYTEST) -q --processes $(TEST_JOBS) --whole -m fidelity tests/fidelity
 
 references: environment
@@ -131,8 +130,10 @@ references: environment
 foreign: environment
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md
 
-evaluation: environment
+harness: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock
+
+evaluation: harness
 	$(PYTEST) -q --processes $(TEST_JOBS) -m evaluation tests/plugins/evaluation tests/plugins/serve tests/e2e/models
 
 faults: environment

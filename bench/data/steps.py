@@ -115,22 +115,20 @@ def rules(count: int, python: str) -> Iterator[dict[str, Any]]:
 
 def reading_and_judging(path: Path, folder: Path, steps: list[dict[str, Any]]) -> float:
     """Processor seconds of the tasks ``read`` and ``judge`` over one file, with all that they write."""
-    import msgspec
 
     from marin.plugins.collections.settings import settings_of
     from marin.plugins.collections.sources.finding import find
     from marin.plugins.collections.tasks.task import Setup, Task
-    from marin.plugins.collections.tasks.work import start
+    from marin.plugins.collections.tasks.work import Tasks
 
     folder.mkdir()
     settings = settings_of({"near": None, "steps": steps}, where="bench")
     found = find([str(path)])
-    setup = msgspec.json.encode(Setup(settings, found, [], [], str(folder)))
     tasks = [Task(kind, f"{n:06d}", 0, n) for kind in ("read", "judge") for n in range(len(found[0].slices))]
-    work = start(setup)
+    work = Tasks(Setup(settings, found, [], [], str(folder)))
     begun = time.process_time()
     for task in tasks:
-        work(msgspec.json.encode(task))
+        work(task)
     return time.process_time() - begun
 
 

@@ -16,11 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from bench.data.steps import texts_of_pages
 from marin.data.documents import stretches
-from marin.training.tokens.encoding import SHARD_BYTES, Setup, start, unpacked
+from marin.training.tokens.encoding import SHARD_BYTES, WORKER, Setup, unpacked
 
 
 def workers(count: int, numbers: list[int], rounds: int) -> Iterator[dict[str, Any]]:
@@ -28,7 +26,7 @@ def workers(count: int, numbers: list[int], rounds: int) -> Iterator[dict[str, A
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = _documents(folder, count)
-        setup = msgspec.json.encode(Setup(_tokenizer(folder).read_text("utf-8"), [0], False, path.name))
+        setup = Setup(_tokenizer(folder).read_text("utf-8"), [0], False, path.name)
         lines = path.read_bytes()
         tasks = [lines[at:end] for at, end in stretches(path, SHARD_BYTES // 4)]
         best: dict[tuple[str, int], float] = {}
@@ -48,11 +46,11 @@ def workers(count: int, numbers: list[int], rounds: int) -> Iterator[dict[str, A
             }
 
 
-def _on_ray(setup: bytes, tasks: list[bytes], number: int) -> float:
+def _on_ray(setup: Setup, tasks: list[bytes], number: int) -> float:
     from marin.plugins.ray.pool import RayRunner
 
     runner = RayRunner(number, variables={"TOKENIZERS_PARALLELISM": "false"})
-    with runner.run(start, setup, tasks) as results:
+    with WORKER.run(runner.run, setup, tasks) as results:
         for _ in range(number):  # one of each worker: all are there
             next(results)
         begun = time.perf_counter()
@@ -77,9 +75,9 @@ def _alone(setup: bytes, tasks: list[bytes], number: int) -> float:
     return found
 
 
-def _share(setup: bytes, tasks: list[bytes], together: Any, rates: Any) -> None:
+def _share(setup: Setup, tasks: list[bytes], together: Any, rates: Any) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    work = start(setup)
+    work = WORKER.begin(setup)
     work(tasks[0])
     together.wait()
     begun = time.perf_counter()

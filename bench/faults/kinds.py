@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from bench.faults import operator
-from bench.faults.operator import Claims, Hopeless, Made
+from bench.faults.operator import Claims, Hopeless
 from bench.faults.params import EXECUTION
 from bench.faults.world import World
 from ledger import Draft
@@ -35,6 +35,7 @@ from marin.training.tokens.building import write_cache
 from marin.training.tokens.cache import read_tokens
 from marin.verify.jax.replay import prepared
 from marin.verify.segments.ordering import by_execution
+from marin.work.recorded import StoredResult
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def token(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     honest = world.view().steps["tokens"]
     digest, size = tokens_content(folder)
     output = Output(kind="tokens", digest=digest, size=size, artifact=root.store().put_tree(folder).digest)
-    claims.made["tokens"] = Made(output, dict(honest.metrics), dict(honest.tables))
+    claims.made["tokens"] = StoredResult(output, dict(honest.metrics), dict(honest.tables))
     operator.train(world, root, claims, folder, world.outputs["tokenizer"])
     operator.finish(world, root, claims, {**world.outputs, "tokens": folder})
     return _publish(
@@ -181,7 +182,7 @@ def document(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     path.chmod(0o644)
     path.write_text("\n".join(lines) + "\n", "utf-8")
     honest, artifact = world.view().steps["corpus"], root.store().put_tree(folder)
-    claims.made["corpus"] = Made(
+    claims.made["corpus"] = StoredResult(
         Output(kind="corpus", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
         dict(honest.metrics),
         dict(honest.tables),
@@ -208,7 +209,7 @@ def tokenizer(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     path.chmod(0o644)
     path.write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
     honest, artifact = world.view().steps["tokenizer"], root.store().put_tree(folder)
-    claims.made["tokenizer"] = Made(
+    claims.made["tokenizer"] = StoredResult(
         Output(kind="tokenizer", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
         dict(honest.metrics),
         dict(honest.tables),
@@ -504,7 +505,7 @@ class Flagged(msgspec.Struct):
     def claims(self) -> Claims:
         """As the operator claims it."""
         return Claims(
-            made={"train": Made(self.output, self.metrics, self.tables)},
+            made={"train": StoredResult(self.output, self.metrics, self.tables)},
             segments={int(k): v for k, v in self.segments.items()},
             checkpoints={int(k): v for k, v in self.checkpoints.items()},
         )

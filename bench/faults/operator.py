@@ -39,6 +39,7 @@ from marin.training.step import fingerprint
 from marin.training.step.contract import StepOutcome
 from marin.verify.jax.replay import prepared
 from marin.verify.rehearsal import MemoryJournal
+from marin.work.recorded import StoredResult
 
 Tamper = Callable[[int, TrainState], TrainState | None]
 """(train step, state after it) -> another state to record and go on from, or None to leave it."""
@@ -51,20 +52,11 @@ class Hopeless(Exception):
 
 
 @dataclass
-class Made:
-    """What a step made, as its step.completed says it."""
-
-    output: Output
-    metrics: Mapping[str, float]
-    tables: Mapping[str, str]
-
-
-@dataclass
 class Claims:
     """What the operator claims. Nothing given: as the honest run has it."""
 
     recipe: Recipe | None = None
-    made: dict[str, Made] = field(default_factory=dict)
+    made: dict[str, StoredResult] = field(default_factory=dict)
     segments: dict[int, TrainSegment] = field(default_factory=dict)
     checkpoints: dict[int, CheckpointSaved] = field(default_factory=dict)
     initial: tuple[str, str] | None = None
@@ -154,7 +146,7 @@ def stored_state(world: World, store: Store, state: TrainState, number: int) -> 
     )
 
 
-def _trained(world: World, root: Root, claims: Claims, state: TrainState) -> Made:
+def _trained(world: World, root: Root, claims: Claims, state: TrainState) -> StoredResult:
     folder = world.folder / "trained"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -168,13 +160,13 @@ def _trained(world: World, root: Root, claims: Claims, state: TrainState) -> Mad
     return trained_of(world, root, claims, output)
 
 
-def trained_of(world: World, root: Root, claims: Claims, output: Output) -> Made:
+def trained_of(world: World, root: Root, claims: Claims, output: Output) -> StoredResult:
     """The claim about step train: metrics and table follow from the claimed losses."""
     segments = {fact.body.start: fact.body for fact in world.view().segments} | claims.segments
     losses = [float.fromhex(loss) for start in sorted(segments) for loss in segments[start].losses]
     table = "step,loss\n" + "".join(f"{step},{loss!r}\n" for step, loss in enumerate(losses))
     trainer = world.recipe.trainer
-    return Made(
+    return StoredResult(
         output,
         {
             "loss_first": losses[0],
@@ -212,16 +204,11 @@ def never_used(world: World, name: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=world.folder / "forks"))
 
 
-def made_of(store: Store, folder: Path, result: StepResult) -> Made:
+def made_of(store: Store, folder: Path, result: StepResult) -> StoredResult:
     """The claim about any step: what it says of the folder that it filled."""
     artifact = store.put_tree(folder)
-    output = Output(
-        kind=result.kind,
-        digest=result.digest or artifact.digest,
-        size=result.size or artifact.size,
-        artifact=artifact.digest,
-    )
-    return Made(output, dict(result.metrics), {k: store.put_bytes(v.encode()).digest for k, v in result.tables.items()})
+    tables = {name: store.put_bytes(text.encode()).digest for name, text in result.tables.items()}
+    return StoredResult(result.output(artifact.digest, artifact.size), dict(result.metrics), tables)
 
 
 def finish(world: World, root: Root, claims: Claims, inputs: Mapping[str, Path]) -> None:
@@ -235,7 +222,7 @@ def rebuild(world: World, claims: Claims) -> list[Draft]:
     """The events of the honest run as the operator claims them."""
     view, claimed = world.view(), claims.recipe or world.recipe
     made = {
-        name: claims.made.get(name) or Made(step.output, dict(step.metrics), dict(step.tables))
+        name: claims.made.get(name) or StoredResult(step.output, dict(step.metrics), dict(step.tables))
         for name, step in view.steps.items()
     }
     code = code_identity(PIPELINE, code_folder(), world.recipe)
@@ -259,7 +246,7 @@ def _claim(
     body: dict[str, Any],
     claims: Claims,
     recipe: Recipe,
-    made: Mapping[str, Made],
+    made: Mapping[str, StoredResult],
     digests: Mapping[str, str],
     identities: Mapping[str, str],
     code: Any,

@@ -23,24 +23,7 @@ from marin.history.runs import History, load, started_runs, stream_of
 from marin.recipe.schema import digest
 from marin.record import events
 from marin.record.root import Root
-
-
-def draft(run: str, kind: str, body: events.Body) -> Draft:
-    """An event of the stream of ``run``."""
-    return Draft(kind, stream_of(run), events.write(body))
-
-
-def cached(run: str, view: StepView) -> Draft:
-    """The event by which ``run`` takes over a result that is recorded already."""
-    body = events.StepCached(
-        run=run,
-        step=view.step,
-        identity=view.identity,
-        inputs=dict(view.inputs),
-        output=view.output,
-        completed_at=view.completed_at,
-    )
-    return draft(run, events.STEP_CACHED, body)
+from marin.work.recorded import Attempt, cached
 
 
 def rest(
@@ -126,13 +109,7 @@ def _stopped(signal: str, results: RunResults) -> list[Draft]:
         return []
     stopped = between_steps(step.name, signal)
     identity = results.identity(step, made)
-    return [
-        draft(
-            run.run,
-            events.STEP_FAILED,
-            events.StepFailed(run=run.run, step=step.name, identity=identity, error=str(stopped)),
-        )
-    ]
+    return [Attempt(run.run, step.name, identity).failed(stopped)]
 
 
 def between_steps(step: str, signal: str) -> Interrupted:
@@ -171,4 +148,4 @@ def _ending(run: str, steps: Mapping[str, StepView]) -> Draft:
         outputs={name: view.output for name, view in steps.items()},
         metrics={f"{name}.{key}": value.hex() for name, view in steps.items() for key, value in view.metrics.items()},
     )
-    return draft(run, events.RUN_COMPLETED, body)
+    return Draft(events.RUN_COMPLETED, stream_of(run), events.write(body))

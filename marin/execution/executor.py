@@ -3,7 +3,7 @@
 What happens for `marin stage NAME`:
 
 1. The run. An open run of the same plan (recipe and code) is joined; otherwise a new one begins, and what earlier
-   stages left is taken into it (:mod:`marin.execution.result_cache` and, for one run, ``run_results`` say what counts).
+   stages left is taken into it (:mod:`marin.work.cached` and, for one run, ``run_results`` say what counts).
 2. The hit. A recorded result of equal identity whose bytes hash to what was recorded is taken over, not executed.
 3. The execution. The lease on the step is taken in one batch with its step.started, durable before its first line; who
    finds it taken waits, and looks again. Inputs come out of the store, hashed; step.completed follows when the output
@@ -26,18 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused, canonical_digest
+from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused
 from marin.errors import Interrupted, LeaseLost, Paused, StopAsked
 from marin.execution import forks, phases, tracker
-from marin.execution.completion import (
-    append_fenced,
-    between_steps,
-    cached,
-    complete_open_runs,
-    draft,
-    interrupted_between_steps,
-    rest,
-)
+from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import Grant, GrantedLease, StepLease, Unleased
@@ -45,11 +37,10 @@ from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest,
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.recording.journal import LedgerJournal
 from marin.execution.recording.requests import StopRequests, pending, stop_asked, withdraw_refuted
-from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
-from marin.execution.workspace import Made, Workspace, execute, own_workspace
+from marin.execution.workspace import Workspace, execute
 from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
 from marin.history.names import new_id
@@ -65,6 +56,8 @@ from marin.provenance.code import code_folder, files_listing, provenance
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
+from marin.work.cached import ResultCache
+from marin.work.recorded import Attempt, StoredResult, cached
 
 log = logging.getLogger(__name__)
 
@@ -170,10 +163,7 @@ def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageO
                 cure="its code or its inputs have changed meanwhile: run the same command again",
             )
         lease = StepLease(root, held, now, name) if grant is None else GrantedLease(root, grant)
-        with own_workspace(root.local, name, now, lease.is_free) as workspace:
-            outcome = replace(stage, lease=lease).bring(now, workspace) if workspace is not None else None
-        if outcome is None:
-            lease.wait()
+        outcome = lease.bring(root.local, name, now, partial(replace(stage, lease=lease).bring, now))
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     if step.beside is not None and outcome.action != "executed":
         step.beside.completed(root, outcome.run, LedgerJournal(root, outcome.run, name))
@@ -235,6 +225,10 @@ class _Situation:
     def digests(self, step: StepDefinition) -> dict[str, str]:
         """The content of the inputs of ``step``, by name."""
         return {name: self.inputs[name].output.digest for name in step.inputs}
+
+    def attempt(self, step: StepDefinition) -> Attempt:
+        """An attempt at ``step``, as its events name it."""
+        return Attempt(self.run_id, step.name, self.identity, self.digests(step))
 
 
 @dataclass(frozen=True)
@@ -350,42 +344,31 @@ class _Stage:
         if not self.lease.is_free():
             return None
         name, run = self.step.name, situation.run_id
-        attempt = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
+        number = (situation.run.attempts.get(name, 0) if situation.run is not None else 0) + 1
         config = step_config(self.step, self.recipe)
         why = self._reason(situation, config)
-        before = [*self._begin(situation), *self._abandoned(situation)]
-        started = events.StepStarted(
-            run=run,
-            step=name,
-            identity=situation.identity,
-            config_digest=canonical_digest(config),
-            config=config,
-            inputs=situation.digests(self.step),
-            code=self.code.steps[name],
-            attempt=attempt,
-            lock=self.code.lock,
-        )
-        batch = [*before, draft(run, events.STEP_STARTED, started)]
+        attempt = situation.attempt(self.step)
+        started = attempt.started(config, self.code.steps[name], lock=self.code.lock, number=number)
+        batch = [*self._begin(situation), *self._abandoned(situation), started]
         with Interruption() as interruption:
             try:
                 with interruption.shield():
                     if not self.lease.begin(batch, partial(self._is_still, situation)):
                         return None
-                log.info("%s: run %s, attempt %d; %s", name, run, attempt, why)
+                log.info("%s: run %s, attempt %d; %s", name, run, number, why)
                 begun = time.monotonic()
-                made = self._heeding(situation, workspace, attempt)
-                made = replace(made, seconds=time.monotonic() - begun)
+                made = self._heeding(situation, workspace, number)
+                made = replace(made, seconds=round(time.monotonic() - begun, 3))
             except Paused as pause:
-                paused = events.StepPaused(run=run, step=name, identity=situation.identity, where=pause.where)
                 with interruption.shield():
-                    self._end(draft(run, events.STEP_PAUSED, paused))
+                    self.lease.end(attempt.paused(pause.where))
                 raise
             except LeaseLost:
                 return None
             except LedgerError as error:
                 if self.lease.begun:
                     with interruption.shield():
-                        self._record_failure(situation, error)
+                        self._record_failure(attempt, error)
                 raise
             except KeyboardInterrupt as signal:
                 if not self.lease.begun:
@@ -397,7 +380,7 @@ class _Stage:
                     cure="run the same command again: it goes on from here",
                 )
                 with interruption.shield():
-                    self._record_failure(situation, stopped)
+                    self._record_failure(attempt, stopped)
                 raise stopped from signal
             else:
                 with interruption.shield():
@@ -428,25 +411,20 @@ class _Stage:
         if last != events.STEP_STARTED:
             return []
         training = run.training[-1].body if name == "train" and run.training else None
-        return [
-            draft(
-                run.run,
-                events.STEP_PREEMPTED,
-                events.StepPreempted(
-                    run=run.run,
-                    step=name,
-                    attempt=run.attempts[name],
-                    launch=0,
-                    again=True,
-                    reason="the process that executed the attempt ended without a word",
-                    processes=training.processes if training else 0,
-                    devices=training.devices if training else 0,
-                    at=max((fact.body.end for fact in run.segments), default=0) if training else 0,
-                ),
-            )
-        ]
+        preempted = events.StepPreempted(
+            run=run.run,
+            step=name,
+            attempt=run.attempts[name],
+            launch=0,
+            again=True,
+            reason="the process that executed the attempt ended without a word",
+            processes=training.processes if training else 0,
+            devices=training.devices if training else 0,
+            at=max((fact.body.end for fact in run.segments), default=0) if training else 0,
+        )
+        return [situation.attempt(self.step).draft(events.STEP_PREEMPTED, preempted)]
 
-    def _heeding(self, situation: _Situation, workspace: Workspace, attempt: int) -> Made:
+    def _heeding(self, situation: _Situation, workspace: Workspace, attempt: int) -> StoredResult:
         """One attempt; a training that is asked to go back does, and goes on from there."""
         while True:
             try:
@@ -482,7 +460,7 @@ class _Stage:
 
     def _attempt(
         self, situation: _Situation, workspace: Workspace, attempt: int, requests: StopRequests | None
-    ) -> Made:
+    ) -> StoredResult:
         store = self.cache.store
         artifacts = {step: situation.inputs[step].output.artifact for step in self.step.inputs}
         inputs = workspace.prepare(store, {step: situation.inputs[step].output for step in self.step.inputs})
@@ -532,50 +510,26 @@ class _Stage:
         beside = self.step.beside
         return beside.following(journal, self.root, run) if beside is not None else nullcontext(journal)
 
-    def _completed(self, situation: _Situation, made: Made) -> StageOutcome | None:
+    def _completed(self, situation: _Situation, made: StoredResult) -> StageOutcome | None:
         """Record the result, everything that follows from it, and write the files; None where the lease was lost."""
-        run, name = situation.run_id, self.step.name
         self._warn_of_divergence(situation, made)
-        body = events.StepCompleted(
-            run=run,
-            step=name,
-            identity=situation.identity,
-            inputs=situation.digests(self.step),
-            output=made.output,
-            metrics={key: value.hex() for key, value in made.metrics.items()},
-            seconds=round(made.seconds, 3),
-            tables=dict(made.tables),
-        )
-        # The index is not known before the append, and nothing that is recorded with it depends on it.
-        result = step_view(Fact(index=-1, time="", body=body))
-        completed = [draft(run, events.STEP_COMPLETED, body)]
-        receipts, lacking = self._append(situation, completed, {**situation.inputs, name: result}, self.lease)
+        attempt = situation.attempt(self.step)
+        settled = {**situation.inputs, self.step.name: attempt.result(made)}
+        receipts, lacking = self._append(situation, [attempt.completed(made)], settled, self.lease)
         if not receipts:
             return None
-        result = replace(result, index=receipts[0].index, completed_at=receipts[0].index)
+        result = attempt.result(made, receipts[0].index)
         self._write_files(result, lacking)
-        return StageOutcome(run, "executed", result, completed=not lacking)
+        return StageOutcome(situation.run_id, "executed", result, completed=not lacking)
 
-    def _record_failure(self, situation: _Situation, failure: LedgerError) -> None:
+    def _record_failure(self, attempt: Attempt, failure: LedgerError) -> None:
         """Record why the attempt ended, as far as the ledger still takes it."""
-        failed = events.StepFailed(
-            run=situation.run_id, step=self.step.name, identity=situation.identity, error=str(failure)[:4000]
-        )
         try:
-            self._end(draft(situation.run_id, events.STEP_FAILED, failed))
+            self.lease.end(attempt.failed(failure))
         except LedgerError as second:
             log.warning("the failure could not be recorded: %s", second)
 
-    def _end(self, last: Draft) -> None:
-        """Record ``last`` of the attempt, with the end of the lease."""
-        while batch := self.lease.ending([last]):
-            try:
-                self.root.append(batch)
-            except OutOfSequence:
-                continue  # somebody has taken or released a lease meanwhile: the batch is made anew
-            return
-
-    def _warn_of_divergence(self, situation: _Situation, made: Made) -> None:
+    def _warn_of_divergence(self, situation: _Situation, made: StoredResult) -> None:
         for fact in completions(situation.results.cache.history, step=self.step.name, identity=situation.identity):
             if fact.body.output.digest != made.output.digest:
                 log.warning(
@@ -591,8 +545,10 @@ class _Stage:
     def _begin(self, situation: _Situation) -> list[Draft]:
         """The beginning of a run that does not exist yet, and the inputs that it takes over."""
         run = situation.run_id
-        drafts = [] if situation.run is not None else [draft(run, events.RUN_STARTED, self._run_started(run))]
-        return drafts + [cached(run, view) for view in situation.inputs.values() if not situation.results.is_held(view)]
+        taken = [cached(run, view) for view in situation.inputs.values() if not situation.results.is_held(view)]
+        if situation.run is not None:
+            return taken
+        return [Draft(events.RUN_STARTED, stream_of(run), events.write(self._run_started(run))), *taken]
 
     def _run_started(self, run: str) -> events.RunStarted:
         source = provenance(code_folder())

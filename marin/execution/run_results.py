@@ -15,12 +15,12 @@ from ledger import LedgerError, NotFound, Tampered
 from marin.errors import InputNotMade, MissingEvidence
 from marin.execution.plan import CodeIdentity, Plan, step_identity
 from marin.execution.pointer import Pointer, pointer_path, read_pointer
-from marin.execution.result_cache import ResultCache
 from marin.execution.step import StepDefinition
 from marin.history.run import Run, StepView
 from marin.history.runs import History
 from marin.recipe.schema import Recipe
 from marin.record.events import Output
+from marin.work.cached import ResultCache
 
 log = logging.getLogger(__name__)
 

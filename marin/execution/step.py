@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from ledger import Store, StoredFolder
 from marin.provenance.plugins import own_file
 from marin.recipe.schema import Execution, Recipe
-from marin.record.events import Body
+from marin.record.events import Body, Output
 from marin.work.code import code_of
 
 if TYPE_CHECKING:
@@ -81,12 +81,24 @@ class StepResult:
     tables: Mapping[str, str] = field(default_factory=dict)
     trees: Mapping[str, str] = field(default_factory=dict)
 
+    def output(self, digest: str, size: int) -> Output:
+        """As it is recorded, with the files of ``Task.out`` as the tree ``digest`` of this size."""
+        own = size if self.digest is None or self.size is None else self.size
+        return Output(kind=self.kind, digest=self.digest or digest, size=own, artifact=digest)
+
 
 class Companion(Protocol):
     """What goes along with the executions of a step, reads what they record, and decides none of their bits."""
 
     def asked(self, recipe: Recipe) -> object:
         """The part of the recipe that says what it does; None where it has nothing to do. No identity has it."""
+
+    def check(self, root: Root, recipe: Recipe) -> None:
+        """Before anything begins: refuse what could not be done.
+
+        Raises:
+            LedgerError: what the recipe asks for is not there, or a plugin is missing.
+        """
 
     def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
         """Whether the step has an output of this identity, and no run of this recipe has all that is asked of it."""

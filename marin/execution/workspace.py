@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -34,24 +34,13 @@ from marin.errors import MissingEvidence, StepFailed
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.record import outputs
 from marin.record.events import Output
+from marin.work.recorded import StoredResult
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
 """How long folders are waited for that belong to a process without a lease on their step."""
 POLL_SECONDS = 0.25
-
-
-@dataclass(frozen=True)
-class Made:
-    """What an attempt made: the output, its metrics, its tables by digest, and how long it took. All of it is in the store,
-    but for the bytes of a small value, which are in ``data`` until then."""
-
-    output: Output
-    metrics: Mapping[str, float]
-    tables: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-    data: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +206,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, onexc=again)
 
 
-def execute(definition: StepDefinition, task: Task) -> Made:
+def execute(definition: StepDefinition, task: Task) -> StoredResult:
     """Run the step, and put what it made into the store.
 
     Raises:
@@ -289,7 +278,7 @@ def checked_metrics(step: str, told: Mapping[str, object]) -> dict[str, float]:
     return metrics
 
 
-def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
+def _stored(definition: StepDefinition, task: Task, result: StepResult) -> StoredResult:
     metrics = checked_metrics(definition.name, result.metrics)
     if not any(task.out.iterdir()):
         raise StepFailed(
@@ -300,11 +289,5 @@ def _stored(definition: StepDefinition, task: Task, result: StepResult) -> Made:
             cure="this is a defect of the step",
         )
     artifact = task.store.put_tree(task.out, link=True, trees=result.trees)
-    digest = artifact.digest if result.digest is None else result.digest
-    size = artifact.size if result.digest is None or result.size is None else result.size
     tables = {name: task.store.put_bytes(text.encode()).digest for name, text in sorted(result.tables.items())}
-    return Made(
-        output=Output(kind=result.kind, digest=digest, size=size, artifact=artifact.digest),
-        metrics=metrics,
-        tables=tables,
-    )
+    return StoredResult(result.output(artifact.digest, artifact.size), metrics, tables)

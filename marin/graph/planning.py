@@ -15,7 +15,6 @@ from ledger import LedgerError, Store
 from marin.errors import MissingEvidence
 from marin.execution.executor import results_at
 from marin.execution.plan import CodeIdentity
-from marin.execution.result_cache import ResultCache
 from marin.execution.run_results import RunResults
 from marin.graph.given import Given, file_digest
 from marin.graph.graph import Graph, Node
@@ -32,6 +31,7 @@ from marin.recipe.schema import Recipe
 from marin.record.events import Output, StepCompleted
 from marin.record.outputs import bytes_of
 from marin.record.root import Root
+from marin.work.cached import ResultCache
 
 
 @dataclass

@@ -302,10 +302,10 @@ def _resolved(cached: Fact[StepCached], history: History) -> StepView:
     )
 
 
-def facts[T: kinds.Body](history: History, kind: type[T]) -> Iterator[Fact[T]]:
-    """Every fact of one kind in the log, oldest first."""
+def facts[T: kinds.Body](history: History, kind: type[T], **named: str | None) -> Iterator[Fact[T]]:
+    """Every fact of one kind in the log, oldest first; ``named`` as for :meth:`History.events`."""
     name = next(name for name, body in kinds.BODIES.items() if body is kind)
-    for item in history.events(type=name):
+    for item in history.events(type=name, **named):
         yield read_fact(kind, item)
 
 

@@ -30,13 +30,13 @@ from typing import Any, Self
 from ledger import Draft, LedgerError, StateManifest, canonical_digest, describe_state, digest_bytes
 from marin.errors import UsageError
 from marin.history.names import new_id
-from marin.history.runs import stream_of
 from marin.loops.tensors import arrays, batch_digest
 from marin.provenance import environment
 from marin.provenance.code import Provenance, code_folder, lock_digest, provenance
 from marin.record import events
-from marin.record.events import LOOP, Body, HexFloat, LoopSegment, Output
+from marin.record.events import LOOP, HexFloat, LoopSegment, Output
 from marin.record.root import Root, open_root
+from marin.work.recorded import Attempt, StoredResult
 
 logger = logging.getLogger(__name__)
 
@@ -89,17 +89,9 @@ class Loop:
             code=source.describe(),
             environment=environment.describe(lock),
         )
-        step = events.StepStarted(
-            run=self.id,
-            step=LOOP,
-            identity=self._identity,
-            config_digest=self._recipe,
-            config=_canonical(dict(recipe)),
-            inputs={},
-            code=source.tree,
-            attempt=1,
-        )
-        self._append((events.RUN_STARTED, began), (events.STEP_STARTED, step))
+        self._attempt = Attempt(self.id, LOOP, self._identity)
+        started = self._attempt.started(_canonical(dict(recipe)), source.tree, config_digest=self._recipe)
+        root.append([self._attempt.draft(events.RUN_STARTED, began), started])
 
     def log(self, step: int, /, loss: float | None = None, batch: Any = None, **metrics: float) -> None:
         """What came of one train step.
@@ -206,7 +198,8 @@ class Loop:
         made = Output(kind="losses", digest=table.digest, size=table.size, artifact=table.digest)
         self._output(LOOP, made, numbers)
         metrics = {f"{LOOP}.{name}": value.hex() for name, value in numbers.items()}
-        self._append((events.RUN_COMPLETED, events.RunCompleted(run=self.id, outputs=self._outputs, metrics=metrics)))
+        completed = events.RunCompleted(run=self.id, outputs=self._outputs, metrics=metrics)
+        self._root.append([self._attempt.draft(events.RUN_COMPLETED, completed)])
         self._ended = True
 
     def fail(self, error: BaseException | str) -> None:
@@ -216,9 +209,7 @@ class Loop:
         self._flush(None)
         said = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
         line = " ".join(said.split())[:2000]
-        self._append(
-            (events.STEP_FAILED, events.StepFailed(run=self.id, step=LOOP, identity=self._identity, error=line))
-        )
+        self._root.append([self._attempt.failed(line)])
         self._ended = True
 
     def __enter__(self) -> Self:
@@ -240,7 +231,7 @@ class Loop:
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
-        batch: list[tuple[str, Body]] = []
+        batch: list[Draft] = []
         if waiting.losses:
             stored = "" if manifest is None else self._root.store().put_bytes(manifest.encode()).digest
             segment = LoopSegment(
@@ -252,30 +243,21 @@ class Loop:
                 state="" if manifest is None else manifest.digest,
                 manifest=stored,
             )
-            batch.append((events.LOOP_SEGMENT, segment))
+            batch.append(self._attempt.draft(events.LOOP_SEGMENT, segment))
         if waiting.series:
             series = [
                 events.Series(key=key, steps=told, values=values) for key, (told, values) in waiting.series.items()
             ]
-            batch.append((events.METRICS_RECORDED, events.MetricsRecorded(run=self.id, step=LOOP, series=series)))
+            measured = events.MetricsRecorded(run=self.id, step=LOOP, series=series)
+            batch.append(self._attempt.draft(events.METRICS_RECORDED, measured))
         if batch:
-            self._append(*batch)
+            self._root.append(batch)
 
-    def _output(self, name: str, made: Output, metrics: Mapping[str, float]) -> None:
-        body = events.StepCompleted(
-            run=self.id,
-            step=name,
-            identity=self._identity if name == LOOP else canonical_digest([self._identity, name]),
-            inputs={},
-            output=made,
-            metrics={key: value.hex() for key, value in metrics.items()},
-            seconds=round(time.monotonic() - self._began, 3),
-        )
-        self._append((events.STEP_COMPLETED, body))
-        self._outputs[name] = made
-
-    def _append(self, *facts: tuple[str, Body]) -> None:
-        self._root.append([Draft(kind, stream_of(self.id), events.write(body)) for kind, body in facts])
+    def _output(self, name: str, output: Output, metrics: Mapping[str, float]) -> None:
+        identity = self._identity if name == LOOP else canonical_digest([self._identity, name])
+        made = StoredResult(output, metrics, seconds=round(time.monotonic() - self._began, 3))
+        self._root.append([Attempt(self.id, name, identity).completed(made)])
+        self._outputs[name] = output
 
     def _check_open(self) -> None:
         if self._ended:

@@ -26,6 +26,11 @@ class Beside:
         """See :class:`marin.execution.step.Companion`."""
         return self.asks(recipe)
 
+    def check(self, root: Root, recipe: Recipe) -> None:
+        """See there. Raises as :meth:`lacks`."""
+        if self.asks(recipe) is not None:
+            self._loaded().check(root, recipe)
+
     def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
         """See there.
 

@@ -11,13 +11,11 @@ the writer's lock from anybody else.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import secrets
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -251,19 +249,6 @@ class Root:
         whose = "" if self.is_own() else "\nclaimed"
         name = digest_bytes(f"{self.absolute}\n{self.verifier.name}{whose}".encode()).removeprefix("sha256:")
         return own_folder("views", name[:32])
-
-    @contextmanager
-    def exclusively(self, name: str, busy: str) -> Iterator[None]:
-        """One process of this machine at a time for what is called ``name``. A second one says ``busy`` with who it is, and
-        waits; it looks again for the result then."""
-        locks, lock, holder = ledger.PosixStorage(self.local), f"work/locks/{name}", " ".join(sys.argv)[:200]
-        with ExitStack() as held:
-            try:
-                held.enter_context(locks.lock(lock, holder))
-            except ledger.Locked as locked:
-                log.info("%s (%s); waiting for its end", busy, locked.found)
-                held.enter_context(locks.lock(lock, holder, wait=math.inf))
-            yield
 
     def projection_path(self) -> Path | None:
         """Where the read model of events is kept; None where the cache folder cannot be written."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from marin.runners import Setup, Start, told
+from marin.work.placed import Setup, Start, told
 
 
 class LocalRunner:

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from marin.provenance.plugins import named
-from marin.runners import Runner, Start
+from marin.runners import Runner
+from marin.work.placed import Start
 
 if TYPE_CHECKING:
     from marin.execution.step import StepResult, Task

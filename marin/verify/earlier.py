@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ledger import Draft, LedgerError, canonical_digest
 from marin.execution.plan import code_identity
 from marin.history.run import Run, record_digest
-from marin.history.runs import replay_stream
+from marin.history.runs import facts, replay_stream
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
@@ -61,10 +61,9 @@ class Proofs:
             return proofs
         proofs._conditions = conditions(run)
         if not fresh and own.is_own():
-            for index, event in own.history().events(stream=replay_stream(run.run), type=REPLAY_SEGMENT):
-                body = events.read(ReplaySegment, event.body, where=f"event {index}")
-                if body.conditions == proofs._conditions:
-                    proofs.known[body.segment] = index
+            for fact in facts(own.history(), ReplaySegment, stream=replay_stream(run.run)):
+                if fact.body.conditions == proofs._conditions:
+                    proofs.known[fact.body.segment] = fact.index
         return proofs
 
     def of(self, segment: TrainSegment) -> int | None:

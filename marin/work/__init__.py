@@ -1,1 +1,1 @@
-"""Work that is done once and recorded: what its code is, and how it is named."""
+"""Work that is done once and recorded: what its code is, and what the log says of it."""

@@ -31,6 +31,7 @@ NEUTRAL = {
     "marin/record/meter.py": "measurements beside the evidence",
     "marin/training/runtime/shape_checks.py": "which thread checks shapes",
     "marin/plugins/scale/hlo.py": "what is said of compiled programs",
+    "marin/work/placed.py": "how tasks come to workers, and answers back",
 }
 """Files that steps import and that decide no bits of any, with the reason. Nothing is looked for behind them."""
 

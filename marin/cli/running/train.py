@@ -21,7 +21,7 @@ from marin.record.root import Root, open_root
 if TYPE_CHECKING:
     from marin.execution.forecast import Forecast
     from marin.recipe.composition import Composed
-    from marin.recipe.schema import Execution
+    from marin.recipe.schema import Execution, Recipe
     from marin.recipe.search import Plan
 
 
@@ -179,6 +179,7 @@ def train(
             root.check_writable()
         for one in composed:
             check_devices(one.recipe.arithmetic, execution)
+            _check_companions(root, one.recipe)
             if not dry_run and (words := cut(one.recipe)):
                 say(f"note: {'; '.join(words)}", err=True)
         if dry_run:
@@ -199,6 +200,26 @@ def train(
         )
 
 
+def _check_companions(root: Root, recipe: Recipe) -> None:
+    """What goes along with a step (a measurement while it trains) finds what it needs; files of the corpus that are not there
+    either are said first."""
+    from marin.data.local import matched
+    from marin.errors import DataMissing
+    from marin.pipeline.stages import PIPELINE
+    from marin.recipe.schema import FilesDataset, parts
+
+    for step in PIPELINE.steps:
+        if step.beside is None:
+            continue
+        try:
+            step.beside.check(root, recipe)
+        except DataMissing:
+            for part in parts(recipe.dataset).values():
+                if isinstance(part, FilesDataset):
+                    matched(part.globs)
+            raise
+
+
 @contextmanager
 def _where_data_comes_from(composed: Sequence[Composed]) -> Iterator[None]:
     """Data that is not there is said with the command that brings it, or the file that tells where to get it."""
@@ -217,7 +238,7 @@ def _where_data_comes_from(composed: Sequence[Composed]) -> Iterator[None]:
             for name in sorted({*sets, *(each.recipe.dataset.name for each in composed)})
             if (conf_folder() / "dataset" / f"{name}.yaml").is_file()
         ]
-        cure = "; ".join([error.cure, *cures[:1]])
+        cure = "; ".join(filter(None, [error.cure, *cures[:1]]))
         raise DataMissing(
             error.what, where=error.where, expected=error.expected, found=error.found, cure=cure
         ) from error

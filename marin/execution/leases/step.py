@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from ledger import Draft
+from ledger import Draft, OutOfSequence, Receipt
 from marin.errors import LeaseLost
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import TERM, Claimant
+from marin.execution.workspace import Workspace, own_workspace
+from marin.process.interruption import Interruption
 from marin.record.root import Root
 
 log = logging.getLogger(__name__)
@@ -67,11 +71,29 @@ class Unleased:
         (``OutOfSequence``) when anybody took a lease meanwhile: ask again."""
         return list(drafts)
 
+    def end(self, *drafts: Draft) -> Sequence[Receipt]:
+        """Record what became of the step, with the end of the lease; nothing where it was lost."""
+        while batch := self.ending(drafts):
+            try:
+                return self._root.append(batch)
+            except OutOfSequence:
+                continue  # somebody has taken or released a lease meanwhile: the batch is made anew
+        return ()
+
     def stop(self) -> None:
         """The step is not executed any more."""
 
     def wait(self) -> None:
         """Until no other executor is at work on the step."""
+
+    def bring[R](self, local: Path, step: str, identity: str, bring: Callable[[Workspace], R | None]) -> R | None:
+        """What ``bring`` finds or makes, in folders of this process alone; None where another executor is at work on the step,
+        once it has ended: look again."""
+        with own_workspace(local, step, identity, self.is_free) as workspace:
+            result = bring(workspace) if workspace is not None else None
+        if result is None:
+            self.wait()
+        return result
 
     def _begin(self) -> None:
         self.begun = True
@@ -146,10 +168,19 @@ class StepLease(Unleased):
             changed = self._held.catch_up()
         return False
 
-    def give_back(self) -> None:
-        """The end of a lease under which another process executed the step."""
-        self.stop()
-        self._held.end([self._identity])
+    @contextmanager
+    def taken(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> Iterator[bool]:
+        """:meth:`begin`; what came to no other end is given back with the block."""
+        begun = False
+        try:
+            with Interruption() as interruption, interruption.shield():
+                begun = self.begin(batch, still)
+            yield begun
+        finally:
+            if begun:
+                with Interruption() as interruption, interruption.shield():
+                    self.stop()
+                    self._held.end([self._identity])
 
     def check(self) -> None:
         """See :class:`Unleased`. The log is asked only when a term has passed without a sign, as after a suspension."""

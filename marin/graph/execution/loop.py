@@ -31,10 +31,9 @@ from marin.execution.completion import complete_open_runs, interrupted_between_s
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import POLL_SECONDS
-from marin.execution.workspace import Made
 from marin.graph.execution.progress import Progress
 from marin.graph.execution.record import LASTING, Failure, Options, Outcome, Record, Work
-from marin.graph.execution.strategies import Ended, strategies
+from marin.graph.execution.strategies import Ended, Functions, Stages, Strategies
 from marin.graph.execution.work import StepWorkspace, call
 from marin.graph.graph import Graph, Node
 from marin.graph.planning import Planner
@@ -47,6 +46,7 @@ from marin.provenance.environment import available_cores, available_gpus
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import JobFuture, JobRunner
+from marin.work.recorded import StoredResult
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]
 
@@ -107,7 +107,8 @@ class GraphExecution:
         self.planner = Planner(graph, root)
         self.leases = HeldLeases(root, claimant, self.planner.catch_up)
         self.record = Record(self.id, graph, self.planner, options, file, claimant.executor)
-        self.strategies = strategies(root, self.planner, options, file, self.record)
+        stages = Stages(root, self.planner, options, claimant.executor)
+        self.strategies = Strategies(Functions(root, file, options), stages)
         self.local = str(root.local)
         self.values: dict[str, bytes] = {}
         nodes = graph.nodes
@@ -201,7 +202,7 @@ class GraphExecution:
                 return []
             for work in free:
                 self.record.keep_code(work)
-            started = [draft for work in free if (draft := self.strategies.of(work.node.step).started(work))]
+            started = [self.record.started(work) for work in free if self._is_recorded(work)]
             steps = {work.key: work.node.address for work in free}
             with (
                 Interruption() as interruption,
@@ -241,7 +242,7 @@ class GraphExecution:
         leased = self._lease(here)
         if not leased:
             return False
-        made: list[tuple[Work, Made | LedgerError]] = []
+        made: list[tuple[Work, StoredResult | LedgerError]] = []
         try:
             made.extend((work, self._call(work)) for work in leased)
         finally:
@@ -251,7 +252,10 @@ class GraphExecution:
     def _is_here(self, node: Node) -> bool:
         return self.strategies.of(node.step).is_here(node.step)
 
-    def _call(self, work: Work) -> Made | LedgerError:
+    def _is_recorded(self, work: Work) -> bool:
+        return self.strategies.of(work.node.step).is_recorded
+
+    def _call(self, work: Work) -> StoredResult | LedgerError:
         workspace = StepWorkspace(self.local, work.identity.digest, self.planner.store, self.values)
         tries = work.node.step.resources.retries + 1
         while True:
@@ -366,7 +370,9 @@ class GraphExecution:
         if not finished:
             return
         blobs = {
-            made.output.artifact: made.data for _, made in finished if isinstance(made, Made) and made.data is not None
+            made.output.artifact: made.data
+            for _, made in finished
+            if isinstance(made, StoredResult) and made.data is not None
         }
         if blobs:
             self.planner.store.blobs.put_many(blobs)
@@ -374,13 +380,13 @@ class GraphExecution:
         drafts: list[Draft] = []
         places: dict[str, int] = {}
         for work, made in finished:
-            if work.expected is not None and isinstance(made, Made | NodeResult):
+            if work.expected is not None and isinstance(made, StoredResult | NodeResult):
                 drafts.append(self.record.checked(work, made.output))
-            elif isinstance(made, Made):
+            elif isinstance(made, StoredResult):
                 places[work.key] = len(drafts)
-                drafts.append(self.record.completed(work, made))
-            elif isinstance(made, LedgerError) and (failed := self.strategies.of(work.node.step).failed(work, made)):
-                drafts.append(failed)
+                drafts.append(self.record.attempt(work).completed(made))
+            elif isinstance(made, LedgerError) and self._is_recorded(work):
+                drafts.append(self.record.attempt(work).failed(made, lasting=isinstance(made, LASTING)))
         mine = [work.key for work, _ in finished]
         if (receipts := self.leases.end(mine, drafts)) is None:
             self._record(finished)  # one of them was lost, and is known to be
@@ -393,9 +399,9 @@ class GraphExecution:
                 self._compare(work, work.expected, made)
             elif isinstance(made, NodeResult):
                 self._made(work, made)
-            elif isinstance(made, Made):
-                index = receipts[places[work.key]].index
-                self._made(work, NodeResult.of(work.node.address, "executed", self.record.result(work, made, index)))
+            elif isinstance(made, StoredResult):
+                result = self.record.attempt(work).result(made, receipts[places[work.key]].index)
+                self._made(work, NodeResult.of(work.node.address, "executed", result))
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
 

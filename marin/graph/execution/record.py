@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger import Draft, LedgerError, canonical_digest
+from ledger import Draft, canonical_digest
 from marin.errors import DataError, Diverged, StepFailed, UsageError
-from marin.execution.workspace import Made
 from marin.graph.given import Given
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, kind_of
@@ -23,13 +22,13 @@ from marin.graph.results import NodeResult, Results
 from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted
 from marin.history.changes import keep_listing
-from marin.history.fold import step_view
-from marin.history.run import Fact, StepView
+from marin.history.runs import stream_of_graph
 from marin.provenance import environment
 from marin.provenance.code import code_folder, provenance
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.events import Output
+from marin.work.recorded import Attempt, StoredResult
 
 ENDS_SHOWN = 200
 LASTING = (StepFailed, DataError, UsageError, Diverged)
@@ -119,20 +118,13 @@ class Record:
     def started(self, work: Work) -> Draft:
         """step.started of a function."""
         identity = work.identity
-        return self._draft(
-            events.STEP_STARTED,
-            events.StepStarted(
-                run=self.id,
-                step=identity.step,
-                identity=identity.digest,
-                config_digest=canonical_digest(dict(identity.config)),
-                config=dict(identity.config),
-                inputs=dict(identity.inputs),
-                code=identity.code,
-                attempt=work.attempt,
-                address=work.node.address,
-                lock=identity.lock,
-            ),
+        return self.attempt(work).started(identity.config, identity.code, lock=identity.lock, number=work.attempt)
+
+    def attempt(self, work: Work) -> Attempt:
+        """An attempt at a function, as its events name it."""
+        identity = work.identity
+        return Attempt(
+            self.id, identity.step, identity.digest, identity.inputs, work.node.address, stream_of_graph(self.id)
         )
 
     def keep_code(self, work: Work) -> None:
@@ -140,27 +132,6 @@ class Record:
         if (digest := work.identity.code) not in self.codes:
             self.codes.add(digest)
             keep_listing(self.planner.store, kind_of(work.node.step).listing)
-
-    def completed(self, work: Work, made: Made) -> Draft:
-        """step.completed of a function."""
-        return self._draft(events.STEP_COMPLETED, self._body(work, made))
-
-    def result(self, work: Work, made: Made, index: int) -> StepView:
-        """What :meth:`completed` recorded as event ``index``."""
-        return step_view(Fact(index, "", self._body(work, made)))
-
-    def _body(self, work: Work, made: Made) -> events.StepCompleted:
-        identity = work.identity
-        return events.StepCompleted(
-            run=self.id,
-            step=identity.step,
-            identity=identity.digest,
-            inputs=dict(identity.inputs),
-            output=made.output,
-            metrics={name: value.hex() for name, value in made.metrics.items()},
-            seconds=round(made.seconds, 6),
-            address=work.node.address,
-        )
 
     def checked(self, work: Work, second: Output) -> Draft:
         """step.checked: whether a second execution made what the first one did."""
@@ -174,20 +145,6 @@ class Record:
                 address=work.node.address,
                 deterministic=first == second.digest,
                 outputs=[first, second.digest],
-            ),
-        )
-
-    def failed(self, work: Work, error: LedgerError) -> Draft:
-        """step.failed of a function."""
-        return self._draft(
-            events.STEP_FAILED,
-            events.StepFailed(
-                run=self.id,
-                step=work.identity.step,
-                identity=work.identity.digest,
-                error=str(error)[:4000],
-                address=work.node.address,
-                lasting=isinstance(error, LASTING),
             ),
         )
 
@@ -275,6 +232,7 @@ class Record:
     def _adoption(self, node: Node) -> list[Draft]:
         adopted, result = node.step.fn, self.planner.results[node.address]
         assert isinstance(adopted, Adopted)
+        attempt = Attempt(self.id, result.step, result.identity, address=node.address, stream=stream_of_graph(self.id))
         return [
             self._draft(
                 events.ARTIFACT_ADOPTED,
@@ -287,20 +245,8 @@ class Record:
                     note=adopted.note,
                 ),
             ),
-            self._draft(
-                events.STEP_COMPLETED,
-                events.StepCompleted(
-                    run=self.id,
-                    step=result.step,
-                    identity=result.identity,
-                    inputs={},
-                    output=result.output,
-                    metrics={},
-                    seconds=0.0,
-                    address=node.address,
-                ),
-            ),
+            attempt.completed(StoredResult(result.output, {})),
         ]
 
     def _draft(self, kind: str, body: events.Body) -> Draft:
-        return Draft(kind, f"graph/{self.id}", events.write(body))
+        return Draft(kind, stream_of_graph(self.id), events.write(body))

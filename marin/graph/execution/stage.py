@@ -7,59 +7,61 @@ earlier attempt stopped.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from marin.errors import Paused
 from marin.execution import tracker
-from marin.execution.executor import planned, run_stage
+from marin.execution.executor import StageOutcome, planned, run_stage
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import Grant, StepLease
 from marin.execution.plan import Plan
 from marin.graph.variants import Variant
 from marin.pipeline.stages import PIPELINE
-from marin.process.interruption import Interruption
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
+from marin.record.events import Json
 from marin.record.root import Root, open_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job, parts_of
 from marin.runners.reservation import reservation
+from marin.work.placed import by_bytes, encode
 
 
-def stage_payload(
-    root: Root,
-    variant: Variant,
-    recipe: Recipe,
-    stage: str,
-    *,
-    identity: str,
-    grant: Grant,
-    force: bool,
-    execution: Execution,
-    pinned: Mapping[str, int] | None = None,
-) -> bytes:
-    """What :func:`execute_stage` is given. ``identity``, ``grant`` and ``pinned`` are those of :func:`run_stage`."""
-    return json.dumps(
-        {
-            "root": root.absolute,
-            "name": variant.plan.name,
-            "stages": [step.name for step in variant.plan.steps],
-            "overridden": dict(variant.plan.pinned),
-            "recipe": plain(recipe),
-            "stage": stage,
-            "identity": identity,
-            "grant": [grant.executor, grant.step],
-            "force": force,
-            "execution": msgspec.to_builtins(execution),
-            "pinned": dict(pinned or {}),
-        }
-    ).encode()
+class StageTask(msgspec.Struct, frozen=True):
+    """The stage ``stage`` of a plan of these ``stages``; ``recipe`` is plain. ``identity``, ``grant`` and ``pinned`` are those of
+    :func:`run_stage`."""
+
+    root: str
+    name: str
+    stages: list[str]
+    overridden: dict[str, str]
+    recipe: Json
+    stage: str
+    identity: str
+    grant: Grant
+    force: bool
+    execution: Execution
+    pinned: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, root: Root, variant: Variant, recipe: Recipe, stage: str, **asked: Any) -> StageTask:
+        """A stage of ``variant``."""
+        plan, described = variant.plan, plain(recipe)
+        assert isinstance(described, dict)
+        names = [step.name for step in plan.steps]
+        return cls(root.absolute, plan.name, names, dict(plan.pinned), described, stage, **asked)
+
+
+class StageAnswer(msgspec.Struct, frozen=True):
+    """How it ended: with an outcome, or ``paused`` (:func:`marin.runners.jobs.parts_of`)."""
+
+    outcome: StageOutcome | None
+    paused: list[str] = []
 
 
 def stage_on_ray(
@@ -84,13 +86,10 @@ def stage_on_ray(
             if result is not None and not force:
                 return False
             lease = StepLease(root, held, identity, name)
-            with Interruption() as interruption, interruption.shield():
-                if begun := lease.begin([], is_missing):
-                    taken.callback(lease.give_back)
-            if not begun:
+            if not (begun := taken.enter_context(lease.taken([], is_missing))):
                 lease.wait()
         definition, here = plan.step(name), msgspec.structs.replace(execution, runner="local", processes=1)
-        payload = stage_payload(
+        task = StageTask.of(
             root,
             Variant(plan, recipe),
             recipe,
@@ -101,30 +100,29 @@ def stage_on_ray(
             execution=here,
         )
         reserved = reservation(definition, recipe, execution, cpus=recipe.arithmetic.threads)
-        job = Job(name, execute_stage, payload, reserved, environment=tracker.environment())
+        job = Job(name, execute_stage, encode(task), reserved, environment=tracker.environment())
         with open_jobs("ray", address=execution.address, root=root.absolute) as jobs:
             jobs.submit(job).result()
     return True
 
 
-def execute_stage(payload: bytes) -> bytes:
-    """A step of the pipeline (:data:`marin.runners.jobs.Function`)."""
-    task = json.loads(payload)
-    plan = Plan(task["name"], tuple(PIPELINE.step(name) for name in task["stages"]), task["overridden"])
+@by_bytes(StageTask)
+def execute_stage(task: StageTask) -> StageAnswer:
+    """A step of the pipeline, in a fresh process."""
+    plan = Plan(task.name, tuple(PIPELINE.step(name) for name in task.stages), task.overridden)
     try:
         outcome = run_stage(
-            task["stage"],
+            task.stage,
             plan=plan,
-            recipe=from_plain(task["recipe"], where=task["name"]),
-            root=open_root(task["root"]),
+            recipe=from_plain(task.recipe, where=task.name),
+            root=open_root(task.root),
             project=None,
-            execution=msgspec.convert(task["execution"], Execution),
-            force=task["force"],
-            identity=task["identity"],
-            grant=Grant(*task["grant"]),
-            pinned=task["pinned"],
+            execution=task.execution,
+            force=task.force,
+            identity=task.identity,
+            grant=task.grant,
+            pinned=task.pinned,
         )
     except Paused as pause:
-        return json.dumps({"paused": pause.where, "error": parts_of(pause)}).encode()
-    action = "executed" if outcome.action == "executed" else "cached"
-    return msgspec.json.encode({"action": action, "result": outcome.result})
+        return StageAnswer(None, parts_of(pause))
+    return StageAnswer(outcome)

@@ -7,53 +7,49 @@ variant. :meth:`Strategies.of` is the one place that chooses by the kind how a s
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from ledger import Draft, LedgerError
+from ledger import LedgerError
 from marin.execution import tracker
 from marin.execution.leases.step import Grant
 from marin.execution.plan import Plan
-from marin.execution.step import StepDefinition
-from marin.execution.workspace import Made
-from marin.graph.execution.record import Options, Record, Work
-from marin.graph.execution.stage import execute_stage, stage_payload
-from marin.graph.execution.work import execute_job, from_answer, job_payload
+from marin.graph.execution.record import Options, Work
+from marin.graph.execution.stage import StageAnswer, StageTask, execute_stage
+from marin.graph.execution.work import FunctionTask, execute_job
 from marin.graph.planning import Planner
-from marin.graph.results import NodeResult
+from marin.graph.results import Action, NodeResult
 from marin.graph.step import Step
-from marin.history.run import StepView
 from marin.provenance.environment import available_cores
 from marin.record.root import Root
 from marin.runners.jobs import Job, Resources, error_of
 from marin.runners.reservation import reservation
+from marin.work.placed import decode, encode
+from marin.work.recorded import StoredResult
 
-Ended = Made | NodeResult | LedgerError
+Ended = StoredResult | NodeResult | LedgerError
 """What came of one execution: a result that is still to be recorded, one that is recorded, or an error."""
 
 
 class Strategy(Protocol):
     """Executes the steps of one kind. A strategy decides nothing of what a step makes, nor whether it has it already."""
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the executor writes their events; else the process that executes one does."""
+
     def is_here(self, step: Step) -> bool:
         """Whether the executor calls it in its own process."""
-
-    def started(self, work: Work) -> Draft | None:
-        """The event that it begins, where the executor writes that."""
 
     def job(self, work: Work) -> Job:
         """What another process is to do."""
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
         """What became of a job; None: it paused where it was to, and goes on elsewhere under the same lease."""
-
-    def failed(self, work: Work, error: LedgerError) -> Draft | None:
-        """The event that it failed, where the executor writes that."""
 
 
 @dataclass(frozen=True)
@@ -63,32 +59,25 @@ class Functions:
 
     root: Root
     file: Path | None
-    record: Record
     options: Options
+    is_recorded = True
 
     def is_here(self, step: Step) -> bool:
         """See :class:`Strategy`. Without a file no other process could find the function."""
         return step.resources.in_process or self.file is None
 
-    def started(self, work: Work) -> Draft | None:
-        """See :class:`Strategy`."""
-        return self.record.started(work)
-
     def job(self, work: Work) -> Job:
         """See :class:`Strategy`."""
         assert self.file is not None, "without a file, functions are called here"
         step = work.node.step
-        payload = job_payload(self.root, self.file, step, work.identity.digest, work.inputs)
+        inputs = dict(work.inputs)
+        task = FunctionTask(self.root.absolute, os.fsencode(self.file), step.name, work.identity.digest, inputs)
         needs = Resources(cpus=_cpus(step, self.options), gpus=step.resources.gpus, memory=step.resources.memory)
-        return Job(work.node.address, execute_job, payload, needs)
+        return Job(work.node.address, execute_job, encode(task), needs)
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
         """See :class:`Strategy`."""
-        return from_answer(answer)
-
-    def failed(self, work: Work, error: LedgerError) -> Draft | None:
-        """See :class:`Strategy`."""
-        return self.record.failed(work, error)
+        return decode(answer, StoredResult)
 
 
 @dataclass(frozen=True)
@@ -100,20 +89,17 @@ class Stages:
     planner: Planner
     options: Options
     executor: str
-    definitions: Mapping[str, StepDefinition]
+    is_recorded = False
 
     def is_here(self, step: Step) -> bool:
         """See :class:`Strategy`. The arithmetic contract is for a whole process."""
         return False
 
-    def started(self, work: Work) -> Draft | None:
-        """See :class:`Strategy`."""
-        return None
-
     def job(self, work: Work) -> Job:
         """See :class:`Strategy`. On a Ray, training is a job of Ray Train that its own task launches."""
         step, address, asked = work.node.step, work.node.address, self.options.execution
-        definition, variant = self.definitions[address], self.planner.variants[address]
+        definition, variant = step.definition, self.planner.variants[address]
+        assert definition is not None, "a function is none of the pipeline's steps"
         trains = asked.runner == "ray" and definition.name == "train"
         pause_at, devices = self._until(work)
         execution = msgspec.structs.replace(
@@ -128,7 +114,7 @@ class Stages:
         if work.expected is not None:
             upstream = (*variant.plan.before(definition.name), definition)
             variant = replace(variant, plan=Plan(f"{variant.plan.name}.check", upstream, variant.plan.pinned))
-        payload = stage_payload(
+        task = StageTask.of(
             self.root,
             variant,
             self.planner.bound(variant.recipe, variant),
@@ -146,7 +132,7 @@ class Stages:
         return Job(
             f"{address} ({variant.plan.name})",
             execute_stage,
-            payload,
+            encode(task),
             reservation(
                 definition, variant.recipe, placed, cpus=_cpus(step, self.options), memory=step.resources.memory
             ),
@@ -156,14 +142,11 @@ class Stages:
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:
         """See :class:`Strategy`."""
-        value = json.loads(answer)
-        if "paused" in value:
-            return error_of(value["error"]) if self._pauses(work) else None
-        return NodeResult.of(work.node.address, value["action"], msgspec.convert(value["result"], StepView))
-
-    def failed(self, work: Work, error: LedgerError) -> Draft | None:
-        """See :class:`Strategy`."""
-        return None
+        ended = decode(answer, StageAnswer)
+        if ended.outcome is None:
+            return error_of(ended.paused) if self._pauses(work) else None
+        how: Action = "executed" if ended.outcome.action == "executed" else "cached"
+        return NodeResult.of(work.node.address, how, ended.outcome.result)
 
     def _until(self, work: Work) -> tuple[int | None, int]:
         """Before which train step a training is to pause, and its devices until then: the next of its moves, or what
@@ -183,7 +166,8 @@ class Stages:
 
     def _continues(self, work: Work) -> bool:
         """Whether it is a training, which can pause and go on."""
-        return self.definitions[work.node.address].continues
+        definition = work.node.step.definition
+        return definition is not None and definition.continues
 
 
 @dataclass(frozen=True)
@@ -195,19 +179,7 @@ class Strategies:
 
     def of(self, step: Step) -> Strategy:
         """How ``step`` is executed."""
-        return self.stages if step.name in self.stages.definitions else self.functions
-
-
-def strategies(root: Root, planner: Planner, options: Options, file: Path | None, record: Record) -> Strategies:
-    """Those of one execution of a graph."""
-    definitions = {
-        address: definition
-        for address, node in planner.graph.nodes.items()
-        if (definition := node.step.definition) is not None
-    }
-    return Strategies(
-        Functions(root, file, record, options), Stages(root, planner, options, record.executor, definitions)
-    )
+        return self.functions if step.definition is None else self.stages
 
 
 def _cpus(step: Step, options: Options) -> int:

@@ -7,20 +7,18 @@ that the user gave, the address, and digests.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from ledger import LedgerError, Locked, Store, canonical_bytes, digest_bytes
 from marin.errors import StepFailed
-from marin.execution.workspace import Made, Workspace, checked_metrics, explained
+from marin.execution.workspace import Workspace, checked_metrics, explained
 from marin.graph.execution.guard import confined, unconfined
 from marin.graph.files import load_graph
 from marin.graph.given import Given
@@ -28,7 +26,9 @@ from marin.graph.graph import Graph
 from marin.graph.identity import reveal
 from marin.graph.step import Context, Input, Result, Step
 from marin.record.events import Output
-from marin.record.root import Root, open_root
+from marin.record.root import open_root
+from marin.work.placed import by_bytes
+from marin.work.recorded import StoredResult
 
 PLACES = 8
 """How many processes of a machine may keep the folders of one step: one is at work, and others are stopped or hang."""
@@ -145,7 +145,7 @@ class StepWorkspace:
             return action()
 
 
-def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> Made:
+def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> StoredResult:
     """Call the function of ``step``. Where ``workspace`` has a thread outside, this thread is confined for good.
 
     Raises:
@@ -178,7 +178,7 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> M
             workspace.out()  # leavings of an attempt that was killed
         with confined(step.name, workspace.allowed, alone=workspace.outside is not None):
             returned = step.fn(context)
-        seconds = time.monotonic() - begun
+        seconds = round(time.monotonic() - begun, 6)
         return workspace.do(lambda: _kept(step.name, returned, workspace, seconds))
     except LedgerError:
         raise
@@ -186,14 +186,14 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> M
         raise explained(step.name, error) from error
 
 
-def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> Made:
+def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> StoredResult:
     result = returned if isinstance(returned, Result) else Result(returned)
     metrics = checked_metrics(address, result.metrics)
     if workspace.filled():
         if result.value is not None:
             (workspace.folders.out / VALUE_FILE).write_bytes(_encoded(address, result.value))
         artifact = workspace.store.put_tree(workspace.folders.out)
-        return Made(
+        return StoredResult(
             Output(kind=result.kind or "files", digest=artifact.digest, size=artifact.size, artifact=artifact.digest),
             metrics,
             seconds=seconds,
@@ -208,7 +208,7 @@ def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: flo
         )
     data = _encoded(address, result.value)
     digest = digest_bytes(data)
-    return Made(
+    return StoredResult(
         Output(kind=result.kind or VALUE, digest=digest, size=len(data), artifact=digest),
         metrics,
         seconds=seconds,
@@ -250,51 +250,30 @@ def _content(store: Store, given: Given) -> bytes:
 # In a process of its own
 
 
-def execute_job(payload: bytes) -> bytes:
-    """A function step in a fresh process (:data:`marin.runners.jobs.Function`)."""
-    task = json.loads(payload)
-    root = open_root(task["root"])
-    node = graph_of(Path(task["file"])).nodes[task["address"]]
-    inputs = {name: Given(**given) for name, given in task["inputs"].items()}
+@dataclass(frozen=True)
+class FunctionTask:
+    """The step at ``address`` of an experiment file, whose path may be no UTF-8."""
+
+    root: str
+    file: bytes
+    address: str
+    identity: str
+    inputs: dict[str, Given]
+
+
+@by_bytes(FunctionTask)
+def execute_job(task: FunctionTask) -> StoredResult:
+    """A function step in a fresh process."""
+    root = open_root(task.root)
+    node = graph_of(Path(os.fsdecode(task.file))).nodes[task.address]
     with ThreadPoolExecutor(1) as outside:
-        workspace = StepWorkspace(str(root.local), task["identity"], root.store(), outside=outside)
+        workspace = StepWorkspace(str(root.local), task.identity, root.store(), outside=outside)
         workspace.out()  # it must be there before the kernel is told about it; and the thread too
-        made = call(node.step, inputs, workspace)
+        made = call(node.step, task.inputs, workspace)
         if (data := made.data) is not None:
             workspace.do(lambda: workspace.store.put_bytes(data))
         workspace.do(workspace.clear)
-    output = {
-        "kind": made.output.kind,
-        "digest": made.output.digest,
-        "size": made.output.size,
-        "artifact": made.output.artifact,
-    }
-    return json.dumps({"output": output, "metrics": dict(made.metrics), "seconds": made.seconds}).encode()
-
-
-def job_payload(root: Root, file: Path, step: Step, identity: str, inputs: Mapping[str, Given]) -> bytes:
-    """What :func:`execute_job` is given."""
-    described: dict[str, Any] = {
-        name: {
-            "digest": given.digest,
-            "artifact": given.artifact,
-            "kind": given.kind,
-            "metrics": dict(given.metrics),
-            "run": given.run,
-            "path": given.path,
-            "tables": dict(given.tables),
-        }
-        for name, given in inputs.items()
-    }
-    return json.dumps(
-        {"root": root.absolute, "file": str(file), "address": step.name, "identity": identity, "inputs": described}
-    ).encode()
-
-
-def from_answer(answer: bytes) -> Made:
-    """What a job answered."""
-    value = json.loads(answer)
-    return Made(Output(**value["output"]), value["metrics"], seconds=value["seconds"])
+    return replace(made, data=None)
 
 
 @cache

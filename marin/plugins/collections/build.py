@@ -12,7 +12,9 @@ import logging
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import batched
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,12 @@ import msgspec
 
 from ledger import Draft, LedgerError, canonical_digest, parse_digest
 from marin.data.local import matched
+from marin.errors import LeaseLost
+from marin.execution.leases.held import HeldLeases
+from marin.execution.leases.lease import Claimant
+from marin.execution.leases.step import StepLease
+from marin.execution.workspace import Workspace
+from marin.history.runs import facts
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.description import content
 from marin.plugins.collections.making.execute import executing
@@ -44,9 +52,12 @@ from marin.record.bodies.collections import (
     CollectionStarted,
 )
 from marin.record.root import Root
+from marin.work.cached import ResultCache
 
 log = logging.getLogger(__name__)
 CODE = ("marin/plugins/collections", "marin/data", "marin/errors.py")
+STEP = "collection"
+"""Its name in leases, and of the folder in which it is made."""
 MOST_EVENTS = 256
 """Of sources, that are appended together."""
 
@@ -172,20 +183,32 @@ def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = N
     root.check_writable()
     prepared = prepare(asked)
     identity = prepared.identity
-    hex_id = parse_digest(identity).hex()
-    with root.exclusively(f"collection-{hex_id[:32]}", "the same collection is being made"):
-        known = recorded(root, identity)
-        if known is not None and not root.store().verify(known.artifact):
-            return _built(root, known, prepared, time.monotonic() - begun, again=True)
-        folder = root.local / "work" / f"collection-{hex_id[:32]}"
-        folder.mkdir(parents=True, exist_ok=True)
-        shelf = LedgerShelf(root, identity)
-        shelf.begin(prepared)
-        with executing(workers, address) as execute:
-            made = make(prepared.setup(folder), prepared.shard_code, execute, shelf)
-        body = shelf.complete(made)
-        shutil.rmtree(folder, ignore_errors=True)
-        return _built(root, body, prepared, time.monotonic() - begun)
+    lease = StepLease(root, HeldLeases(root, Claimant.of_process()), identity, STEP)
+
+    def bring(workspace: Workspace) -> CollectionCompleted | None:
+        shelf, body = LedgerShelf(root, identity, lease), None
+        still = partial(_is_missing, root, identity)
+        with lease.taken([shelf.started(prepared)], still) as is_ours, suppress(LeaseLost):
+            if is_ours:
+                with executing(workers, address) as execute:
+                    made = make(prepared.setup(workspace.folder), prepared.shard_code, execute, shelf)
+                if body := shelf.complete(made):
+                    workspace.clear()
+        return body
+
+    while (known := _whole(root, identity)) is None:
+        if made := lease.bring(root.local, STEP, identity, bring):
+            return _built(root, made, prepared, time.monotonic() - begun)
+    return _built(root, known, prepared, time.monotonic() - begun, again=True)
+
+
+def _whole(root: Root, identity: str) -> CollectionCompleted | None:
+    return ResultCache(root.history(), root.store()).collection(identity)
+
+
+def _is_missing(root: Root, identity: str, changed: bool) -> bool:
+    """Whether it is still to be made: asked again where another executor had its lease."""
+    return not changed or _whole(root, identity) is None
 
 
 def _built(root: Root, body: CollectionCompleted, prepared: Prepared, seconds: float, *, again: bool = False) -> Built:
@@ -203,12 +226,6 @@ def _built(root: Root, body: CollectionCompleted, prepared: Prepared, seconds: f
     )
 
 
-def recorded(root: Root, identity: str) -> CollectionCompleted | None:
-    """The newest collection of this identity in the ledger."""
-    found = list(root.history().events(type=COLLECTION_COMPLETED, identity=identity))
-    return events.read(CollectionCompleted, found[-1][1].body, where=f"event {found[-1][0]}") if found else None
-
-
 def stream_of_collection(identity: str) -> str:
     """The stream of a collection's events."""
     return f"collection/{parse_digest(identity).hex()[:16]}"
@@ -217,13 +234,14 @@ def stream_of_collection(identity: str) -> str:
 class LedgerShelf:
     """:class:`marin.plugins.collections.making.shelf.Shelf` in a root: bytes in the store, results in the ledger."""
 
-    def __init__(self, root: Root, identity: str) -> None:
+    def __init__(self, root: Root, identity: str, lease: StepLease) -> None:
         self._root, self._identity, self._stream = root, identity, stream_of_collection(identity)
+        self._lease = lease
         self._store, self._history = root.store(), root.history()
         self._taken: dict[str, str] = {}
 
-    def begin(self, prepared: Prepared) -> None:
-        """Record what is to be made."""
+    def started(self, prepared: Prepared) -> Draft:
+        """What is to be made."""
         asked = prepared.asked
         sources, evaluations = (
             self._store.put_bytes(json.dumps(items, sort_keys=True).encode()).digest
@@ -247,29 +265,33 @@ class LedgerShelf:
             strict=asked.strict,
             definition=asked.definition,
         )
-        self._root.append([Draft(COLLECTION_STARTED, self._stream, events.write(body))])
+        return Draft(COLLECTION_STARTED, self._stream, events.write(body))
 
     def expect(self, kind: str, shards: Sequence[Shard]) -> None:
         """Nothing: each shard is asked for by its identity."""
 
     def take(self, shard: Shard, folder: Path) -> Counted | None:
         """What the ledger has of a shard, every byte hashed on its way here."""
-        for index, event in self._history.events(type=COLLECTION_SHARD, identity=shard.identity):
-            body = events.read(CollectionShard, event.body, where=f"event {index}")
+        for fact in facts(self._history, CollectionShard, identity=shard.identity):
             try:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                self._store.checkout(body.artifact, folder)
-                self._taken[shard.identity] = body.artifact
-                return msgspec.convert(body.answer, Counted)
+                self._store.checkout(fact.body.artifact, folder)
+                self._taken[shard.identity] = fact.body.artifact
+                return msgspec.convert(fact.body.answer, Counted)
             except (LedgerError, msgspec.ValidationError) as error:
                 log.warning("shard %s/%s is made again: %s", shard.task.kind, shard.task.name, error)
         return None
 
     def put(self, shard: Shard, folder: Path, answer: Counted) -> str:
-        """Into the store, then into the ledger; once for each shard."""
+        """Into the store, then into the ledger; once for each shard.
+
+        Raises:
+            LeaseLost: another executor makes the collection.
+        """
         if shard.identity in self._taken:
             return self._taken[shard.identity]
+        self._lease.check()
         artifact = self._store.put_tree(folder, link=True).digest
         body = CollectionShard(
             collection=self._identity,
@@ -284,18 +306,15 @@ class LedgerShelf:
 
     def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
         """Record each source, once for each collection."""
-        known = {
-            str(event.body["name"])
-            for _, event in self._history.events(type=COLLECTION_SOURCE)
-            if event.body.get("collection") == self._identity
-        }
+        sources = (fact.body for fact in facts(self._history, CollectionSource))
+        known = {body.name for body in sources if body.collection == self._identity}
         bodies = [source_of(self._identity, found, said) for found, said in origins if found.source.name not in known]
         for some in batched(bodies, MOST_EVENTS):
             drafts = [Draft(COLLECTION_SOURCE, self._stream, events.write(body)) for body in some]
             self._root.append(drafts)
 
-    def complete(self, made: Made) -> CollectionCompleted:
-        """Put the whole into the store and record it."""
+    def complete(self, made: Made) -> CollectionCompleted | None:
+        """Put the whole into the store and record it, with the end of the lease; None where that was lost."""
         body = CollectionCompleted(
             identity=self._identity,
             artifact=self._store.put_tree(made.folder, link=True).digest,
@@ -304,8 +323,7 @@ class LedgerShelf:
             removed=dict(made.removed),
             problems=dict(made.problems),
         )
-        self._root.append([Draft(COLLECTION_COMPLETED, self._stream, events.write(body))])
-        return body
+        return body if self._lease.end(Draft(COLLECTION_COMPLETED, self._stream, events.write(body))) else None
 
 
 def source_of(identity: str, found: Found, said: Mapping[str, Any]) -> CollectionSource:

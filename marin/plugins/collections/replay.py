@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from ledger import LedgerError, Store, describe_tree
 from marin.data.reach import EVERYTHING, Reach, reaching
 from marin.errors import DataError, MissingEvidence
-from marin.history.runs import History
+from marin.history.runs import History, facts
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.asking.leading import led_nowhere
 from marin.plugins.collections.build import Asked, Prepared, prepare, source_of
@@ -35,10 +35,8 @@ from marin.plugins.collections.tasks.columns import DECISIONS, ArrowRows
 from marin.plugins.collections.tasks.task import DECIDED, PROBLEMS, READ_FILE, Counted
 from marin.process.text import clipped
 from marin.recipe.schema import unplain
-from marin.record import events
 from marin.record.bodies.collections import (
     COLLECTION_COMPLETED,
-    COLLECTION_SHARD,
     COLLECTION_SOURCE,
     COLLECTION_STARTED,
     CollectionCompleted,
@@ -114,13 +112,9 @@ def replay(
 
 
 def _recorded(history: History, artifact: str) -> tuple[CollectionCompleted, CollectionStarted]:
-    completed = None
-    for index, event in history.events(type=COLLECTION_COMPLETED):
-        if event.body.get("artifact") == artifact:
-            completed = events.read(CollectionCompleted, event.body, where=f"event {index}")
-    if completed is not None:
-        for index, event in history.events(type=COLLECTION_STARTED, identity=completed.identity):
-            return completed, events.read(CollectionStarted, event.body, where=f"event {index}")
+    for completed in [fact.body for fact in facts(history, CollectionCompleted) if fact.body.artifact == artifact][-1:]:
+        for started in facts(history, CollectionStarted, identity=completed.identity):
+            return completed, started.body
     raise MissingEvidence(
         "how a collection was made is not recorded in this log",
         where=artifact,
@@ -347,11 +341,8 @@ class _Comparing:
 
     def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
         """Compare what the sources say of themselves with what is recorded."""
-        recorded = {
-            str(event.body["name"]): events.read(CollectionSource, event.body, where=f"event {index}")
-            for index, event in self.history.events(type=COLLECTION_SOURCE)
-            if event.body.get("collection") == self.identity
-        }
+        sources = (fact.body for fact in facts(self.history, CollectionSource))
+        recorded = {body.name: body for body in sources if body.collection == self.identity}
         for found, said in origins:
             ours, theirs = source_of(self.identity, found, said), recorded.get(found.source.name)
             if theirs is None:
@@ -378,10 +369,8 @@ class _Comparing:
             return [f"{_at(shard)}: {error}"]
 
     def _recorded(self, shard: Shard) -> CollectionShard | None:
-        found = None
-        for index, event in self.history.events(type=COLLECTION_SHARD, identity=shard.identity):
-            found = events.read(CollectionShard, event.body, where=f"event {index}")
-        return found
+        found = [fact.body for fact in facts(self.history, CollectionShard, identity=shard.identity)]
+        return found[-1] if found else None
 
 
 def _at(shard: Shard) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 from ledger import LedgerError, Unavailable
 from marin.plugins.ray.cluster import connected
 from marin.plugins.ray.software import other_software_than, software
-from marin.runners import Start
 from marin.runners.jobs import error_of, parts_of
+from marin.work.placed import Start
 
 
 def execute_by_data(start: Start, setup: bytes, tasks: Sequence[bytes], workers: int) -> Iterator[tuple[int, bytes]]:

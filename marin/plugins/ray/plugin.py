@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from marin.runners import Runner, Start
+from marin.runners import Runner
+from marin.work.placed import Start
 
 if TYPE_CHECKING:
     from marin.execution.step import StepResult, Task

@@ -34,9 +34,10 @@ from marin.recipe.schema import Artifact, Recipe, as_recorded, chats
 from marin.tensors.token_caches import FIELD, MASK, WORDS_FILE, cache_content
 from marin.training.tokens.apart import apart
 from marin.training.tokens.cache import read_tokens
-from marin.training.tokens.encoding import Encoded, Execute, encoded_split
+from marin.training.tokens.encoding import Encoded, encoded_split
 from marin.training.tokens.loss_mask import has_mask
 from marin.training.tokens.masks import open_mask
+from marin.work.placed import Run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +50,7 @@ MOST_UNLEARNED = 0.1
 log = logging.getLogger(__name__)
 
 
-def build_caches(task: Task, execute: Execute | None = None) -> StepResult:
+def build_caches(task: Task, execute: Run | None = None) -> StepResult:
     """Fill ``Task.out`` with the caches ``train`` and ``validation``, and digest what can be read back from them. Documents are
     encoded in this process, or by workers; the files are the same.
 

@@ -7,7 +7,6 @@ the same order, for every number of threads and workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from itertools import batched
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +18,11 @@ from marin.data.documents import Document, documents_of, read_documents, stretch
 from marin.data.tokenizer import Tokenizer, load_tokenizer, parse_tokenizer
 from marin.process.progress import Report, bar
 from marin.training.tokens import loss_mask
+from marin.work.placed import Run, Worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Work = Callable[[bytes], bytes]
-Execute = Callable[[Callable[[bytes], Work], bytes, Sequence[bytes]], AbstractContextManager[Iterator[bytes]]]
-"""Has workers do tasks, results in order: a runner's ``run`` (:class:`marin.runners.Runner`)."""
 Encoded = tuple["NDArray[np.int32]", bytes]
 """A document's token ids, and which of them are learned (a byte each; none where all are)."""
 
@@ -56,7 +53,7 @@ def encoded_split(
     end: list[int],
     *,
     masked: bool,
-    execute: Execute | None = None,
+    execute: Run | None = None,
     reference: str | None = None,
     as_recorded: bool = False,
 ) -> Iterator[Encoded]:
@@ -70,9 +67,9 @@ def encoded_split(
             return
         content = (folder / "tokenizer.json").read_text("utf-8")
         setup = Setup(content, end, masked, path.name, reference, as_recorded, tokenizer.encode_special_tokens)
-        with execute(start, msgspec.json.encode(setup), _Tasks(path, cuts)) as results:
-            for (_, until), result in zip(cuts, results, strict=True):
-                yield from unpacked(result)
+        with WORKER.run(execute, setup, _Tasks(path, cuts)) as shards:
+            for (_, until), shard in zip(cuts, shards, strict=True):
+                yield from unpacked(shard)
                 report(until, "")
 
 
@@ -105,29 +102,28 @@ class Shard(msgspec.Struct, frozen=True):
     mask: bytes
 
 
-def start(setup: bytes) -> Work:
-    """In a worker, once: what encodes a stretch of lines into a :class:`Shard` (msgpack)."""
-    told = msgspec.json.decode(setup, type=Setup)
-    tokenizer = parse_tokenizer(told.tokenizer.encode(), where=told.name, as_recorded=told.as_recorded)
-    tokenizer.encode_special_tokens = told.special_are_text
+def _encoding(setup: Setup) -> Callable[[bytes], Shard]:
+    """In a worker, once: what encodes a stretch of lines."""
+    tokenizer = parse_tokenizer(setup.tokenizer.encode(), where=setup.name, as_recorded=setup.as_recorded)
+    tokenizer.encode_special_tokens = setup.special_are_text
 
-    def work(lines: bytes) -> bytes:
-        documents = documents_of(lines.splitlines(), told.name)
-        found = list(encoded(tokenizer, documents, told.end, masked=told.masked, reference=told.reference))
-        return msgspec.msgpack.encode(
-            Shard(
-                b"".join(ids.astype("<i4").tobytes() for ids, _ in found),
-                [len(ids) for ids, _ in found],
-                b"".join(mask for _, mask in found),
-            )
+    def encode(lines: bytes) -> Shard:
+        documents = documents_of(lines.splitlines(), setup.name)
+        found = list(encoded(tokenizer, documents, setup.end, masked=setup.masked, reference=setup.reference))
+        return Shard(
+            b"".join(ids.astype("<i4").tobytes() for ids, _ in found),
+            [len(ids) for ids, _ in found],
+            b"".join(mask for _, mask in found),
         )
 
-    return work
+    return encode
 
 
-def unpacked(answer: bytes) -> Iterator[Encoded]:
-    """The documents of a :class:`Shard`."""
-    shard = msgspec.msgpack.decode(answer, type=Shard)
+WORKER = Worker(f"{__name__}:WORKER", Setup, bytes, Shard, _encoding)
+
+
+def unpacked(shard: Shard) -> Iterator[Encoded]:
+    """The documents of a shard."""
     ids = np.frombuffer(shard.ids, dtype="<i4").astype(np.int32)
     first = 0
     for length in shard.lengths:

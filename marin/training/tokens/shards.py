@@ -14,6 +14,7 @@ from marin.data.tokenizer import Tokenizer
 from marin.record.events import Output
 from marin.tensors.token_caches import WORDS, words_digest
 from marin.training.tokens.encoding import encoded
+from marin.work.recorded import StoredResult
 
 
 def encode_shard(tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], target: Path) -> list[int]:
@@ -28,9 +29,9 @@ def encode_shard(tokenizer: Tokenizer, documents: Iterable[Document], end: list[
 
 def joined(
     shards: Mapping[str, Sequence[tuple[Path, Sequence[int]]]], words: Mapping[str, int] | None = None
-) -> tuple[Output, dict[str, float]]:
-    """What the step ``tokens`` makes of these shards (by split, in order): its output, and its metrics. ``artifact``
-    has no meaning here and repeats the digest. ``words``: of the splits whose words are counted."""
+) -> StoredResult:
+    """What the step ``tokens`` makes of these shards (by split, in order). ``artifact`` has no meaning here and repeats the
+    digest. ``words``: of the splits whose words are counted."""
     tensors: dict[str, str] = {}
     metrics: dict[str, float] = {}
     size = 0
@@ -49,4 +50,4 @@ def joined(
         tensors[f"{split}/{WORDS}"] = words_digest(number)
         size += 8
     digest = state_digest(tensors)
-    return Output(kind="tokens", digest=digest, size=size, artifact=digest), metrics
+    return StoredResult(Output(kind="tokens", digest=digest, size=size, artifact=digest), metrics)

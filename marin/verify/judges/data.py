@@ -28,13 +28,14 @@ from marin.process.arithmetic import apply
 from marin.process.progress import Report, bar
 from marin.provenance.plugins import named
 from marin.recipe.schema import Artifact, Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
-from marin.record.events import DATA_STEPS, Json, Output, StepStarted
-from marin.runners import Work
+from marin.record.events import DATA_STEPS, Json, StepStarted
 from marin.runners.engines import warm_workers
 from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.verdict import Outcome, Verdict, outcome_of
+from marin.work.placed import Worker
+from marin.work.recorded import StoredResult
 
 SPLITS = {"train": TRAIN, "validation": VALIDATION}
 LEAST_SHARD = 1 << 16
@@ -65,14 +66,12 @@ class DataJob(msgspec.Struct, frozen=True):
 
 
 class DataAnswer(msgspec.Struct, frozen=True):
-    """How one job ended: digest, size and metrics of a step's output, or the file that holds a shard's token ids and
-    the number of tokens of each of its documents, and of words where they count. ``sources``: the raw bytes of the corpus."""
+    """How one job ended: what a step made, or the file that holds a shard's token ids and the number of tokens of each of
+    its documents, and of words where they count. ``sources``: the raw bytes of the corpus."""
 
     outcome: Outcome
     line: str = ""
-    output: Output | None = None
-    metrics: dict[str, float] = {}
-    tables: dict[str, str] = {}
+    made: StoredResult | None = None
     sources: dict[str, str] = {}
     ids: str = ""
     lengths: list[int] = []
@@ -157,16 +156,18 @@ def compare_output(case: Case, name: str, folder: Path, result: StepResult) -> l
     view = case.run.steps[name]
     recorded = _recorded_tree(case.store, view.output.artifact)
     found = describe_tree(folder, recorded)
-    output = Output(
-        kind=result.kind, digest=result.digest or found.digest, size=result.size or found.size, artifact=found.digest
-    )
-    tables = {key: digest_bytes(text.encode()) for key, text in result.tables.items()}
-    wrong = compare_step(view, output, dict(result.metrics), tables)
+    wrong = compare_step(view, _as_stored(found, result))
     if wrong and result.digest is None and found.digest != view.output.artifact and recorded is not None:
         # Where the recorded list is gone, that they differ is known, and where is not.
         files = _differing_files(recorded, found)
         wrong += [f"{name}: files that differ: {', '.join(files[:5])}"] if files else []
     return wrong
+
+
+def _as_stored(tree: Manifest, result: StepResult) -> StoredResult:
+    """As a run has it that puts the files into its store."""
+    tables = {key: digest_bytes(text.encode()) for key, text in result.tables.items()}
+    return StoredResult(result.output(tree.digest, tree.size), dict(result.metrics), tables)
 
 
 def sources_of(corpus: Path) -> dict[str, str]:
@@ -200,19 +201,19 @@ def _differing_files(recorded: Manifest, found: Manifest) -> list[str]:
     return sorted(path for path in mine.keys() | theirs.keys() if mine.get(path) != theirs.get(path))
 
 
-def compare_step(view: StepView, output: Output, metrics: dict[str, float], tables: dict[str, str]) -> list[str]:
+def compare_step(view: StepView, made: StoredResult | StepView) -> list[str]:
     """What is wrong with a step that was executed again: content, size, metrics, tables."""
     wrong = []
     for what, expected, found in (
-        ("size", view.output.size, output.size),
-        ("kind", view.output.kind, output.kind),
-        ("metrics", dict(view.metrics), metrics),
-        ("tables", dict(view.tables), tables),
+        ("size", view.output.size, made.output.size),
+        ("kind", view.output.kind, made.output.kind),
+        ("metrics", dict(view.metrics), dict(made.metrics)),
+        ("tables", dict(view.tables), dict(made.tables)),
     ):
         if expected != found:
             wrong.append(f"{view.step}: recorded {what} {expected}, found {found}")
-    if view.output.digest != output.digest:
-        wrong.insert(0, f"{view.step}: expected {view.output.digest}, found {output.digest}")
+    if view.output.digest != made.output.digest:
+        wrong.insert(0, f"{view.step}: expected {view.output.digest}, found {made.output.digest}")
     return wrong
 
 
@@ -234,10 +235,9 @@ def _by_workers(case: Case, report: Report) -> Verdict:
     setup = DataSetup(place, run.run, run.started.body.recipe, folders, str(made), recorded, case.reach)
     jobs = [DataJob("corpus"), DataJob("tokenizer"), *_token_jobs(run.recipe, inputs["corpus"], case.workers)]
     answers: list[DataAnswer] = []
-    tasks = [msgspec.json.encode(job) for job in jobs]
-    with warm_workers(case.workers).run(start, msgspec.json.encode(setup), tasks) as results:
+    with WORKER.run(warm_workers(case.workers).run, setup, jobs) as results:
         for result in results:
-            answers.append(msgspec.json.decode(result, type=DataAnswer))
+            answers.append(result)
             report(len(answers), f"{jobs[len(answers) - 1].step} {jobs[len(answers) - 1].split}")
     return _judge(case.record, jobs, answers)
 
@@ -258,7 +258,7 @@ def _judge(record: RunRecord, jobs: Sequence[DataJob], answers: Sequence[DataAns
     if bad is not None:
         return Verdict(bad.outcome, (bad.line,), executed=True)
     for job, answer in zip(jobs, answers, strict=True):
-        wrong = compare_step(run.steps[job.step], answer.output, answer.metrics, answer.tables) if answer.output else []
+        wrong = compare_step(run.steps[job.step], answer.made) if answer.made else []
         if job.step == "corpus":
             wrong += other_sources(record, answer.sources)
         if wrong:
@@ -269,18 +269,13 @@ def _judge(record: RunRecord, jobs: Sequence[DataJob], answers: Sequence[DataAns
         return Verdict("PASS", tuple(lines))
     from marin.training.tokens.shards import joined  # numpy and Levanter's tokens, in this process only now
 
-    output, metrics = joined(
+    made = joined(
         {split: [(Path(a.ids), a.lengths) for j, a in parts if j.split == split] for split in SPLITS},
         {} if as_recorded(run.recipe) else {"train": sum(a.words or 0 for _, a in parts)},
     )
-    if wrong := compare_step(run.steps["tokens"], output, metrics, {}):
+    if wrong := compare_step(run.steps["tokens"], made):
         return Verdict("FAIL", tuple(wrong), executed=True)
     return Verdict("PASS", (*lines, f"tokens encoded again in {len(parts)} shards"))
-
-
-def start(setup: bytes) -> Work:
-    """In a worker, once: what executes data stages."""
-    return DataWorker(msgspec.json.decode(setup, type=DataSetup))
 
 
 class DataWorker:
@@ -292,14 +287,12 @@ class DataWorker:
         apply(self._recipe.arithmetic, Execution())
         self._store = Store(open_storage(setup.root, readonly=True))
 
-    def __call__(self, task: bytes) -> bytes:
-        """The :class:`DataAnswer` to one :class:`DataJob`."""
-        job = msgspec.json.decode(task, type=DataJob)
+    def __call__(self, job: DataJob) -> DataAnswer:
+        """How one job ended."""
         try:
-            answer = self._encode(job) if job.split else self._step(job.step)
+            return self._encode(job) if job.split else self._step(job.step)
         except LedgerError as error:
-            answer = DataAnswer(outcome_of(error), line=f"{job.step}: {error}")
-        return msgspec.json.encode(answer)
+            return DataAnswer(outcome_of(error), line=f"{job.step}: {error}")
 
     def _step(self, name: str) -> DataAnswer:
         folder = Path(self._setup.outputs) / name
@@ -307,16 +300,8 @@ class DataWorker:
         rehearsal = Rehearsal(folder, self._setup.run, self._recipe, self._store, Execution(), self._setup.reach)
         out, result = rehearsal.execute(step, {key: Path(self._setup.inputs[key]) for key in step.inputs})
         tree = describe_tree(out, _recorded_tree(self._store, self._setup.recorded.get(name, "")))
-        output = Output(
-            kind=result.kind, digest=result.digest or tree.digest, size=result.size or tree.size, artifact=tree.digest
-        )
-        return DataAnswer(
-            "PASS",
-            output=output,
-            metrics=dict(result.metrics),
-            tables={key: digest_bytes(text.encode()) for key, text in result.tables.items()},
-            sources=sources_of(out) if name == "corpus" else {},
-        )
+        sources = sources_of(out) if name == "corpus" else {}
+        return DataAnswer("PASS", made=_as_stored(tree, result), sources=sources)
 
     def _encode(self, job: DataJob) -> DataAnswer:
         from marin.data.tokenizer import load_tokenizer
@@ -336,3 +321,6 @@ class DataWorker:
         if job.split == "train" and not as_recorded(self._recipe):
             words = sum(len(document.text.split()) for document in documents)
         return DataAnswer("PASS", ids=str(target), lengths=lengths, words=words)
+
+
+WORKER = Worker(f"{__name__}:WORKER", DataSetup, DataJob, DataAnswer, DataWorker)

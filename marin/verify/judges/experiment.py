@@ -30,6 +30,7 @@ from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job
 from marin.verify.case import Case
 from marin.verify.verdict import Verdict
+from marin.work.placed import by_bytes, decode, encode
 
 ORIGIN = "marin.local/verify"
 
@@ -100,21 +101,21 @@ def _execute(again: Again, workshop: Path) -> dict[str, Remade]:
     """In a process of its own, whose root has a key of its own."""
     with tempfile.TemporaryDirectory(prefix="experiment-", dir=workshop) as folder:
         key = str(Path(folder) / "key")
-        job = Job("experiment", execute_again, msgspec.json.encode(again), environment={KEY_VARIABLE: key})
+        job = Job("experiment", execute_again, encode(again), environment={KEY_VARIABLE: key})
         try:
             with open_jobs("local") as jobs:
-                return msgspec.json.decode(jobs.submit(job).result(), type=dict[str, Remade])
+                return decode(jobs.submit(job).result(), dict[str, Remade])
         except LedgerError as error:
             return {address: Remade(error=str(error)) for address in again.addresses}
 
 
-def execute_again(payload: bytes) -> bytes:
-    """Steps and what they depend on (:data:`marin.runners.jobs.Function`).
+@by_bytes(Again)
+def execute_again(again: Again) -> dict[str, Remade]:
+    """Steps and what they depend on.
 
     Raises:
         UsageError: the file has no such step.
     """
-    again = msgspec.json.decode(payload, type=Again)
     key = Path(os.environ[KEY_VARIABLE])
     create_key(key, ORIGIN)
     graph = load_graph(Path(again.file))
@@ -132,7 +133,7 @@ def execute_again(payload: bytes) -> bytes:
     nodes = list(wanted.nodes.values())
     copy_artifacts(open_root(again.root).store(), root.store(), [*_adopted(nodes), *_collections(nodes)])
     outcome = execute_graph(wanted, root, file=Path(again.file))
-    return msgspec.json.encode({address: _remade(outcome, wanted, address) for address in again.addresses})
+    return {address: _remade(outcome, wanted, address) for address in again.addresses}
 
 
 def _remade(outcome: Outcome, graph: Graph, address: str) -> Remade:

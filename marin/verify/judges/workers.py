@@ -24,12 +24,12 @@ from marin.process.arithmetic import APPLIED, apply, settings
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
-from marin.runners import Seat, Work
 from marin.runners.engines import warm_workers
 from marin.runners.reservation import reservation
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Outcome, outcome_of
+from marin.work.placed import Seat, Worker
 
 if TYPE_CHECKING:
     from marin.verify.jax.replay import SegmentReplay
@@ -124,23 +124,22 @@ def replay_segments(
 
     recorded = run.training[-1].body.program if run.training else {}
 
-    def setup(seat: Seat) -> bytes:
-        return msgspec.json.encode(Setup(place, run.started.body.recipe, recorded, *folders, execution, seat))
+    def setup(seat: Seat) -> Setup:
+        return Setup(place, run.started.body.recipe, recorded, *folders, execution, seat)
 
     stretches = _stretches(run, positions, store)
     jobs = [_job(run, stretch) for stretch in stretches]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     answers: list[SegmentResult] = []
-    tasks = [msgspec.json.encode(job) for job in jobs]
     own = msgspec.structs.replace(execution, devices=execution.local_devices, processes=1)
     each = reservation(PIPELINE.step("train"), run.recipe, own)
     variables = settings(run.recipe.arithmetic, execution) if execution.processes > 1 else {}
     if variables:  # processes with fewer devices than this one has: their contract is another
         variables[APPLIED] = variables["XLA_FLAGS"]
     crews = warm_workers(workers, each, together=execution.processes, variables=variables)
-    with crews.run(start, setup, tasks) as results:
+    with WORKER.run(crews.run, setup, jobs) as results:
         for job, result in zip(jobs, results, strict=True):
-            answers.append(msgspec.json.decode(result, type=SegmentResult))
+            answers.append(result)
             report(sum(_wanted(positions, stretch) for stretch in stretches[: len(answers)]), job.where)
             if answers[-1].outcome == "PASS" and done is not None:
                 for segment in job.segments:
@@ -175,11 +174,6 @@ def replay_segments(
 _WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE")
 
 
-def start(setup: bytes) -> Work:
-    """In each process of a worker, once: what replays segments."""
-    return SegmentWorker(msgspec.json.decode(setup, type=Setup))
-
-
 class SegmentWorker:
     """Replays one segment after the other. The training program is made at the first one, so that a machine that can
     not honour the contract is an answer and not a broken worker."""
@@ -200,11 +194,8 @@ class SegmentWorker:
         self._setup = setup
         self._made: SegmentReplay | None = None
 
-    def __call__(self, task: bytes) -> bytes:
-        """The :class:`SegmentResult` to one :class:`Job`."""
-        return msgspec.json.encode(self._answer(msgspec.json.decode(task, type=Job)))
-
-    def _answer(self, job: Job) -> SegmentResult:
+    def __call__(self, job: Job) -> SegmentResult:
+        """How the replay of one job ended."""
         segment = job.segments[0]
         try:
             if segment.start > 0 and job.checkpoint is None:
@@ -262,6 +253,9 @@ class SegmentWorker:
             return StateManifest.parse(self._store.read(job.initial))
         except LedgerError:  # it only helps to name tensors
             return None
+
+
+WORKER = Worker(f"{__name__}:WORKER", Setup, Job, SegmentResult, SegmentWorker)
 
 
 def _stretches(run: Run, positions: Sequence[int], store: Store) -> list[range]:

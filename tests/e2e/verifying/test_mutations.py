@@ -95,7 +95,7 @@ class Judges:
             true = honest.steps[name]
             if name == "train":
                 continue
-            for line in compare_step(view, true.output, dict(true.metrics), dict(true.tables)):
+            for line in compare_step(view, true):
                 return line
         sources = self.sources(honest)
         for line in other_sources(record, sources):

@@ -27,7 +27,7 @@ from marin.data.tokenizer import (
 )
 from marin.errors import DataError, UsageError
 from marin.training.tokens.encoding import encoded, encoded_split
-from marin.training.tokens.encoding import start as worker
+from marin.work.placed import start as worker
 
 END = "<|endoftext|>"
 TEXTS = [f"the river bends near mill {number}, and the old wheel turns" for number in range(40)]

@@ -7,7 +7,6 @@ here can see whether it lives.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -40,6 +39,7 @@ from marin.recipe.schema import Execution, Recipe
 from marin.record import events
 from marin.record.root import Root, open_root
 from marin.runners.jobs import Job
+from marin.work.placed import decode
 from tests.marin.execution.stopped import stop
 
 TINY = Path(__file__).parents[1] / "tiny.py"
@@ -547,7 +547,7 @@ def test_a_stage_for_ray_has_its_lease_before_anything_is_reserved(
             submitted.append(leases_of(root).steps)
             done = Future[bytes]()
             try:
-                run_stage("upper", grant=Grant(*json.loads(job.payload)["grant"]), **how)
+                run_stage("upper", grant=decode(job.payload, stage.StageTask).grant, **how)
             except StepFailed as error:
                 done.set_exception(error)
             else:

@@ -13,9 +13,8 @@ import pytest
 from marin.plugins.collections import build as building
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.execute import in_process
-from marin.plugins.collections.making.shelf import Execute
 from marin.record.root import Root, open_root
-from marin.runners import Start
+from marin.work.placed import Execute, Start
 
 
 def by(execute: Execute, monkeypatch: pytest.MonkeyPatch) -> None:

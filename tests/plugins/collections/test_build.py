@@ -23,8 +23,9 @@ from marin.plugins.collections.making.execute import in_process
 from marin.plugins.collections.page import page
 from marin.plugins.collections.settings import settings_of
 from marin.plugins.collections.sources import finding
+from marin.plugins.collections.tasks.task import Task
 from marin.record.bodies.collections import COLLECTION_SOURCE
-from marin.runners import Start
+from marin.work.placed import Start, decode
 from tests.plugins.collections.labelled import CONTAMINATED, Labelled, labelled, shingles, similarity
 from tests.plugins.collections.making import Killed, by, dying, root_of, rows, shuffled
 
@@ -248,7 +249,7 @@ def test_a_rule_that_is_set_otherwise_reads_no_source_again(
     done: list[str] = []
 
     def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-        done.extend(json.loads(task)["kind"] for task in tasks)
+        done.extend(decode(task, Task).kind for task in tasks)
         yield from in_process(start, setup, tasks)
 
     by(execute, monkeypatch)

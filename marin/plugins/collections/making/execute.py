@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-from marin.plugins.collections.making.shelf import Execute
-from marin.runners import Start
 from marin.runners.places import place_of
+from marin.work.placed import Execute, Start
 
 
 @contextmanager
@@ -18,15 +18,12 @@ def executing(workers: int, address: str | None = None) -> Iterator[Execute]:
         return
     place = place_of("ray")
     with place.held(address):
-
-        def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-            return place.tasks(start, setup, tasks, workers)
-
-        yield execute
+        yield partial(place.tasks, workers=workers)
 
 
 def in_process(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """One after the other, here (:data:`marin.plugins.collections.making.shelf.Execute`)."""
+    """One after the other, here (:data:`marin.work.placed.Execute`)."""
     work = start(setup)
     for number, task in enumerate(tasks):
         yield number, work(task)

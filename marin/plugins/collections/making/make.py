@@ -17,7 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,7 +36,7 @@ from marin.plugins.collections.making.description import (
 from marin.plugins.collections.making.exact import remove_copies
 from marin.plugins.collections.making.paragraphs import copied
 from marin.plugins.collections.making.rows import Rows, as_bytes
-from marin.plugins.collections.making.shelf import Execute, Made, Shard, Shelf
+from marin.plugins.collections.making.shelf import Made, Shard, Shelf
 from marin.plugins.collections.settings import Near, divided
 from marin.plugins.collections.sources.origin import LEFT_OUT, Origin
 from marin.plugins.collections.tasks.columns import band_name
@@ -52,9 +51,10 @@ from marin.plugins.collections.tasks.task import (
     given_file,
     told,
 )
-from marin.plugins.collections.tasks.work import start
+from marin.plugins.collections.tasks.work import WORKER
 from marin.process.progress import bar
 from marin.recipe.schema import plain
+from marin.work.placed import Execute
 
 log = logging.getLogger(__name__)
 EXACT_STEP, NEAR_STEP = "exact", "near"
@@ -206,12 +206,10 @@ class _Making:
                 self._keep(shard, target, answer)
                 done += 1
                 progress(done, "")
-            tasks = [msgspec.json.encode(shard.task) for shard in waiting]
-            if not tasks:
+            if not waiting:
                 return
-            for number, result in self.execute(start, msgspec.json.encode(self.setup), tasks):
+            for number, answer in WORKER.each(self.execute, self.setup, [shard.task for shard in waiting]):
                 shard = waiting[number]
-                answer = msgspec.json.decode(result, type=Counted)
                 if answer.stopped:
                     raise _strictly(answer.stopped)
                 self._keep(shard, self.folder / kind / shard.task.name, answer)

@@ -1,18 +1,14 @@
-"""What a making is given and gives: who executes its tasks, where done work lies, and what came of it."""
+"""What a making is given and gives: where done work lies, and what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from marin.plugins.collections.sources.finding import Found, Source
 from marin.plugins.collections.tasks.task import Counted, Task
-from marin.runners import Start
-
-Execute = Callable[[Start, bytes, Sequence[bytes]], Iterator[tuple[int, bytes]]]
-"""Executes tasks and gives (number of the task, answer) in any order; every task at least once."""
 
 
 @dataclass(frozen=True)

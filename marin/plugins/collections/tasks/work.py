@@ -11,8 +11,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from marin.execution.workspace import explained
 from marin.plugins.collections.tasks.candidates import compare
 from marin.plugins.collections.tasks.cutting import cut_paragraphs
@@ -21,15 +19,11 @@ from marin.plugins.collections.tasks.reading import read_slice
 from marin.plugins.collections.tasks.task import Counted, Setup, Task
 from marin.plugins.collections.tasks.training import train_model
 from marin.plugins.collections.tasks.writing import write_documents
+from marin.work.placed import Worker
 
 
-def start(setup: bytes) -> Worker:
-    """In a worker, once (:data:`marin.runners.Start`)."""
-    return Worker(msgspec.json.decode(setup, type=Setup))
-
-
-class Worker:
-    """Takes tasks."""
+class Tasks:
+    """Does what a collection consists of, in a worker."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -43,17 +37,19 @@ class Worker:
             "write": lambda task, out: write_documents(setup, task, out),
         }
 
-    def __call__(self, task: bytes) -> bytes:
-        """The :class:`Counted` to one :class:`Task`."""
-        asked = msgspec.json.decode(task, type=Task)
-        target = Path(self._setup.folder) / asked.kind / asked.name
-        partial = target.with_name(f"{asked.name}.{os.getpid()}.partial")
+    def __call__(self, task: Task) -> Counted:
+        """What came of one task."""
+        target = Path(self._setup.folder) / task.kind / task.name
+        partial = target.with_name(f"{task.name}.{os.getpid()}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
-            answer = self._kinds[asked.kind](asked, partial)
+            answer = self._kinds[task.kind](task, partial)
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
         except (OSError, MemoryError) as error:
-            raise explained(f"collection, {asked.kind} {asked.name}", error) from error
-        return msgspec.json.encode(answer)
+            raise explained(f"collection, {task.kind} {task.name}", error) from error
+        return answer
+
+
+WORKER = Worker(f"{__name__}:WORKER", Setup, Task, Counted, Tasks)

@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ledger import Store
+from ledger import Store, canonical_digest
 from marin.errors import DataError, UsageError
+from marin.execution.leases.held import HeldLeases
+from marin.execution.leases.lease import Claimant
+from marin.execution.leases.step import StepLease
 from marin.execution.step import Journal
 from marin.history.run import Run
 from marin.history.runs import load, recorded_evaluations, started_runs
 from marin.plugins.evaluation.harness.installed import check_installed
 from marin.plugins.evaluation.heldout.asked import first_asked, recorded_settings, settings_of, without_tasks
-from marin.plugins.evaluation.heldout.sets import read_sets
+from marin.plugins.evaluation.heldout.sets import check_files, read_sets
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
@@ -67,6 +70,13 @@ def due(recipe: Recipe, step: int) -> bool:
 class During:
     """What stands beside the step ``train`` for recipes that ask for it (:class:`marin.pipeline.companions.Beside`)."""
 
+    def check(self, root: Root, recipe: Recipe) -> None:
+        """See there. Files of a recipe that began here before may be gone: what was measured is in the store."""
+        if recipe.evaluation.tasks is not None:
+            check_installed("evaluation.tasks")
+        if next(started_runs(root.history(), recipe=digest(recipe)), None) is None:
+            check_files(recipe)
+
     def lacks(self, root: Root, recipe: Recipe, identity: str) -> bool:
         """See there: states of an equal training may have been recorded in a run that was asked for less."""
         history = root.history()
@@ -86,10 +96,16 @@ class During:
         measuring.catch_up(view.recipe.last_step)
 
     def completed(self, root: Root, run: str, journal: Journal) -> None:
-        """See there: what nobody measured, of a training that was taken over."""
+        """See there: what nobody measured, of a training that was taken over; by one executor at a time."""
         view = load(root.history(), run)
-        if _missing(root, view, view.recipe.last_step):
-            Measuring.begun(journal, root, view).catch_up(view.recipe.last_step)
+        last, is_done = view.recipe.last_step, False
+        key = canonical_digest({"evaluation": run})
+        lease = StepLease(root, HeldLeases(root, Claimant.of_process()), key, "evaluation")
+        while not is_done and _missing(root, view, last):
+            with lease.taken([], lambda changed: not changed or bool(_missing(root, view, last))) as is_done:
+                if is_done:
+                    Measuring.begun(journal, root, view).catch_up(last)
+            lease.wait()
 
 
 class _Watched:

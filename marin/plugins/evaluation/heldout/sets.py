@@ -52,6 +52,24 @@ def read_sets(run: Run, store: Store, kept: Mapping[str, str]) -> dict[str, byte
     return found
 
 
+def check_files(recipe: Recipe) -> None:
+    """Every set of files or of a folder has some.
+
+    Raises:
+        DataError: a glob matches nothing, a file cannot be read, or a folder is not there or has no set.
+    """
+    for name, one in (recipe.evaluation.sets or DEFAULT).items():
+        if isinstance(one, FilesSet):
+            matched(one.globs, what=f"evaluation.sets.{name}")
+        elif isinstance(one, FolderSet) and not list(_parts(name, one)):
+            raise DataMissing(
+                "a folder without sets",
+                where=f"evaluation.sets.{name}.path",
+                expected="files of text, or folders of them",
+                found=one.path,
+            )
+
+
 def corpus_set(run: Run, store: Store, name: str, one: CorpusSet) -> bytes:
     """The set ``name`` as it follows from the run's corpus."""
     return _written(name, _of_corpus(run, store, one), one)

@@ -22,8 +22,8 @@ from marin.pipeline.tokenizer import trained
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, as_recorded, from_plain
 from marin.record.events import Json
-from marin.runners import Work
 from marin.runners.jobs import parts_of
+from marin.work.placed import Worker
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
@@ -69,11 +69,6 @@ class TrainedWithout(msgspec.Struct, frozen=True):
     error: list[str] | None = None
 
 
-def start(setup: bytes) -> Work:
-    """In a worker, once."""
-    return LeavingOut(msgspec.json.decode(setup, type=Setup))
-
-
 class LeavingOut:
     """Trains without one group after the other, and measures what comes of it."""
 
@@ -91,13 +86,12 @@ class LeavingOut:
         self._made: tuple[Training, Scorer] | None = None
         self._held: tuple[str, TrainState, StateManifest] | None = None
 
-    def __call__(self, task: bytes) -> bytes:
-        """The :class:`TrainedWithout` to one :class:`Task`."""
-        asked = msgspec.json.decode(task, type=Task)
+    def __call__(self, task: Task) -> TrainedWithout:
+        """What came of one group."""
         try:
-            return msgspec.json.encode(self._answer(asked))
+            return self._answer(task)
         except LedgerError as error:
-            return msgspec.json.encode(TrainedWithout(error=parts_of(error)))
+            return TrainedWithout(error=parts_of(error))
 
     def _answer(self, task: Task) -> TrainedWithout:
         from marin.plugins.evaluation.heldout.measuring import score
@@ -175,6 +169,9 @@ class LeavingOut:
         except DataError:  # too little text without them
             return False
         return made == (Path(self._setup.tokenizer) / "tokenizer.json").read_bytes()
+
+
+WORKER = Worker(f"{__name__}:WORKER", Setup, Task, TrainedWithout, LeavingOut)
 
 
 def _sum(values: list[float] | tuple[float, ...]) -> float:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
-
 from ledger import Draft, Store
 from marin.data.documents import VALIDATION
 from marin.errors import UsageError
@@ -22,7 +20,7 @@ from marin.history.run import Run
 from marin.history.runs import attribution_stream, read_fact
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.unlearning.attribution.asking import Group
-from marin.plugins.unlearning.attribution.leaving_out import Setup, Task, TrainedWithout, encode_sums, start
+from marin.plugins.unlearning.attribution.leaving_out import WORKER, Setup, Task, TrainedWithout, encode_sums
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Execution
 from marin.record import outputs
@@ -121,13 +119,9 @@ def measure(
     with TemporaryDirectory(prefix="marin-attribute-") as base:
         setup = _setup(root, run, Path(base), digests, todo, asked)
         each = reservation(PIPELINE.step("train"), run.recipe, asked.execution)
-        with warm_workers(asked.workers, each).run(
-            start, msgspec.json.encode(setup), [msgspec.json.encode(task) for task in tasks]
-        ) as results:
+        with WORKER.run(warm_workers(asked.workers, each).run, setup, tasks) as results:
             for count, (group, result) in enumerate(zip(todo, results, strict=True), 1):
-                yield _measured_row(
-                    root, run, group, msgspec.json.decode(result, type=TrainedWithout), digests, known, asked
-                )
+                yield _measured_row(root, run, group, result, digests, known, asked)
                 done(count)
 
 

@@ -94,6 +94,32 @@ def test_missing_data_is_said_with_where_to_get_it(marin: Marin, root: Path) -> 
         assert "; `marin data fetch babylm` brings it" in ended.err
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("folder, path: nowhere", "evaluation.sets.own.path: expected a folder of sets, found nowhere"),
+        ("folder, path: empty", "a folder without sets: evaluation.sets.own.path: expected files of text"),
+        ("files, globs: [nowhere/*.txt]", "no file matches: evaluation.sets.own: nowhere/*.txt"),
+    ],
+)
+def test_a_held_out_set_that_is_not_there_is_refused_before_anything_is_made(
+    marin: Marin,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kind: str,
+    said: str,
+    dry: tuple[str, ...],
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    words = ("model=nano", "trainer=smoke", "evaluation.every=4", f"+evaluation.sets.own={{kind: {kind}}}")
+    ended = marin("--root", str(root), "train", *words, *dry)
+    assert ended.status == 1 and said in ended.err
+    assert marin("--root", str(root), "ls", "--json").json == []
+
+
 def test_without_a_root_it_says_how_to_make_one(marin: Marin) -> None:
     ended = marin("train", "model=nano")
     assert ended.status == 3 and "marin init" in ended.err

@@ -1,21 +1,23 @@
 """The result cache: what the ledger and the store have under an identity. Every door asks here, and nobody else decides.
 
-A result is a hit when a ``step.completed`` of exactly this identity is recorded and every stored byte of it hashes to
-what the event says. Who made it does not matter: any run, any graph. Time, existence and DVC's opinion count for
-nothing. Each question costs what is recorded under the identity, however long the ledger is.
+A result is a hit when an event of exactly this identity records it (``step.completed``, ``collection.completed``) and every
+stored byte of it hashes to what the event says. Who made it does not matter: any run, any graph. Time, existence and DVC's
+opinion count for nothing. Each question costs what is recorded under the identity, however long the ledger is.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ledger import LedgerError, Store
 from marin.history.fold import step_view
 from marin.history.run import Fact, StepView
-from marin.history.runs import History, completions, read_fact, stream_of
+from marin.history.runs import History, completions, facts, read_fact, stream_of
 from marin.record import events
+from marin.record.bodies.collections import CollectionCompleted
 from marin.record.events import RunStarted, StepFailed
 
 log = logging.getLogger(__name__)
@@ -51,9 +53,18 @@ class ResultCache:
             log.warning("%s: the result of event %d is not whole (%s); not used", view.step, view.completed_at, damage)
         return None
 
+    def collection(self, identity: str) -> CollectionCompleted | None:
+        """The newest collection of this identity, if it is whole."""
+        newest = deque(facts(self.history, CollectionCompleted, identity=identity), maxlen=1)
+        return next((fact.body for fact in newest if not self.damage_of([fact.body.artifact])), None)
+
     def damage(self, view: StepView) -> str:
-        """The first thing wrong with the stored bytes of a result, all of them hashed; "" when it is whole."""
-        for digest in (view.output.artifact, *view.tables.values()):
+        """:meth:`damage_of` the stored bytes of a result."""
+        return self.damage_of([view.output.artifact, *view.tables.values()])
+
+    def damage_of(self, artifacts: Iterable[str]) -> str:
+        """The first thing wrong with these artifacts, every byte of them hashed; "" when they are whole."""
+        for digest in artifacts:
             if digest in self.whole:
                 continue
             try:

@@ -66,6 +66,7 @@ use_own_state()
 
 
 _PLUGIN = re.compile(r"marin[./]plugins[./]([a-z]+)")
+_IMPORTED = re.compile(r"(?:from|import) marin\.plugins\.([a-z]+)")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from ((?:tests|bench)[\w.]*) import|import ((?:tests|bench)[\w.]*)|from (\w+) import)", re.M
 )
@@ -102,7 +103,8 @@ def _plugins_of(file: Path) -> frozenset[str]:
             continue
         seen.add(here)
         text = here.read_text("utf-8")
-        found |= {*_PLUGIN.findall(text)}
+        rules = here.parent == PROJECT / "tests"  # of the tree: they name plugins, and hold it without them too
+        found |= {*(_IMPORTED if rules else _PLUGIN).findall(text)}
         for dotted, other, beside in _IMPORT.findall(text):
             name = dotted or other
             places = (

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import ledger
+from bench.house import gauges
 from tests.sources import nodes, parsed, parsed_once
 
 __all__ = ["parsed_once"]
@@ -449,6 +450,7 @@ def test_heavy_libraries_are_imported_in_one_place_each() -> None:
     assert breaches_of_confinement(all_imports()) == []
 
 
+@pytest.mark.skipif("exact" in gauges.absent(), reason="without the plugin exact")
 def test_the_reference_of_exact_arithmetic_knows_no_compiler() -> None:
     names = ("reading", "guarded", "integers", "compiled", "known", "step", "plugin")
     found = {

@@ -26,11 +26,20 @@ has their code. One that is missing is missing."""
 
 def own_points(group: str) -> dict[str, EntryPoint]:
     """The entry points of Marin's own plugins, by name. Reads one file; all others are not looked at."""
+    return {point.name: point for point in _written(group) if _is_there(point)}
+
+
+def own_names(group: str, *, there: bool) -> list[str]:
+    """The names of Marin's own plugins in a group: of those that are there, or of those that are not."""
+    return sorted(point.name for point in _written(group) if _is_there(point) is there)
+
+
+def _written(group: str) -> tuple[EntryPoint, ...]:
+    """What stands in the table of this distribution."""
     try:
-        points = distribution(DISTRIBUTION).entry_points.select(group=group)
+        return tuple(distribution(DISTRIBUTION).entry_points.select(group=group))
     except PackageNotFoundError:
-        return {}
-    return {point.name: point for point in points if _is_there(point)}
+        return ()
 
 
 def points(group: str) -> dict[str, EntryPoint]:

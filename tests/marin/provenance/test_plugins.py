@@ -131,3 +131,14 @@ def test_a_plugin_of_others_that_does_not_load_is_left_out(
     ours = {name for name, _ in plugins.loaded("marin.commands")}
     monkeypatch.setattr(plugins, "entry_points", lambda group: [EntryPoint("other", value, group)])
     assert {name for name, _ in plugins.loaded("marin.commands")} == ours
+
+
+def test_an_unknown_command_names_the_plugins_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = plugins.own_points("marin.commands")["mlflow"].module
+    known = plugins.file_of
+    monkeypatch.setattr(plugins, "file_of", lambda module: None if module == gone else known(module))
+    assert main.run(["ui"]) == 2
+    said = capsys.readouterr().err
+    assert "No such command 'ui'" in said and "the plugin mlflow is not installed" in said

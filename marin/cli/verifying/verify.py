@@ -15,7 +15,7 @@ from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, Ve
 from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
 from marin.cli.keys import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
-from marin.cli.verifying.trust import ca_option, git_option, policy_option
+from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
 from marin.process.waiting import waiting

@@ -115,9 +115,9 @@ def file_of(module: str) -> str | None:
 
 
 def _is_there(point: EntryPoint) -> bool:
-    if point.module.startswith("marin."):
-        return file_of(point.module) is not None
     try:
+        if point.module.startswith("marin."):
+            return file_of(point.module) is not None
         return find_spec(point.module) is not None
     except ModuleNotFoundError:
         return False

@@ -133,12 +133,12 @@ def test_a_plugin_of_others_that_does_not_load_is_left_out(
     assert {name for name, _ in plugins.loaded("marin.commands")} == ours
 
 
-def test_an_unknown_command_names_the_plugins_that_are_not_there(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_command_names_the_plugins_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = next(iter(plugins.own_points("marin.commands").values()))
     command, known = next(iter(plugin.load())), plugins.file_of
+    group = LazyGroup(name="marin", members={}, others=main.plugin_commands, lacking=main.plugins_not_there)
     monkeypatch.setattr(plugins, "file_of", lambda module: None if module == plugin.module else known(module))
-    assert main.run([command]) == 2
-    said = capsys.readouterr().err
-    assert f"No such command '{command}'" in said and f"the plugin {plugin.name} is not installed" in said
+    with pytest.raises(click.UsageError) as refused:
+        group.resolve_command(click.Context(group), [command])
+    assert f"No such command '{command}'" in str(refused.value)
+    assert f"the plugin {plugin.name} is not installed" in str(refused.value)

@@ -405,8 +405,7 @@ def verify(
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
         if known.exit_code() == 1:
             finish(ctx, known, verification.run, html=html, as_json=as_json)
-        from marin.verify.commit import verify_at_commit
-
+        verify_at_commit = plugins.named("marin.judges", "commit", "--at-commit")
         ctx.exit(
             verify_at_commit(
                 verification.environment,

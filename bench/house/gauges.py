@@ -156,11 +156,11 @@ def _plugins() -> set[str]:
 
 
 def event_types() -> dict[str, str]:
-    """The type of each event by the constant that names it in the table of events."""
-    tree = parsed(PROJECT / "marin" / "record" / "events.py")
+    """The type of each event of the core by the constant that names it in the file of its family."""
     return {
         target.id: statement.value.value
-        for statement in tree.body
+        for file in sorted((PROJECT / "marin" / "kinds" / "families").glob("*.py"))
+        for statement in parsed(file).body
         if isinstance(statement, ast.Assign)
         and isinstance(statement.value, ast.Constant)
         and isinstance(statement.value.value, str)

@@ -37,10 +37,10 @@ from marin.history.runs import load, run_ids
 from marin.plugins.unlearning.attribution import asking, measuring
 from marin.plugins.unlearning.attribution.asking import Group
 from marin.plugins.unlearning.attribution.dataset import change, write_dataset
+from marin.plugins.unlearning.kinds import AttributionMeasured
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, from_mapping
 from marin.record import outputs
-from marin.record.events import AttributionMeasured
 from marin.record.root import Root, create_root, open_root
 
 RECIPE = {

@@ -149,9 +149,9 @@ def devices(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]
 
 def types(context: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:
     """The types of events."""
-    from marin.record.events import BODIES
+    from marin.kinds.known import own_kinds
 
-    for name in BODIES:
+    for name in (kind.type for kind in own_kinds()):
         yield name, ""
 
 

@@ -16,7 +16,7 @@ needs evidence follows the index to the event and verifies that.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +26,16 @@ from typing import Any
 from ledger import DoesNotFit, FoldedDatabase, LogReader, Projection
 from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, labels_in, readable
 from marin.history.labels import Labels
-from marin.history.run import ArtifactView, CheckpointView, Run, status
+from marin.history.run import ArtifactView, CheckpointView, Fact, Run, status
 from marin.history.runs import LATEST, pick, stream_of
+from marin.kinds.known import type_of
 from marin.record import events as kinds
-from marin.record.events import ReplayCompleted
+from marin.record.events import LoopSegment, ReplayCompleted, TrainSegment
 from marin.record.root import Root, catch_up
 from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, same_numbers, standing, twins
 
 _WAIT = 10.0
+_WITH_LOSSES: tuple[type[TrainSegment | LoopSegment], ...] = (TrainSegment, LoopSegment)
 _RUN = (
     "run, idx, started, pipeline, plan, recipe_digest, dataset, model, num_steps, seed, experiment, "
     "completed, failed, interrupted"
@@ -137,11 +139,12 @@ class Catalog:
             at for (at,) in self._all("SELECT completed_at FROM results WHERE run = ? AND completed_at != idx", run)
         ]
         streams = {stream_of(run), *(event.stream for event in map(self._projection.event, made) if event is not None)}
-        told = [
+        told: list[TrainSegment | LoopSegment] = [
             body
-            for kind in (kinds.TRAIN_SEGMENT, kinds.LOOP_SEGMENT)
+            for kind in _WITH_LOSSES
             for stream in sorted(streams)
-            for body in (fact.body for fact in readable(kind, self._projection.events(stream=stream, type=kind)))
+            for found in [self._projection.events(stream=stream, type=type_of(kind))]
+            for body in (fact.body for fact in readable(kind, found))
         ]
         return {(body.start + place, loss) for body in told for place, loss in enumerate(body.losses)}
 
@@ -170,7 +173,7 @@ class Catalog:
         size = body.log_checkpoint.get("size")
         start = size if isinstance(size, int) and 0 <= size <= replayed else 0
         later = self._projection.events(stream=stream_of(run), start=start)
-        last = max((index for index, event in later if event.type != kinds.REPLAY_COMPLETED), default=-1)
+        last = max((index for index, event in later if event.type != type_of(ReplayCompleted)), default=-1)
         return counting(body.verdicts, body.training, body.log_checkpoint, last)
 
     def run_ids(self, beginning: str = "") -> list[str]:
@@ -325,9 +328,9 @@ class Catalog:
             if size == target.size:
                 return
             for kind, fold in FOLDS.items():
-                new = self._projection.events(type=kind, start=size)
-                facts = readable(kind, (item for item in new if item[0] < target.size))
-                if kind == kinds.REPLAY_COMPLETED:
+                new = self._projection.events(type=type_of(kind), start=size)
+                facts: Iterable[Fact[Any]] = readable(kind, (item for item in new if item[0] < target.size))
+                if kind is ReplayCompleted:
                     facts = (fact for fact in facts if of_this_log(fact.body.log_checkpoint, self._reader))
                 fold(db, facts)
             db.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, target.size, target.root))

@@ -20,6 +20,7 @@ from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed, was_i
 from marin.history.runs import is_told_by
 from marin.record import events as kinds
 from marin.record.events import (
+    Body,
     CheckpointSaved,
     ReplayCompleted,
     RunCompleted,
@@ -171,15 +172,15 @@ def labels_in(db: sqlite3.Connection, run: str) -> Labels:
 
 
 Fold = Callable[[sqlite3.Connection, Iterable[Any]], None]
-FOLDS: Mapping[str, Fold] = {
-    kinds.RUN_STARTED: started,
-    kinds.STEP_COMPLETED: step_completed,
-    kinds.STEP_CACHED: step_cached,
-    kinds.STEP_FAILED: step_failed,
-    kinds.RUN_COMPLETED: run_completed,
-    kinds.CHECKPOINT_SAVED: checkpoint_saved,
-    kinds.REPLAY_COMPLETED: replayed,
-    kinds.RUN_LABELLED: run_labelled,
+FOLDS: Mapping[type[Body], Fold] = {
+    RunStarted: started,
+    StepCompleted: step_completed,
+    StepCached: step_cached,
+    StepFailed: step_failed,
+    RunCompleted: run_completed,
+    CheckpointSaved: checkpoint_saved,
+    ReplayCompleted: replayed,
+    RunLabelled: run_labelled,
 }
 """In this order, which is one in which every row finds what it refers to."""
 
@@ -191,12 +192,12 @@ def _stands(event: Event, body: Any) -> bool:
     return isinstance(body, ReplayCompleted) or is_told_by(event, body.run)
 
 
-def readable(kind: str, found: Iterable[Indexed]) -> Iterator[Fact[Any]]:
+def readable[T: Body](kind: type[T], found: Iterable[Indexed]) -> Iterator[Fact[T]]:
     """Those of these events whose body fits their type and that stand where such an event is its run's own; a step goes by its
     address, where it has one."""
     for index, event in found:
         try:
-            body = kinds.read(kinds.BODIES[kind], event.body, where=f"event {index}")
+            body = kinds.read(kind, event.body, where=f"event {index}")
         except MarinError:
             continue
         if _stands(event, body):

@@ -13,9 +13,10 @@ from typing import Any
 
 from ledger import LedgerError, Store, canonical_bytes
 from marin.history.run import Fact
-from marin.history.runs import History, read_fact
+from marin.history.runs import History, facts, read_fact
+from marin.kinds.known import type_of
 from marin.process.text import clipped, short
-from marin.record.events import STEP_COMPLETED, STEP_STARTED, StepStarted
+from marin.record.events import StepCompleted, StepStarted
 
 SHOWN = 4
 """How many changes of one kind are named before the rest is counted."""
@@ -85,7 +86,7 @@ def reason(
     """Why a step of the pipeline is executed, in a sentence: what differs from the newest earlier beginning of it."""
     last: Fact[StepStarted] | None = None
     stream = ""
-    for item in history.events(type=STEP_STARTED):
+    for item in history.events(type=type_of(StepStarted)):
         if item[1].body.get("step") == step:
             last, stream = read_fact(StepStarted, item), item[1].stream
     if last is None:
@@ -93,8 +94,8 @@ def reason(
     was = read_listing(store, last.body.code) if last.body.code != code else {}
     found = changes(last.body, config=config, inputs=inputs, code=code, lock=lock, was=was, listing=listing)
     if not found:
-        ends = history.events(type=STEP_COMPLETED, stream=stream)
-        completed = any(index > last.index and event.body.get("step") == step for index, event in ends)
+        ends = facts(history, StepCompleted, stream=stream)
+        completed = any(end.index > last.index and end.body.step == step for end in ends)
         return f"began before (event {last.index}), and " + (
             "its result is not whole here" if completed else "was not completed"
         )

@@ -7,7 +7,7 @@ There is one, for anyone who reads a run whole (:func:`marin.history.runs.load`)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -16,68 +16,45 @@ from ledger import Event
 from marin.errors import MissingEvidence
 from marin.history.labels import Labels
 from marin.history.run import Fact, Run, StepState, StepView
+from marin.kinds.kind import Kind
+from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
 from marin.record.events import Body
 from marin.record.verdicts import counting, of_the_log
 
-TOLD = (
-    kinds.RUN_STARTED,
-    kinds.RUN_COMPLETED,
-    kinds.STEP_STARTED,
-    kinds.STEP_COMPLETED,
-    kinds.STEP_CACHED,
-    kinds.STEP_FAILED,
-    kinds.STEP_PREEMPTED,
-    kinds.TRAIN_STARTED,
-    kinds.TRAIN_SEGMENT,
-    kinds.LOOP_SEGMENT,
-    kinds.CHECKPOINT_SAVED,
-    kinds.TRAIN_WITHDRAWN,
-    kinds.EVAL_COMPLETED,
-    kinds.MODEL_EXPORTED,
-    kinds.GRAPH_STARTED,
-    kinds.GRAPH_COMPLETED,
-)
-"""Types of the events that say something of a run, verdicts aside."""
 RECORDING = ("train", *kinds.MODEL_STEPS)
-"""Steps whose executions record what :class:`Recorded` holds: training, evaluation, export."""
+"""Steps whose executions record what a result brings along: training, evaluation, export."""
 
 
-@dataclass
 class Recorded:
-    """What one stream says of training, evaluation and export, in the order of the log."""
+    """What one stream says of a run, by the body of its events, in the order of the log; without what was withdrawn."""
 
-    training: list[Fact[kinds.TrainStarted]] = field(default_factory=list)
-    segments: list[Fact[kinds.TrainSegment]] = field(default_factory=list)
-    checkpoints: list[Fact[kinds.CheckpointSaved]] = field(default_factory=list)
-    evaluations: list[Fact[kinds.EvalCompleted]] = field(default_factory=list)
-    exports: list[Fact[kinds.ModelExported]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._facts: dict[type[Body], list[Fact[Any]]] = {}
+        self._kinds: dict[type[Body], Kind] = {}
 
-    def add(self, index: int, event: Event, body: Body | None) -> None:
-        """Take in an event, if it is of these."""
-        match body:
-            case kinds.TrainSegment():
-                self.segments.append(_fact(index, event, body))
-            case kinds.CheckpointSaved():
-                self.checkpoints.append(_fact(index, event, body))
-            case kinds.TrainStarted():
-                self.training.append(_fact(index, event, body))
-            case kinds.TrainWithdrawn():
-                self._withdraw(body.step)
-            case kinds.EvalCompleted():
-                self.evaluations.append(_fact(index, event, body))
-            case kinds.ModelExported():
-                self.exports.append(_fact(index, event, body))
+    def of[T: Body](self, body: type[T]) -> list[Fact[T]]:
+        """The facts of one type."""
+        return self._facts.get(body, [])
 
-    def _withdraw(self, step: int) -> None:
-        """What was recorded of train steps from ``step`` on stands no more."""
-        self.segments = [fact for fact in self.segments if fact.body.end <= step]
-        self.checkpoints = [fact for fact in self.checkpoints if fact.body.step <= step]
-        self.training = [fact for fact in self.training if fact.body.first_step <= step]
+    def add(self, kind: Kind, fact: Fact[Any]) -> None:
+        """Take in the next event."""
+        if kind.withdraws is not None:
+            self._withdraw(kind.withdraws(fact.body))
+        self._facts.setdefault(kind.body, []).append(fact)
+        self._kinds[kind.body] = kind
 
     def until(self, last: int) -> Recorded:
         """What was recorded up to event ``last``."""
-        return Recorded(*([fact for fact in facts if fact.index <= last] for facts in vars(self).values()))
+        found = Recorded()
+        found._facts = {body: [fact for fact in facts if fact.index <= last] for body, facts in self._facts.items()}
+        return found
+
+    def _withdraw(self, step: int) -> None:
+        """What was recorded of train steps from ``step`` on stands no more."""
+        for body, facts in self._facts.items():
+            if (reaches := self._kinds[body].reaches) is not None:
+                self._facts[body] = [fact for fact in facts if reaches(fact.body) <= step]
 
 
 class RunFold:
@@ -95,10 +72,7 @@ class RunFold:
         self.steps: dict[str, StepView] = {}
         self.states: dict[str, StepState] = {}
         self.attempts: dict[str, int] = {}
-        self.failures: list[Fact[kinds.StepFailed]] = []
-        self.preemptions: list[Fact[kinds.StepPreempted]] = []
         self.recorded = Recorded()
-        self.loop: list[Fact[kinds.LoopSegment]] = []
         self._taken: dict[str, Recorded] = {}
         self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
         self._claimed: list[Fact[kinds.ReplayCompleted]] = []
@@ -108,36 +82,14 @@ class RunFold:
         """Take in the next event of the run; ``body`` is None for what tells nothing of its steps. A step.cached goes
         to :meth:`take_over`, a replay.completed to :meth:`judge`."""
         self.last_index, self.length = index, event.seq + 1
-        if event.type != kinds.REPLAY_COMPLETED:
+        kind = own_kind(event.type)
+        if kind is None or not kind.is_verdict_within:
             self.told = index
-        self.recorded.add(index, event, body)
-        match body:
-            case kinds.RunStarted():
-                self.started = _fact(index, event, body)
-            case kinds.GraphStarted():
-                self.started = _fact(index, event, _as_run(body))
-            case kinds.RunCompleted():
-                self.completed = _fact(index, event, body)
-            case kinds.GraphCompleted():
-                self.outcome = body.outcome
-                self.completed = _fact(
-                    index, event, kinds.RunCompleted(run=body.graph, outputs=body.outputs, metrics={})
-                )
-            case kinds.StepStarted():
-                self._begun(index, event, body)
-            case kinds.StepCompleted():
-                self._taken.pop(body.step, None)
-                self._made("completed", step_view(_fact(index, event, body)))
-            case kinds.StepFailed():
-                self.failures.append(_fact(index, event, body))
-                known = self._known(body.step, index, event)
-                self.states[body.step] = replace(known, state="failed", ended=event.time, error=body.error, index=index)
-            case kinds.StepPreempted():
-                self.preemptions.append(_fact(index, event, body))
-            case kinds.LoopSegment():
-                self.loop.append(_fact(index, event, body))
-            case kinds.TrainStarted():
-                self.states["train"] = self._known("train", index, event)
+        if kind is not None and kind.is_folded and isinstance(body, kind.body):
+            fact = Fact(index, event.time, body, event.actor)
+            self.recorded.add(kind, fact)
+            if kind.fold is not None:
+                kind.fold(self, fact)
 
     def take_over(self, index: int, event: Event, result: StepView, recorded: Recorded | None = None) -> None:
         """Take in a step.cached: ``result`` is what it says (:func:`taken`), ``recorded`` what the stream holds in which
@@ -169,11 +121,12 @@ class RunFold:
             raise MissingEvidence(
                 "the run has no beginning",
                 where=f"run/{self.run}",
-                expected=kinds.RUN_STARTED,
+                expected=type_of(kinds.RunStarted),
                 found=f"{self.length} other events",
                 cure="see `marin ls runs`",
             )
         trained, evaluated, exported = map(self._recorded_of, RECORDING)
+        saved = {fact.body.step: fact for fact in trained.of(kinds.CheckpointSaved)}
         return Run(
             run=self.run,
             started=self.started,
@@ -182,37 +135,51 @@ class RunFold:
             length=self.length,
             steps=dict(self.steps),
             attempts=dict(self.attempts),
-            failures=tuple(self.failures),
-            training=tuple(trained.training),
-            segments=standing(trained.segments),
-            checkpoints=tuple(
-                sorted({fact.body.step: fact for fact in trained.checkpoints}.values(), key=lambda fact: fact.body.step)
-            ),
-            evaluation=evaluated.evaluations[-1] if evaluated.evaluations else None,
-            exported=exported.exports[-1] if exported.exports else None,
+            failures=tuple(self.recorded.of(kinds.StepFailed)),
+            training=tuple(trained.of(kinds.TrainStarted)),
+            segments=standing(trained.of(kinds.TrainSegment)),
+            checkpoints=tuple(saved[step] for step in sorted(saved)),
+            evaluation=next(reversed(evaluated.of(kinds.EvalCompleted)), None),
+            exported=next(reversed(exported.of(kinds.ModelExported)), None),
             completed=self.completed,
             verdicts=self.verdicts(),
             claimed=tuple(map(self._counting, self._claimed)),
-            preemptions=tuple(self.preemptions),
+            preemptions=tuple(self.recorded.of(kinds.StepPreempted)),
             states=dict(self.states),
             outcome=self.outcome,
-            loop=tuple(self.loop),
+            loop=tuple(self.recorded.of(kinds.LoopSegment)),
             labels=self.labels,
         )
 
-    def _begun(self, index: int, event: Event, body: kinds.StepStarted) -> None:
+    def step_begun(self, fact: Fact[kinds.StepStarted]) -> None:
+        """An attempt at a step begins."""
+        body = fact.body
         self.attempts[body.step] = max(self.attempts.get(body.step, 0), body.attempt)
         self.states[body.step] = StepState(
             body.step,
             "running",
-            self._known(body.step, index, event).started,
+            self._known(body.step, fact).started,
             attempt=body.attempt,
             identity=body.identity,
             inputs=body.inputs,
             config=body.config_digest,
             code=body.code,
-            index=index,
+            index=fact.index,
         )
+
+    def step_completed(self, fact: Fact[kinds.StepCompleted]) -> None:
+        """A step has its output."""
+        self._taken.pop(fact.body.step, None)
+        self._made("completed", step_view(fact))
+
+    def step_failed(self, fact: Fact[kinds.StepFailed]) -> None:
+        """A step stopped with an error."""
+        step, known = fact.body.step, self._known(fact.body.step, fact)
+        self.states[step] = replace(known, state="failed", ended=fact.time, error=fact.body.error, index=fact.index)
+
+    def step_goes_on(self, step: str, fact: Fact[Any]) -> None:
+        """A step is heard of."""
+        self.states[step] = self._known(step, fact)
 
     def _made(self, state: Any, result: StepView) -> None:
         known = self.states.get(result.step) or StepState(result.step, "running", result.time)
@@ -228,9 +195,9 @@ class RunFold:
             result=result,
         )
 
-    def _known(self, step: str, index: int, event: Event) -> StepState:
+    def _known(self, step: str, fact: Fact[Any]) -> StepState:
         """A step that any of its events may be the first to speak of."""
-        return self.states.get(step) or StepState(step, "running", event.time, index=index)
+        return self.states.get(step) or StepState(step, "running", fact.time, index=fact.index)
 
     def _recorded_of(self, step: str) -> Recorded:
         """What was recorded by the execution that the step's result came from; all of it while it has none."""
@@ -267,9 +234,10 @@ def body_of(index: int, event: Event) -> Body | None:
     Raises:
         MarinError: the body does not fit its type.
     """
-    if event.type not in TOLD:
+    kind = own_kind(event.type)
+    if kind is None or not kind.is_folded:
         return None
-    body = kinds.read(kinds.BODIES[event.type], event.body, where=f"event {index}")
+    body = kinds.read(kind.body, event.body, where=f"event {index}")
     return by_address(body) if event.stream.startswith("graph/") else body
 
 
@@ -326,21 +294,4 @@ def taken(cached: Fact[kinds.StepCached], made: StepView | None) -> StepView:
         completed_at=body.completed_at,
         origin="",
         cached=True,
-    )
-
-
-def _fact[T](index: int, event: Event, body: T) -> Fact[T]:
-    return Fact(index=index, time=event.time, body=body, actor=event.actor)
-
-
-def _as_run(body: kinds.GraphStarted) -> kinds.RunStarted:
-    """An execution of a graph as the beginning of a run. It has no recipe; what it declares is its plan."""
-    return kinds.RunStarted(
-        run=body.graph,
-        pipeline=body.name,
-        plan=body.declaration,
-        recipe_digest=body.declaration,
-        recipe={},
-        code=body.code,
-        environment=body.environment,
     )

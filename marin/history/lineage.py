@@ -14,7 +14,8 @@ from ledger import Event, Projection
 from marin.errors import UsageError
 from marin.history.catalog import Catalog
 from marin.history.run import ArtifactView
-from marin.record import events as kinds
+from marin.kinds.known import type_of
+from marin.record.events import RunStarted
 
 STATE = "state"
 
@@ -106,7 +107,7 @@ class Lineage:
 
     def _continued(self, event: Event) -> LineageNode | None:
         """The training that a phase continues, as far as it is recorded as a result."""
-        for _, started in self._projection.events(stream=event.stream, type=kinds.RUN_STARTED):
+        for _, started in self._projection.events(stream=event.stream, type=type_of(RunStarted)):
             link = started.body.get("continues")
             run = link.get("run") if isinstance(link, Mapping) else None
             for made in self._catalog.results(str(run)) if run else ():

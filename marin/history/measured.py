@@ -15,11 +15,12 @@ from statistics import median
 
 from marin.errors import MarinError
 from marin.history.runs import History
+from marin.kinds.known import type_of
 from marin.provenance.environment import available_cores
 from marin.provenance.processor import processor
 from marin.recipe.cost import START_SECONDS, Work, work_of
 from marin.recipe.schema import from_plain
-from marin.record import events
+from marin.record.events import RunStarted, StepCompleted
 
 NEWEST = 500
 """Results that are looked at: the newest; a machine may have changed since the others."""
@@ -78,12 +79,12 @@ def measurements(history: History) -> Measured:
     """What the newest executions on this processor took; a run that cannot be read any more is left out."""
     here, cores = processor().model, available_cores()
     recipes = {}
-    for _, event in history.events(type=events.RUN_STARTED):
+    for _, event in history.events(type=type_of(RunStarted)):
         body = event.body
         if _is_here(body.get("environment"), here, cores):
             recipes[body.get("run")] = body.get("recipe")
     found = Measured()
-    for event in deque((event for _, event in history.events(type=events.STEP_COMPLETED)), maxlen=NEWEST):
+    for event in deque((event for _, event in history.events(type=type_of(StepCompleted))), maxlen=NEWEST):
         run, step, seconds = event.body.get("run"), event.body.get("step"), event.body.get("seconds")
         if run in recipes and isinstance(step, str) and isinstance(seconds, int | float) and seconds > 0:
             found.add(step, Measurement(str(run), _work(step, recipes[run]), float(seconds)))

@@ -6,8 +6,8 @@ happened to agree takes nothing back.
 
 from __future__ import annotations
 
-from marin.history.runs import History
-from marin.record.events import STEP_CHECKED
+from marin.history.runs import History, facts
+from marin.record.events import StepChecked
 
 MARK = "not deterministic"
 
@@ -15,7 +15,7 @@ MARK = "not deterministic"
 def nondeterministic(history: History) -> dict[str, int]:
     """The identities of such steps, and the event that says so first."""
     found: dict[str, int] = {}
-    for index, event in history.events(type=STEP_CHECKED):
-        if event.body.get("deterministic") is False:
-            found.setdefault(str(event.body.get("identity")), index)
+    for fact in facts(history, StepChecked):
+        if not fact.body.deterministic:
+            found.setdefault(fact.body.identity, fact.index)
     return found

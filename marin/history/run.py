@@ -14,6 +14,8 @@ from typing import Literal
 from ledger import Event, canonical_digest
 from marin.errors import MissingEvidence
 from marin.history.labels import Labels
+from marin.kinds.kind import Fact as Fact
+from marin.kinds.kind import StepView as StepView
 from marin.recipe.schema import Recipe, from_plain
 from marin.record.events import (
     LOOP,
@@ -37,35 +39,6 @@ from marin.record.verdicts import NAMES, answerable, overall, standing
 
 Indexed = tuple[int, Event]
 """An event and its index in the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact[T]:
-    """Something an event says, where in the log, when, and who recorded it."""
-
-    index: int
-    time: str
-    body: T
-    actor: str = ""
-
-
-@dataclass(frozen=True)
-class StepView:
-    """The result of one step of a run. ``index`` is the event in this run; ``completed_at`` and ``origin`` say which
-    event and which run first recorded the result (the same, unless ``cached``)."""
-
-    step: str
-    identity: str
-    inputs: Mapping[str, str]
-    output: Output
-    metrics: Mapping[str, float]
-    tables: Mapping[str, str]
-    seconds: float
-    index: int
-    time: str
-    completed_at: int
-    origin: str
-    cached: bool
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ledger import Event
@@ -17,14 +17,20 @@ from marin.errors import MissingEvidence, UsageError
 from marin.history.fold import RECORDING, Recorded, RunFold, body_of, step_view, taken
 from marin.history.labels import label_stream, labelled
 from marin.history.run import Fact, Indexed, Run, StepView, age_in_words, record_digest, unverified
+from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
 from marin.record.events import (
+    CheckpointSaved,
     EvaluationMeasured,
     EvaluationRecorded,
     ReplayCompleted,
+    ReplaySegment,
+    RunLabelled,
     RunStarted,
     StepCached,
     StepCompleted,
+    StepStarted,
+    TrainWithdrawn,
 )
 
 log = logging.getLogger(__name__)
@@ -65,30 +71,27 @@ def recorded_evaluations(history: History, run: str) -> Iterator[EvaluationMeasu
     """What was evaluated of the states of ``run``, in the order in which it was recorded; without states that its training
     withdrew: no verdict is on them."""
     gone = withdrawn_states(history, run)
+    bodies: Mapping[str, type[EvaluationMeasured | EvaluationRecorded]] = {
+        type_of(body): body for body in (EvaluationMeasured, EvaluationRecorded)
+    }
     for index, event in history.events(stream=evaluation_stream(run)):
-        if event.body.get("state") in gone:
-            continue
-        if event.type == kinds.EVALUATION_MEASURED:
-            yield kinds.read(EvaluationMeasured, event.body, where=f"event {index}")
-        elif event.type == kinds.EVALUATION_RECORDED:
-            yield kinds.read(EvaluationRecorded, event.body, where=f"event {index}")
+        if event.type in bodies and event.body.get("state") not in gone:
+            yield kinds.read(bodies[event.type], event.body, where=f"event {index}")
 
 
 def withdrawn_states(history: History, run: str) -> set[str]:
     """States that the training of ``run``, or the one that it took over, recorded and withdrew, and that do not stand."""
     taken = [
-        history.event(event.body["completed_at"])
-        for _, event in history.events(stream=stream_of(run), type=kinds.STEP_CACHED)
-        if event.body["step"] == "train"
+        history.event(fact.body.completed_at)
+        for fact in facts(history, StepCached, stream=stream_of(run))
+        if fact.body.step == "train"
     ]
     gone, standing = set[str](), set[str]()
     for stream in dict.fromkeys((stream_of(run), *(event.stream for event in taken if event is not None))):
-        cuts = [(i, event.body["step"]) for i, event in history.events(stream=stream, type=kinds.TRAIN_WITHDRAWN)]
-        if not cuts:
-            continue
-        for index, event in history.events(stream=stream, type=kinds.CHECKPOINT_SAVED):
-            cut = any(index < at and withdrawn_from(event, step) for at, step in cuts)
-            (gone if cut else standing).add(event.body["state"])
+        cuts = list(facts(history, TrainWithdrawn, stream=stream))
+        for saved in facts(history, CheckpointSaved, stream=stream) if cuts else ():
+            cut = any(saved.index < back.index and saved.body.step > back.body.step for back in cuts)
+            (gone if cut else standing).add(saved.body.state)
     return gone - standing
 
 
@@ -116,8 +119,7 @@ def is_told_by(event: Event, run: str) -> bool:
 
 def started_runs(history: History, *, plan: str | None = None, recipe: str | None = None) -> Iterator[Fact[RunStarted]]:
     """The beginning of every run (of this plan, of the recipe with this digest), in the order in which they started."""
-    for item in history.events(type=kinds.RUN_STARTED, plan=plan, recipe_digest=recipe):
-        yield read_fact(RunStarted, item)
+    yield from facts(history, RunStarted, plan=plan, recipe_digest=recipe)
 
 
 def run_ids(history: History) -> list[str]:
@@ -183,37 +185,27 @@ def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexe
     step.started that began it. A run goes on when a step's inputs have changed (own texts that were edited after a
     later step failed); what was trained on the old ones is no state to go on from, and neither is what was withdrawn."""
     since, identity = -1, None
-    for index, event in history.events(stream=stream, type=kinds.STEP_STARTED):
+    for index, event in history.events(stream=stream, type=type_of(StepStarted)):
         if event.body["step"] == step and event.body["identity"] != identity:
             since, identity = index, event.body["identity"]
     found = [item for item in history.events(stream=stream, type=kind) if item[0] > since]
-    for index, event in history.events(stream=stream, type=kinds.TRAIN_WITHDRAWN):
+    for index, event in history.events(stream=stream, type=type_of(TrainWithdrawn)):
         found = [item for item in found if item[0] > index or not withdrawn_from(item[1], event.body["step"])]
     return found
 
 
 def withdrawn_from(event: Event, step: int) -> bool:
     """Whether an event tells of train steps from ``step`` on, or of a state after that: withdrawn with them."""
-    match event.type:
-        case kinds.TRAIN_SEGMENT:
-            return bool(event.body["end"] > step)
-        case kinds.CHECKPOINT_SAVED:
-            return bool(event.body["step"] > step)
-        case kinds.TRAIN_STARTED:
-            return bool(event.body["first_step"] > step)
-        case kinds.METRICS_RECORDED:
-            body = kinds.read(kinds.MetricsRecorded, event.body, where=event.stream)
-            return body.step == "train" and any(at >= step for series in body.series for at in series.steps)
-    return False
+    kind = own_kind(event.type)
+    if kind is None or kind.reaches is None:
+        return False
+    return kind.reaches(kinds.read(kind.body, event.body, where=event.stream)) > step
 
 
 def followed(history: History, run: Run) -> str:
     """How far those who executed segments of a run again are behind it, in words; "" where nobody did. It is this user's word
     only where the log is this user's."""
-    held = {
-        str(event.body.get("segment"))
-        for _, event in history.events(stream=replay_stream(run.run), type=kinds.REPLAY_SEGMENT)
-    }
+    held = {fact.body.segment for fact in facts(history, ReplaySegment, stream=replay_stream(run.run))}
     if not any(record_digest(fact.body) in held for fact in run.segments[:1]):
         return ""
     return age_in_words(unverified(run, held))
@@ -222,7 +214,7 @@ def followed(history: History, run: Run) -> str:
 def archived(history: History) -> set[str]:
     """The runs that lists leave out."""
     found: dict[str, bool] = {}
-    for body in labelled(history.events(type=kinds.RUN_LABELLED)):
+    for body in labelled(history.events(type=type_of(RunLabelled))):
         found[body.run] = found.get(body.run, False) if body.archived is None else body.archived
     return {run for run, hidden in found.items() if hidden}
 
@@ -271,10 +263,9 @@ def _folded(history: History, run: str, stream: str) -> Run:
                 origins[result.origin] = _recorded(history, stream_of(result.origin))
             recorded = origins[result.origin]
         fold.take_over(index, event, result, recorded)
-    for item in history.events(type=kinds.REPLAY_COMPLETED, run=run):
-        fact = read_fact(ReplayCompleted, item)
+    for fact in facts(history, ReplayCompleted, run=run):
         fold.judge(fact, counts=history.counts(fact.body))
-    for body in labelled(history.events(stream=label_stream(run), type=kinds.RUN_LABELLED)):
+    for body in labelled(history.events(stream=label_stream(run), type=type_of(RunLabelled))):
         fold.label(body)
     return fold.view()
 
@@ -282,38 +273,45 @@ def _folded(history: History, run: str, stream: str) -> Run:
 def _recorded(history: History, stream: str) -> Recorded:
     found = Recorded()
     for index, event in history.events(stream=stream):
-        found.add(index, event, body_of(index, event))
+        kind, body = own_kind(event.type), body_of(index, event)
+        if kind is not None and body is not None:
+            found.add(kind, Fact(index, event.time, body, event.actor))
     return found
 
 
 def _resolved(cached: Fact[StepCached], history: History) -> StepView:
     body = cached.body
     event = history.event(body.completed_at)
-    if event is not None and event.type == kinds.STEP_COMPLETED:
+    if event is not None and event.type == type_of(StepCompleted):
         made = step_view(read_fact(StepCompleted, (body.completed_at, event)))
         if (made.step, made.identity, made.output) == (body.step, body.identity, body.output):
             return taken(cached, made)
     raise MissingEvidence(
         "a result was taken over from an event that does not hold it",
         where=f"event {cached.index}",
-        expected=f"{kinds.STEP_COMPLETED} of {body.step} at {body.completed_at}",
+        expected=f"{type_of(StepCompleted)} of {body.step} at {body.completed_at}",
         found="something else",
         cure="run `marin ledger fsck`",
     )
 
 
-def facts[T: kinds.Body](history: History, kind: type[T], **named: str | None) -> Iterator[Fact[T]]:
-    """Every fact of one kind in the log, oldest first; ``named`` as for :meth:`History.events`."""
-    name = next(name for name, body in kinds.BODIES.items() if body is kind)
-    for item in history.events(type=name, **named):
+def facts[T: kinds.Body](
+    history: History, kind: type[T], *, stream: str | None = None, **named: str | None
+) -> Iterator[Fact[T]]:
+    """Every fact of one kind in the log or a stream of it, oldest first, whose body has these texts in the fields of these
+    names."""
+    for item in history.events(stream=stream, type=type_of(kind), **named):
         yield read_fact(kind, item)
+
+
+def is_a(item: Indexed, kind: type[kinds.Body]) -> bool:
+    """Whether an event is of the type that has this body."""
+    return item[1].type == type_of(kind)
 
 
 def completions(history: History, *, step: str, identity: str) -> Iterator[Fact[StepCompleted]]:
     """Every recorded result of steps with this identity, oldest first."""
-    for item in history.events(type=kinds.STEP_COMPLETED, identity=identity):
-        if item[1].body.get("step") == step:
-            yield read_fact(StepCompleted, item)
+    return (fact for fact in facts(history, StepCompleted, identity=identity) if fact.body.step == step)
 
 
 def read_fact[T: kinds.Body](kind: type[T], item: Indexed) -> Fact[T]:

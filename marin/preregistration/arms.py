@@ -13,10 +13,9 @@ import msgspec
 from ledger import canonical_digest
 from marin.errors import UsageError
 from marin.history.run import Fact
-from marin.history.runs import History, started_runs
+from marin.history.runs import History, facts, started_runs
 from marin.recipe.schema import ArtifactDataset, Recipe, digest, from_plain
 from marin.recipe.section import Name
-from marin.record import events
 from marin.record.events import ExperimentRegistered, RunStarted
 
 
@@ -49,10 +48,9 @@ def arm_of(body: ExperimentRegistered, recipe: Recipe, pipeline: str) -> str | N
 def registrations(history: History, name: str | None = None) -> Iterator[Fact[ExperimentRegistered]]:
     """Every registration (of the experiment ``name``), the oldest first. What somebody else's log registers under a word that
     is no name is none: pages and files are called by it."""
-    for index, event in history.events(type=events.EXPERIMENT_REGISTERED):
-        body = events.read(ExperimentRegistered, event.body, where=f"event {index}")
-        if name in (None, body.experiment) and is_name(body.experiment):
-            yield Fact(index=index, time=event.time, body=body)
+    for fact in facts(history, ExperimentRegistered):
+        if name in (None, fact.body.experiment) and is_name(fact.body.experiment):
+            yield fact
 
 
 def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Recipe]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from ledger import Draft, digest_bytes
+from ledger import digest_bytes
 from marin.errors import UsageError
 from marin.history.run import Fact
 from marin.preregistration.arms import arm_digest, registrations
@@ -58,7 +58,7 @@ def register_trials(root: Root, plan: Plan, metric: str, recipes: Sequence[Recip
     if not any(fact.body.registration == digest for fact in earlier):
         root.store().put_bytes(registration.document())
         body = registered(registration, file="", file_digest=digest)
-        root.append([Draft(events.EXPERIMENT_REGISTERED, f"experiment/{plan.name}", events.write(body))])
+        root.append([events.draft(body, f"experiment/{plan.name}")])
     return digest
 
 

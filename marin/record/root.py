@@ -26,7 +26,6 @@ from ledger import (
     KEY_TYPES,
     Draft,
     Event,
-    EventTypes,
     LedgerError,
     Log,
     LogCheckpoint,
@@ -51,7 +50,7 @@ from ledger import (
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY, check_home, named_keys, settle_copy
-from marin.record.schemas import as_it_fits, schema_checks
+from marin.record.schemas import Schemas, as_it_fits
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
 from marin.record.verdicts import of_this_log
@@ -203,7 +202,7 @@ class Root:
         """
         check_home(self.verifier, self.storage, self.absolute)
         return Log.open(
-            self.storage, self.signer(), types=event_types(), wait=wait, index=self.index_path(), patient=patient
+            self.storage, self.signer(), types=Schemas(), wait=wait, index=self.index_path(), patient=patient
         )
 
     def index_path(self) -> Path | None:
@@ -405,14 +404,6 @@ def key_path(origin: str) -> Path:
 def vkey_lines(signer: Signer) -> bytes:
     """The file ``vkey`` of a root: the verifier key, and below it the other half of a hybrid one."""
     return "".join(f"{key}\n" for key in signer.verifiers).encode()
-
-
-def event_types() -> EventTypes:
-    """The schemas of the events that this product writes."""
-    types = EventTypes()
-    for name, check in schema_checks().items():
-        types.register(name, check)
-    return types
 
 
 def open_root(location: str | None = None) -> Root:

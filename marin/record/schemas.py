@@ -4,15 +4,16 @@ one is read, because somebody else's log took what its operator wanted."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from ledger import Event, Refused
-from marin.record.events import BODIES, Body
+from ledger import Event, EventTypes, Refused
+from marin.kinds.body import Body
+from marin.kinds.known import CORE, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +27,11 @@ MOST_NAMED = 8
 def as_it_fits(index: int, event: Event, *, where: str) -> Event:
     """The event, or one of type :data:`MALFORMED` in its place, named once: so that it says nothing, and a reader of its
     stream sees that it is there."""
-    kind = BODIES.get(event.type)
+    kind = kind_of(event.type)
     if kind is None:
         return event
     try:
-        msgspec.convert(event.body, kind)
+        msgspec.convert(event.body, kind.body)
     except (msgspec.ValidationError, RecursionError) as error:
         found = str(error)[:200]
         _name(where, index, event.type, event.stream, found)
@@ -49,23 +50,34 @@ def _name(where: str, index: int, kind: str, stream: str, found: str) -> None:
         log.warning("further events of %s do not fit their types, and are left out", where)
 
 
-def schema_checks() -> dict[str, Callable[[Any], None]]:
-    """For the ledger's registry of types: a check by event type that raises ``Refused`` on a body of the wrong shape."""
+class Schemas(EventTypes):
+    """The shapes of bodies, for the ledger: a body of the wrong shape is ``Refused``. What a plugin writes is looked for when an
+    event of it comes."""
 
-    def checker(name: str, kind: type[Body]) -> Callable[[Any], None]:
-        def check(body: Any) -> None:
-            try:
-                msgspec.convert(body, kind)
-            except msgspec.ValidationError as error:
-                fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind) if field.required)
-                raise Refused(
-                    "the body of an event does not fit its type",
-                    where=name,
-                    expected=f"an object with {fields}",
-                    found=str(error),
-                    cure="correct the body; a new shape is a new version of the type",
-                ) from None
+    def __init__(self) -> None:
+        super().__init__()
+        for kind in CORE.values():
+            self.register(kind.type, _checker(kind.type, kind.body))
 
-        return check
+    def check(self, name: str, body: Mapping[str, Any]) -> None:
+        """Raise ``Refused`` for a body that does not fit its type."""
+        if name not in self and (kind := kind_of(name)) is not None:
+            self.register(name, _checker(name, kind.body))
+        super().check(name, body)
 
-    return {name: checker(name, kind) for name, kind in BODIES.items()}
+
+def _checker(name: str, kind: type[Body]) -> Callable[[Any], None]:
+    def check(body: Any) -> None:
+        try:
+            msgspec.convert(body, kind)
+        except msgspec.ValidationError as error:
+            fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind) if field.required)
+            raise Refused(
+                "the body of an event does not fit its type",
+                where=name,
+                expected=f"an object with {fields}",
+                found=str(error),
+                cure="correct the body; a new shape is a new version of the type",
+            ) from None
+
+    return check

@@ -12,39 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ledger import Draft, LedgerError, Locked, Log, LogClient, Receipt, Refused, Unavailable
-from marin.record import events
-from marin.record.bodies import collections
+from marin.kinds.known import kind_of
 
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
-UNDERWAY = frozenset(
-    {
-        events.RUN_STARTED,
-        events.STEP_STARTED,
-        events.STEP_COMPLETED,
-        events.STEP_CACHED,
-        events.STEP_PREEMPTED,
-        events.SEED_DRAWN,
-        events.TRAIN_STARTED,
-        events.TRAIN_SEGMENT,
-        events.CHECKPOINT_SAVED,
-        events.METRICS_RECORDED,
-        events.EVAL_COMPLETED,
-        events.EVALUATION_MEASURED,
-        events.MODEL_EXPORTED,
-        events.LOOP_SEGMENT,
-        events.REPLAY_SEGMENT,
-        events.GRAPH_STARTED,
-        events.LEASE_TAKEN,
-        events.LEASE_RENEWED,
-        events.LEASE_RELEASED,
-        collections.COLLECTION_STARTED,
-        collections.COLLECTION_SHARD,
-        collections.COLLECTION_SOURCE,
-        events.TRACKING_LOGGED,
-    }
-)
-"""Events of work that goes on: they wait in the journal for its end, and are published with it. Readers see them at once."""
 _TURN_SECONDS = 1.0
 """How long the lock is waited for before the service is looked for again."""
 
@@ -82,7 +53,7 @@ class RootWriter:
             try:
                 with self._open_log(_TURN_SECONDS) as log:
                     outcomes = log.append_each(requests)
-                    if all(draft.type in UNDERWAY for drafts in requests for draft in drafts):
+                    if all(_is_underway(draft.type) for drafts in requests for draft in drafts):
                         log.leave()
                     return outcomes
             except Locked:
@@ -99,6 +70,12 @@ class RootWriter:
         if self._client is None:
             self._client = connect(self._endpoint, self._origin)
         return self._client
+
+
+def _is_underway(type: str) -> bool:
+    """Whether events of this type wait in the journal for the end of the work that they are of; readers see them at once."""
+    kind = kind_of(type)
+    return kind is not None and kind.underway
 
 
 def connect(endpoint: Path, origin: str) -> LogClient | None:

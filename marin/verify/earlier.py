@@ -13,15 +13,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ledger import Draft, LedgerError, canonical_digest
+from ledger import LedgerError, canonical_digest
 from marin.history.run import Run, record_digest
 from marin.history.runs import facts, replay_stream
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import digest
-from marin.record import events
-from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment
+from marin.record.events import ReplaySegment, TrainSegment, draft
 from marin.record.root import Root
 
 logger = logging.getLogger(__name__)
@@ -81,7 +80,7 @@ class Proofs:
             conditions=self._conditions,
         )
         try:
-            (receipt,) = self.own.append([Draft(REPLAY_SEGMENT, replay_stream(self.run.run), events.write(body))])
+            (receipt,) = self.own.append([draft(body, replay_stream(self.run.run))])
             self.known[body.segment] = receipt.index
         except LedgerError as error:
             logger.warning("verified segments are not recorded: %s", error)

@@ -46,10 +46,11 @@ from ledger import (
 from marin.data.reach import Reach
 from marin.errors import MarinError, UsageError
 from marin.history.runs import LATEST, replay_stream, stream_of
+from marin.kinds.known import type_of
 from marin.process.cache import cache_folder, compilation_cache, own_folder
 from marin.process.confinement import VARIABLE, Confined, Limits, held
 from marin.provenance.code import code_folder
-from marin.record.events import REPLAY_COMPLETED, REPLAY_SEGMENT, ReplayCompleted, ReplaySegment, read
+from marin.record.events import ReplayCompleted, ReplaySegment, read
 from marin.record.root import Root, append_through, open_root
 
 UNCONFINED, NETWORK, READ = "unconfined", "network", "read"
@@ -470,14 +471,14 @@ class Entry:
 
 def _run_of(offered: _Offered) -> str:
     """The run that a verdict is about, which its body and its stream agree on."""
-    if offered.type == REPLAY_COMPLETED:
+    if offered.type == type_of(ReplayCompleted):
         run = read(ReplayCompleted, offered.body, where="a verdict").run
         stream = stream_of(run)
-    elif offered.type == REPLAY_SEGMENT:
+    elif offered.type == type_of(ReplaySegment):
         run = read(ReplaySegment, offered.body, where="a verified segment").run
         stream = replay_stream(run)
     else:
-        raise _refused_draft(f"{REPLAY_COMPLETED} or {REPLAY_SEGMENT}", offered.type)
+        raise _refused_draft(f"{type_of(ReplayCompleted)} or {type_of(ReplaySegment)}", offered.type)
     if offered.stream != stream:
         raise _refused_draft(f"stream {stream}", offered.stream)
     return run

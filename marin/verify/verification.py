@@ -18,20 +18,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from ledger import Draft, LedgerError, LogReader, VerifierKey, check, parse_time
+from ledger import LedgerError, LogReader, VerifierKey, check, parse_time
 from marin.data.collected import collections_of
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, NotInstalled, UsageError
 from marin.execution import phases
 from marin.history.run import Run
-from marin.history.runs import read_fact, resolve, stream_of
+from marin.history.runs import facts, read_fact, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply, check_devices
 from marin.provenance import environment
 from marin.provenance.code import code_folder, lock_digest
 from marin.provenance.plugins import named
 from marin.recipe.schema import Execution, Recipe
-from marin.record.events import DATA_STEPS, MODEL_STEPS, REPLAY_COMPLETED, Continues, ReplayCompleted, read, write
+from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
 from marin.record.trust.evidence import NOBODY, Sources
 from marin.record.trust.pins import Pins, Seen
@@ -208,7 +208,7 @@ class Verification:
             details={name: [line[:2000] for line in verdict.lines[:20]] for name, verdict in report.verdicts.items()},
             environment=environment.describe(lock_digest(code_folder())),
         )
-        (receipt,) = into.append([Draft(REPLAY_COMPLETED, stream_of(report.run), write(body))])
+        (receipt,) = into.append([draft(body, stream_of(report.run))])
         return replace(report, event=receipt.index)
 
     def judged_run(self, report: Report, own: Root | None) -> Run:
@@ -426,10 +426,7 @@ def since_index(run: Run, since: str, own: Root, log: LogReader) -> int:
     if since.isdecimal():
         return int(since)
     if since == "last":
-        done = [
-            read(ReplayCompleted, event.body, where=f"event {index}")
-            for index, event in own.history().events(stream=stream_of(run.run), type=REPLAY_COMPLETED)
-        ]
+        done = [fact.body for fact in facts(own.history(), ReplayCompleted, stream=stream_of(run.run))]
         seen = [
             int(body.log_checkpoint["size"])
             for body in done

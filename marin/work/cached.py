@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from ledger import LedgerError, Store
 from marin.history.fold import step_view
 from marin.history.run import Fact, StepView
-from marin.history.runs import History, completions, facts, read_fact, stream_of
-from marin.record import events
-from marin.record.bodies.collections import CollectionCompleted
-from marin.record.events import RunStarted, StepFailed
+from marin.history.runs import History, completions, facts, is_a, read_fact, stream_of
+from marin.kinds.families.collection import CollectionCompleted
+from marin.record.events import RunStarted, StepChecked, StepCompleted, StepFailed
 
 log = logging.getLogger(__name__)
 
@@ -82,19 +81,16 @@ class ResultCache:
         """A lasting failure that no later result made good."""
         last: Fact[StepFailed] | None = None
         for item in self.history.events(identity=identity):
-            if item[1].type == events.STEP_COMPLETED:
+            if is_a(item, StepCompleted):
                 last = None
-            elif item[1].type == events.STEP_FAILED and item[1].body.get("lasting"):
+            elif is_a(item, StepFailed) and item[1].body.get("lasting"):
                 last = read_fact(StepFailed, item)
         return last
 
     def is_deterministic(self, identity: str) -> bool:
         """Whether no second execution of this identity was seen to make other content."""
-        checks = self.history.events(type=events.STEP_CHECKED, identity=identity)
-        return all(event.body.get("deterministic") is not False for _, event in checks)
+        return all(fact.body.deterministic for fact in facts(self.history, StepChecked, identity=identity))
 
     def _pipeline(self, run: str) -> str:
-        started = (
-            read_fact(RunStarted, item) for item in self.history.events(stream=stream_of(run), type=events.RUN_STARTED)
-        )
+        started = facts(self.history, RunStarted, stream=stream_of(run))
         return next((fact.body.pipeline for fact in started), "")

@@ -13,12 +13,11 @@ from bench.forgeries.doors.views import goes_on
 from bench.forgeries.workshop import OTHER, Shop
 from ledger import LogReader
 from marin.history.runs import evaluation_stream
+from marin.kinds.known import CORE
 from marin.pipeline.stages import PIPELINE
 from marin.record import events as kinds
-from marin.record.events import BODIES
 from marin.record.root import open_root
 from marin.verify.agreement import judge_record
-from marin.verify.derivation import loops, records
 from marin.verify.derivation.claims import derive
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.standing import beside
@@ -48,11 +47,11 @@ def test_what_code_measured_an_evaluation(stall: Stall, field: str, value: str) 
     assert f"was measured by code {body['code']} under lock {body['lock']}" in said and value in said
 
 
-@pytest.mark.parametrize("kind", sorted(BODIES))
+@pytest.mark.parametrize("kind", sorted(CORE))
 def test_each_type_says_what_it_agrees_with_or_keeps_a_verdict_from_pass(kind: str) -> None:
     """Every type that a stream of a run may hold says which of its fields are claimed, and these are fields of it."""
-    for table in (records.CLAIMED, loops.CLAIMED):
-        assert set(table.get(kind, ())) <= set(BODIES[kind].__struct_fields__)
+    for held in (CORE[kind].run, CORE[kind].loop):
+        assert held is None or set(held.claimed) <= set(CORE[kind].body.__struct_fields__)
 
 
 def test_a_type_that_says_nothing_of_itself_keeps_a_verdict_from_pass(stall: Stall) -> None:
@@ -61,7 +60,7 @@ def test_a_type_that_says_nothing_of_itself_keeps_a_verdict_from_pass(stall: Sta
     reader: LogReader = open_root(str(shop.path)).reader()
     size = reader.checkpoint().size
     for kind in ("audit.passed/v1", kinds.SPEEDRUN_ENTERED, kinds.STORE_SCRUBBED, kinds.LEASE_RENEWED):
-        body = {"run": shop.run, "by": "a lab"} if kind not in BODIES else _body(kind, shop)
+        body = {"run": shop.run, "by": "a lab"} if kind not in CORE else _body(kind, shop)
         goes_on(stall, (kind, f"run/{shop.run}", body))
         root = open_root(str(shop.path))
         found = judge_record(read_record(root.history(), shop.run))

@@ -17,11 +17,11 @@ import pytest
 
 from ledger import Draft, LedgerError, canonical_digest
 from marin.history.runs import load, stream_of
+from marin.kinds.known import CORE
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.events import LOOP
 from marin.record.root import Root, open_root
-from marin.verify.derivation import loops
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 
@@ -240,5 +240,5 @@ def test_each_field_agrees_with_another_or_is_claimed(honest: Root, number: int)
         assert "expected" in str(error)
         return
     if outcome(report) == {"PASS"}:
-        claimed = loops.CLAIMED[kind]
-        assert path[0] in claimed, f"{kind}: {path} was changed, and the run passes"
+        held = CORE[kind].loop
+        assert held is not None and path[0] in held.claimed, f"{kind}: {path} was changed, and the run passes"

@@ -24,8 +24,9 @@ from msgspec import inspect
 
 from ledger import Draft, Log, LogReader, MemoryStorage, Signer, make_proof
 from ledger.log.vouching import possession_text
-from marin.record.events import BODIES
+from marin.kinds.known import own_kinds
 
+BODIES = {kind.type: kind.body for kind in own_kinds()}
 FOLDER = Path(__file__).parent / "events"
 SIGNER = Signer("log.example/events", Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33))))
 VKEY = SIGNER.verifier

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger import Event, LogProof, verify_proof
-from marin.record.root import event_types
+from marin.record.schemas import Schemas
 
 sys.path.insert(0, str(Path(__file__).parent))
 import event_types as golden
@@ -20,7 +20,7 @@ def test_a_kept_event_is_verified_read_and_accepted(path):
     event = Event.decode(proven.entry)
     assert golden.path_of(event.type) == path
     assert event.encode() == proven.entry
-    event_types().check(event.type, event.body)
+    Schemas().check(event.type, event.body)
 
 
 def test_every_type_that_is_written_is_kept():
@@ -30,5 +30,5 @@ def test_every_type_that_is_written_is_kept():
 
 
 def test_a_type_that_nobody_knows_is_kept_and_shown(tmp_path):
-    assert "weather.seen/v9" not in event_types()
-    event_types().check("weather.seen/v9", {"anything": [1]})
+    assert "weather.seen/v9" not in Schemas()
+    Schemas().check("weather.seen/v9", {"anything": [1]})

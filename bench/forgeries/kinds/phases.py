@@ -10,7 +10,7 @@ from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import OTHER, Entry, Shop
 from marin.history.runs import stream_of
 from marin.record import events as kinds
-from marin.verify.derivation.record import OF_STEP
+from marin.verify.derivation.record import step_of
 from marin.verify.segments.sampling import Scope
 
 
@@ -93,7 +93,7 @@ def _left(shop: Shop, *dropped: str) -> None:
     shop.remove(*[e for e in shop.events if e.stream == stream_of(shop.base.second)])
     shop.remove(*shop.all(kinds.STEP_COMPLETED, "train", run=run), *shop.all(kinds.RUN_COMPLETED, run=run))
     mine = [e for e in shop.events if e.stream == stream_of(run)]
-    shop.remove(*[e for e in mine if OF_STEP.get(e.type, e.body.get("step")) in dropped])
+    shop.remove(*[e for e in mine if step_of((0, e)) in dropped])
 
 
 @kind(0, "an honest phase of a run that was left in its training", of="phase", honest=True)

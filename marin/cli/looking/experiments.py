@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from marin.cli.output import print_json, print_table
-from marin.record import events
+from marin.record.events import ExperimentReported, write
 from marin.record.root import Root
 
 
 def print_experiments(root: Root, *, as_json: bool) -> None:
     """Every registered experiment, the newest registration of each."""
+    from marin.history.runs import facts
     from marin.preregistration.arms import registrations
 
     history = root.history()
     newest = {fact.body.experiment: fact for fact in registrations(history)}
-    reported = {
-        str(event.body.get("experiment")): (index, event.body)
-        for index, event in history.events(type=events.EXPERIMENT_REPORTED)
-    }
+    reported = {fact.body.experiment: (fact.index, write(fact.body)) for fact in facts(history, ExperimentReported)}
     rows = []
     for name, fact in newest.items():
         index, last = reported.get(name, (None, {}))

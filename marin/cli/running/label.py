@@ -5,12 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from ledger import Draft
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.history.labels import Labels, checked_tags, checked_text, label_stream
 from marin.history.runs import load, resolve
-from marin.record.events import RUN_LABELLED, RunLabelled, write
+from marin.record.events import RunLabelled, draft
 from marin.record.root import open_root
 
 ACTIONS = ("archive", "restore", "describe", "tag", "untag")
@@ -30,7 +29,7 @@ def label(name: str, action: str, given: Sequence[str], *, as_json: bool) -> Non
     _refuse_unknown(run, body.untagged, before)
     after = before.after(body)
     if after != before:
-        root.append([Draft(RUN_LABELLED, label_stream(run), write(body))])
+        root.append([draft(body, label_stream(run))])
     if as_json:
         print_json({"run": run, "archived": after.archived, "description": after.description, "tags": after.tags})
     else:

@@ -29,6 +29,16 @@ from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import StepLease
 from marin.execution.workspace import Workspace
 from marin.history.runs import facts
+from marin.kinds.families.collection import (
+    COLLECTION_COMPLETED,
+    COLLECTION_SHARD,
+    COLLECTION_SOURCE,
+    COLLECTION_STARTED,
+    CollectionCompleted,
+    CollectionShard,
+    CollectionSource,
+    CollectionStarted,
+)
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.description import content
 from marin.plugins.collections.making.execute import executing
@@ -41,16 +51,6 @@ from marin.plugins.collections.tasks.task import Counted, Examples, Setup
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
 from marin.record import events
-from marin.record.bodies.collections import (
-    COLLECTION_COMPLETED,
-    COLLECTION_SHARD,
-    COLLECTION_SOURCE,
-    COLLECTION_STARTED,
-    CollectionCompleted,
-    CollectionShard,
-    CollectionSource,
-    CollectionStarted,
-)
 from marin.record.root import Root
 from marin.work.cached import ResultCache
 

@@ -22,6 +22,15 @@ from ledger import LedgerError, Store, describe_tree
 from marin.data.reach import EVERYTHING, Reach, reaching
 from marin.errors import DataError, MissingEvidence
 from marin.history.runs import History, facts
+from marin.kinds.families.collection import (
+    COLLECTION_COMPLETED,
+    COLLECTION_SOURCE,
+    COLLECTION_STARTED,
+    CollectionCompleted,
+    CollectionShard,
+    CollectionSource,
+    CollectionStarted,
+)
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.asking.leading import led_nowhere
 from marin.plugins.collections.build import Asked, Prepared, prepare, source_of
@@ -35,15 +44,6 @@ from marin.plugins.collections.tasks.columns import DECISIONS, ArrowRows
 from marin.plugins.collections.tasks.task import DECIDED, PROBLEMS, READ_FILE, Counted
 from marin.process.text import clipped
 from marin.recipe.schema import unplain
-from marin.record.bodies.collections import (
-    COLLECTION_COMPLETED,
-    COLLECTION_SOURCE,
-    COLLECTION_STARTED,
-    CollectionCompleted,
-    CollectionShard,
-    CollectionSource,
-    CollectionStarted,
-)
 
 MOST_NAMED = 5
 """Differences that are spelt out for each file."""

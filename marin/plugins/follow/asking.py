@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledger import Draft, LedgerError
+from ledger import LedgerError
 from marin.errors import UsageError
 from marin.history.run import Fact, Run, record_digest
-from marin.history.runs import History, read_fact, replay_stream
-from marin.record.events import STOP_REQUESTED, StopRequested, TrainSegment, write
+from marin.history.runs import History, facts, replay_stream
+from marin.record.events import StopRequested, TrainSegment, draft
 from marin.record.homes import home_of
 from marin.record.root import Root, open_root
 
@@ -59,13 +59,13 @@ class Asking:
             segment=digest,
             back=self.back and refuted is not None and not again,
         )
-        (receipt,) = self.log.append([Draft(STOP_REQUESTED, replay_stream(run.run), write(body))])
+        (receipt,) = self.log.append([draft(body, replay_stream(run.run))])
         return receipt.index
 
 
 def requests(history: History, run: str) -> list[Fact[StopRequested]]:
     """What was asked of the training of ``run``, oldest first."""
-    return [read_fact(StopRequested, item) for item in history.events(type=STOP_REQUESTED, run=run)]
+    return list(facts(history, StopRequested, run=run))
 
 
 def no_key(option: str, root: Root, found: str) -> UsageError:

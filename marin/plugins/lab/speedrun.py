@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ledger import Draft, LogReader, Store, VerifierKey
+from ledger import LogReader, Store, VerifierKey
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
@@ -221,7 +221,7 @@ def submit(
     for fact in entries(own.history(), rules.name):
         if (fact.body.origin, fact.body.run, fact.body.registration) == (entry.origin, entry.run, entry.registration):
             return fact.body, None
-    (receipt,) = own.append([Draft(events.SPEEDRUN_ENTERED, f"speedrun/{rules.name}", events.write(entry))])
+    (receipt,) = own.append([events.draft(entry, f"speedrun/{rules.name}")])
     return entry, receipt.index
 
 
@@ -281,8 +281,8 @@ def board(history: History, rules: Rules) -> tuple[list[Fact[SpeedrunEntered]], 
 def _failed_since(history: History, entry: SpeedrunEntered) -> int | None:
     """The event of the keeper's log that says FAIL of the entry's run, if that is the newest answer."""
     answers = []
-    for index, event in history.events(stream=stream_of(entry.run), type=events.REPLAY_COMPLETED):
-        body = events.read(ReplayCompleted, event.body, where=f"event {index}")
+    for fact in facts(history, ReplayCompleted, stream=stream_of(entry.run)):
+        index, body = fact.index, fact.body
         told = body.log_checkpoint
         other = told.get("size") == entry.size and told.get("root") != entry.root
         if body.run == entry.run and told.get("origin") == entry.origin and not other:
@@ -447,10 +447,8 @@ def _answers(
     """The verdicts in the log of ``by`` on this very run, oldest first, as they count."""
     if not by.keys(keys).mine:
         return  # a log that only names itself
-    for index, event in by.history_as_read(by.reader(keys), keys).events(
-        stream=stream_of(view.run), type=events.REPLAY_COMPLETED
-    ):
-        body = events.read(ReplayCompleted, event.body, where=f"event {index}")
+    for fact in facts(by.history_as_read(by.reader(keys), keys), ReplayCompleted, stream=stream_of(view.run)):
+        index, body = fact.index, fact.body
         if body.run == view.run and of_this_log(body.log_checkpoint, log):
             yield index, body, counting(body.verdicts, body.training, body.log_checkpoint, view.told)
 

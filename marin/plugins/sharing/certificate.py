@@ -23,18 +23,11 @@ from marin.data.exclusion import not_excluded_from
 from marin.errors import MissingEvidence, UsageError
 from marin.export.envelope import envelope, plain
 from marin.history.run import Fact, Run
-from marin.history.runs import History, load, read_fact, stream_of, unlearning_stream
+from marin.history.runs import History, is_a, load, read_fact, stream_of, unlearning_stream
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import digest
 from marin.record.attestation import Attested, attested
-from marin.record.events import (
-    RUN_STARTED,
-    UNLEARNING_FORKED,
-    UNLEARNING_REQUESTED,
-    ReplayCompleted,
-    UnlearningForked,
-    UnlearningRequested,
-)
+from marin.record.events import ReplayCompleted, RunStarted, UnlearningForked, UnlearningRequested
 from marin.record.verdicts import NAMES
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
 from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
@@ -190,7 +183,7 @@ def _note_record(history: History, run: Run) -> None:
     """
     for origin in {run.run, *(step.origin for step in run.steps.values())}:
         events = list(history.events(stream=stream_of(origin)))
-        forks = [read_fact(UnlearningForked, item).body for item in events if item[1].type == UNLEARNING_FORKED]
+        forks = [read_fact(UnlearningForked, item).body for item in events if is_a(item, UnlearningForked)]
         if len(forks) > _MOST_FORKS:
             raise _disagreement(origin, f"at most {_MOST_FORKS} forks", str(len(forks)))
         for body in forks:
@@ -233,11 +226,9 @@ def _fork(history: History, run: Run) -> Fork | None:
             run.run, "a training in the stream of the run that recorded it", f"event {train.completed_at}"
         )
     events = list(history.events(stream=made.stream))
-    if len([event for _, event in events if event.type == RUN_STARTED]) != 1:
+    if len([item for item in events if is_a(item, RunStarted)]) != 1:
         raise _disagreement(run.run, "one beginning", f"several of run {train.origin}")
-    forks = [
-        (index, event) for index, event in events if event.type == UNLEARNING_FORKED and index < train.completed_at
-    ]
+    forks = [item for item in events if is_a(item, UnlearningForked) and item[0] < train.completed_at]
     if not forks:
         return None
     fact = read_fact(UnlearningForked, forks[-1])  # earlier ones are of attempts that were interrupted
@@ -245,7 +236,11 @@ def _fork(history: History, run: Run) -> Fork | None:
     if body.run != train.origin:
         raise _disagreement(run.run, f"a fork of run {train.origin}", body.run)
     asked = history.event(body.request)
-    if asked is None or asked.type != UNLEARNING_REQUESTED or asked.stream != unlearning_stream(body.from_run):
+    if (
+        asked is None
+        or not is_a((body.request, asked), UnlearningRequested)
+        or asked.stream != unlearning_stream(body.from_run)
+    ):
         raise _disagreement(run.run, f"a request about run {body.from_run}", f"event {body.request}, which is none")
     recipe = run.recipe if train.origin == run.run else load(history, train.origin).recipe
     return Fork(fact, load(history, body.from_run), read_fact(UnlearningRequested, (body.request, asked)), recipe)

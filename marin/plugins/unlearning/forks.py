@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 
@@ -20,10 +21,18 @@ from ledger import Store
 from marin.errors import MissingEvidence, UsageError
 from marin.execution.step import Journal
 from marin.history.run import Fact, Run
-from marin.history.runs import History, load, read_fact, stream_of, unlearning_stream
+from marin.history.runs import History, facts, load, stream_of, unlearning_stream
+from marin.kinds.known import type_of
 from marin.recipe.schema import Recipe, digest
-from marin.record import events
-from marin.record.events import GRAD_NORM, MetricsRecorded, Series, UnlearningForked, UnlearningRequested
+from marin.record.events import (
+    GRAD_NORM,
+    Body,
+    MetricsRecorded,
+    Series,
+    TrainSegment,
+    UnlearningForked,
+    UnlearningRequested,
+)
 
 
 @dataclass(frozen=True)
@@ -87,17 +96,15 @@ def place(run: Run, store: Store, first_use: int) -> Place:
 
 def requests(history: History, run: str) -> list[Fact[UnlearningRequested]]:
     """What was asked to be unlearned of ``run``, oldest first."""
-    found = history.events(stream=unlearning_stream(run), type=events.UNLEARNING_REQUESTED)
-    return [read_fact(UnlearningRequested, item) for item in found]
+    return list(facts(history, UnlearningRequested, stream=unlearning_stream(run)))
 
 
 def begun(history: History, run: Run) -> UnlearningForked | None:
     """Where the training of ``run`` began that was forked from another; None of one that was not."""
     step = run.steps.get("train")
     stream = stream_of(step.origin if step is not None else run.run)
-    found = list(history.events(stream=stream, type=events.UNLEARNING_FORKED))
-    # Earlier ones are of attempts that ended early.
-    return read_fact(UnlearningForked, found[-1]).body if found else None
+    found = list(facts(history, UnlearningForked, stream=stream))
+    return found[-1].body if found else None  # earlier ones are of attempts that ended early
 
 
 def take_over(history: History, journal: Journal, run: str, recipe: Recipe, tokenizer: str, fork: str) -> None:
@@ -107,7 +114,7 @@ def take_over(history: History, journal: Journal, run: str, recipe: Recipe, toke
     Raises:
         MissingEvidence: nobody asked for this fork.
     """
-    if journal.history(events.TRAIN_SEGMENT):
+    if journal.history(type_of(TrainSegment)):
         return
     wanted = digest(recipe)
     asked = [fact for fact in requests(history, fork) if fact.body.recipe == wanted]
@@ -123,17 +130,14 @@ def take_over(history: History, journal: Journal, run: str, recipe: Recipe, toke
     same = before.output("tokenizer").digest == tokenizer
     first = before.segments[0].body
     at = Place(request.body.step, request.body.state) if same else Place(first.start, first.start_state)
-    journal.record(
-        events.UNLEARNING_FORKED,
-        UnlearningForked(
-            run=run, from_run=fork, request=request.index, step=at.step, state=at.state, same_tokenizer=same
-        ),
+    forked = UnlearningForked(
+        run=run, from_run=fork, request=request.index, step=at.step, state=at.state, same_tokenizer=same
     )
-    for kind, body in _again(history, before, run, at.step):
-        journal.record(kind, body)
+    for body in chain([forked], _again(history, before, run, at.step)):
+        journal.record(type_of(type(body)), body)
 
 
-def _again(history: History, before: Run, run: str, until: int) -> Iterator[tuple[str, events.Body]]:
+def _again(history: History, before: Run, run: str, until: int) -> Iterator[Body]:
     """The train steps of ``before`` up to ``until``, with states and gradient norms, in the name of ``run``."""
     saved = {fact.body.state: fact.body for fact in before.checkpoints}
     norms = _norms(history, before)
@@ -142,15 +146,15 @@ def _again(history: History, before: Run, run: str, until: int) -> Iterator[tupl
         if body.end > until:
             return
         if (checkpoint := saved.get(body.end_state)) is not None:
-            yield events.CHECKPOINT_SAVED, _renamed(checkpoint, run)
-        yield events.TRAIN_SEGMENT, _renamed(body, run)
+            yield _renamed(checkpoint, run)
+        yield _renamed(body, run)
         steps = [step for step in range(body.start, body.end) if step in norms]
         if steps:
             series = Series(key=GRAD_NORM, steps=steps, values=[norms[step] for step in steps])
-            yield events.METRICS_RECORDED, MetricsRecorded(run=run, step="train", series=[series])
+            yield MetricsRecorded(run=run, step="train", series=[series])
 
 
-def _renamed[T: events.Body](body: T, run: str) -> T:
+def _renamed[T: Body](body: T, run: str) -> T:
     return msgspec.structs.replace(body, run=run)
 
 
@@ -158,8 +162,8 @@ def _norms(history: History, before: Run) -> dict[int, str]:
     """Train step -> gradient norm, as recorded."""
     origin = before.steps["train"].origin if "train" in before.steps else before.run
     found: dict[int, str] = {}
-    for item in history.events(stream=stream_of(origin), type=events.METRICS_RECORDED):
-        for series in read_fact(MetricsRecorded, item).body.series:
+    for fact in facts(history, MetricsRecorded, stream=stream_of(origin)):
+        for series in fact.body.series:
             if series.key == GRAD_NORM:
                 found |= dict(zip(series.steps, series.values, strict=True))
     return found

@@ -26,6 +26,7 @@ from marin.errors import MarinError
 from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
 from marin.history.run import Run, StepView
+from marin.kinds.known import numbers_of
 from marin.plugins.wandb.choice import Choice
 from marin.plugins.wandb.file import EVALUATED, STEP, TRAINING
 from marin.recipe.composition import conf_folder
@@ -162,16 +163,9 @@ def rows_of(recipe: Mapping[str, Any], segments: Iterable[TrainSegment], measure
 
 def evaluations_of(body: EvaluationMeasured | EvaluationRecorded) -> dict[str, float]:
     """The numbers of one evaluation of a recorded state, as points of their curves; W&B has an axis of their own for them."""
-    if isinstance(body, EvaluationMeasured):
-        found = {name: dict(one.numbers) for name, one in body.sets.items()}
-    else:
-        found = {
-            task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
-            for task, numbers in body.results.items()
-        }
     values = {
         curve_key(EVALUATION, name, key): float.fromhex(value)
-        for name, numbers in found.items()
+        for name, numbers in numbers_of(body).items()
         for key, value in numbers.items()
     }
     return {EVALUATED: body.step, **values}

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from ledger import parse_time
 from marin.history.run import Run, record_digest
-from marin.history.runs import read_fact
-from marin.record.events import REPLAY_SEGMENT, ReplayCompleted, ReplaySegment
+from marin.history.runs import facts
+from marin.record.events import ReplayCompleted, ReplaySegment
 from marin.record.root import Root
 from marin.reporting.plot import WIDTH
 from marin.verify.verdict import Report
@@ -78,8 +78,7 @@ def reproducers(log: Root, run: Run) -> list[Reproducer]:
     found: dict[str, set[int]] = {}
     machines: dict[str, str] = {}
     times: dict[str, str] = {}
-    for item in log.history().events(type=REPLAY_SEGMENT, run=run.run) if log.is_own() else ():
-        fact = read_fact(ReplaySegment, item)
+    for fact in facts(log.history(), ReplaySegment, run=run.run) if log.is_own() else ():
         if fact.body.segment in every:
             found.setdefault(fact.actor, set()).add(every[fact.body.segment])
             times.setdefault(fact.actor, fact.time)

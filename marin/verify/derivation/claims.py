@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from ledger import LedgerError
 from marin.data.exclusion import not_excluded_from
@@ -23,60 +23,29 @@ from marin.errors import UsageError
 from marin.execution.plan import Plan
 from marin.history.names import plan_of
 from marin.history.run import Fact, StepView
+from marin.kinds.claim import Basis as Basis
+from marin.kinds.claim import Claim as Claim
+from marin.kinds.claim import Status as Status
+from marin.kinds.known import among, kind_of_body
 from marin.process.text import several, written
 from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
-from marin.record import events as kinds
 from marin.record.events import (
     DATA_STEPS,
     LOOP,
+    MEASURED,
     MODEL_STEPS,
     CheckpointSaved,
     Continues,
-    EvaluationMeasured,
-    EvaluationRecorded,
     MetricsRecorded,
-    StepFailed,
-    StepPaused,
-    StepPreempted,
-    StepStarted,
-    TrainStarted,
-    TrainWithdrawn,
+    ReplayCompleted,
+    RunStarted,
+    StopRequested,
 )
 from marin.record.outputs import by_content
-from marin.verify.derivation.record import VERDICTS, RunRecord, facts
-from marin.verify.derivation.records import MEASURED, unexplained
+from marin.verify.derivation.record import RunRecord, facts, is_verdict
+from marin.verify.derivation.records import unexplained
 from marin.verify.derivation.standing import unjudged
-
-Basis = Literal["signature", "hash", "execution", "claimed"]
-Status = Literal["established", "contradicted", "open", "claimed"]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One sentence that the record amounts to.
-
-    ``verdict``: which one looks at it; "" where none can. ``event``: where in the log it is said. ``steps``:
-    the train steps it is about, if it is about some. ``status``: what came of it (``open``: it could be established and
-    was not).
-    """
-
-    text: str
-    basis: Basis
-    verdict: str = ""
-    event: int | None = None
-    steps: tuple[int, int] | None = None
-    status: Status = "open"
-
-    def as_json(self) -> dict[str, Any]:
-        """As ``marin verify --json`` prints it."""
-        return {
-            "claim": self.text,
-            "by": self.basis,
-            "verdict": self.verdict or None,
-            "event": self.event,
-            "status": self.status,
-        }
 
 
 def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> tuple[Claim, ...]:
@@ -101,7 +70,6 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_exclusion(record),
         *_of_the_model(record),
         *_of_evaluations(record),
-        *_of_measured(record),
         *(Claim(str(item), "claimed", event=item.index) for item in unexplained(record, plan, until=until)),
         *_of_circumstances(record),
         *(Claim(str(item), "claimed", event=item.index) for item in unjudged(record)),
@@ -384,62 +352,10 @@ def _of_the_model(record: RunRecord) -> Iterator[Claim]:
 
 
 def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
-    for fact in record.evaluations:
-        body = fact.body
-        for task, results in body.results.items():
-            told = ", ".join(
-                f"{name.partition(',')[0]}={_decimal(value)}" for name, value in sorted(results.items()) if "," in name
-            )
-            yield Claim(
-                f"{task} on the state before train step {body.step} ({told}) follows from that state, the task "
-                f"{body.tasks[task].config if task in body.tasks else 'that is not named'} and its data, by "
-                f"{_asker(body.harness)}{_asked(body, task)}",
-                "execution",
-                "evaluation",
-                fact.index,
-            )
-        yield _by_code(fact)
-
-
-def _by_code(fact: Fact[EvaluationRecorded] | Fact[EvaluationMeasured]) -> Claim:
-    """Equal numbers are proof enough, whatever computed them: what did, is its word."""
-    code = f"event {fact.index} was measured by code {fact.body.code} under lock {fact.body.lock or 'unknown'}"
-    return Claim(code, "claimed", event=fact.index)
-
-
-def _asker(harness: str) -> str:
-    """Who asked: lm-evaluation-harness is recorded by its version alone, others by name and version."""
-    return f"lm-evaluation-harness {harness}" if harness[:1].isdecimal() else harness
-
-
-def _asked(body: EvaluationRecorded, task: str) -> str:
-    """Of how many documents, with how many examples, and whether as a chat: numbers of other settings are other numbers."""
-    limit, examples = body.settings.get("limit"), body.settings.get("num_fewshot")
-    told = []
-    if isinstance(limit, int):
-        count = f"{body.tasks[task].documents} documents" if task in body.tasks else f"{limit} documents of each task"
-        told.append(f"asked of the first {count}")
-    elif task in body.tasks:
-        told.append(f"asked of {body.tasks[task].documents} documents")
-    told += [f"with {examples} examples"] if isinstance(examples, int) else []
-    told += ["as messages of a chat"] if body.settings.get("chat") is True else []
-    told += ["each example a turn"] if body.settings.get("multiturn") is True and examples != 0 else []
-    told += ["after a system instruction"] if body.settings.get("system_instruction") else []
-    return "".join(f", {part}" for part in told)
-
-
-def _of_measured(record: RunRecord) -> Iterator[Claim]:
-    for fact in record.measured:
-        for name, one in fact.body.sets.items():
-            told = ", ".join(f"{key}={_decimal(value)}" for key, value in sorted(one.numbers.items()))
-            yield Claim(
-                f"{name} on the state before train step {fact.body.step} ({told}) follows from that state and the text "
-                f"{one.data}",
-                "execution",
-                "evaluation",
-                fact.index,
-            )
-        yield _by_code(fact)
+    for fact in (*record.evaluations, *record.measured):
+        kind = kind_of_body(type(fact.body))
+        assert kind is not None and kind.claims is not None
+        yield from kind.claims(fact, _Around(record.own.started.body, record.requests))
     try:
         asked = record.run.recipe.evaluation.sets or {}
     except UsageError:
@@ -449,8 +365,10 @@ def _of_measured(record: RunRecord) -> Iterator[Claim]:
         yield Claim(f"the text of {', '.join(files)} is what the files had that the recipe names", "claimed")
 
 
-def _decimal(text: str) -> str:
-    return f"{float.fromhex(text):.6g}"
+@dataclass(frozen=True)
+class _Around:
+    started: RunStarted
+    requests: Mapping[int, Fact[StopRequested]]
 
 
 def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
@@ -461,44 +379,17 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
     yield Claim(f"a run of the plan that is called {plan_of(started.body.pipeline)}", "claimed", event=started.index)
     yield Claim(f"made by commit {code.get('commit') or 'unknown'}{changed}", "claimed", event=started.index)
     yield Claim(f"on {_machine(environment)}", "claimed", event=started.index)
-    times = [event.time for _, event in record.own.events if event.type not in VERDICTS]
+    times = [event.time for _, event in record.own.events if not is_verdict(event)]
     actors = sorted({event.actor for stretch in record.stretches for _, event in stretch.events})
     yield Claim(f"from {min(times)} to {max(times)}, by {', '.join(actors)}", "claimed")
     if seconds := {name: view.seconds for name, view in run.steps.items()}:
         spent = ", ".join(f"{name} {value} s" for name, value in seconds.items())
         yield Claim(f"in {spent}", "claimed")
     for stretch in record.stretches:
-        for begun in facts(stretch, TrainStarted):
-            kind = begun.body.device.get("kind", "cpu")
-            yield Claim(
-                f"trained from step {begun.body.first_step} on {begun.body.devices} device(s)"
-                f"{'' if kind == 'cpu' else f' of the kind {kind}'} in "
-                f"{begun.body.processes} process(es), attempt {begun.body.attempt}",
-                "claimed",
-                event=begun.index,
-            )
-        for step in facts(stretch, StepStarted):
-            named = f", as {step.body.address}" if step.body.address else ""
-            lock = step.body.lock or stretch.started.body.environment.get("lock") or "unknown"
-            yield Claim(
-                f"step {step.body.step}, attempt {step.body.attempt}, by code {step.body.code} under lock {lock}{named}",
-                "claimed",
-                event=step.index,
-            )
-        for paused in facts(stretch, StepPaused):
-            yield Claim(f"step {paused.body.step} paused: {paused.body.where}", "claimed", event=paused.index)
-        for failed in facts(stretch, StepFailed):
-            yield Claim(f"step {failed.body.step} failed: {failed.body.error}", "claimed", event=failed.index)
-        for lost in facts(stretch, StepPreempted):
-            yield Claim(f"step {lost.body.step} was preempted: {lost.body.reason}", "claimed", event=lost.index)
-        for back in facts(stretch, TrainWithdrawn):
-            asked = record.requests.get(back.body.request)
-            why = f", for a follower said: {asked.body.found}" if asked is not None else ""
-            yield Claim(
-                f"the training went back to the state before train step {back.body.step}{why}",
-                "claimed",
-                event=back.index,
-            )
+        for kind in among({event.type for _, event in stretch.events}):
+            if kind.claims is not None and not kind.judge:
+                for fact in facts(stretch, kind.body):
+                    yield from kind.claims(fact, _Around(stretch.started.body, record.requests))
         measured = {
             series.key
             for fact in facts(stretch, MetricsRecorded)
@@ -513,10 +404,9 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
             "but what their writers left",
             "claimed",
         )
-    others = [item for item in record.own.events if item[1].type == kinds.REPLAY_COMPLETED]
-    if others:
+    if others := facts(record.own, ReplayCompleted):
         often = "once" if len(others) == 1 else f"{len(others)} times"
-        yield Claim(f"verified {often}, says this log", "claimed", event=others[-1][0])
+        yield Claim(f"verified {often}, says this log", "claimed", event=others[-1].index)
 
 
 def _metrics(view: StepView) -> str:

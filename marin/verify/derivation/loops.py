@@ -10,31 +10,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ledger import canonical_digest, digest_bytes
 from marin.history.run import Fact, Indexed, Run
+from marin.history.runs import read_fact
+from marin.kinds.kind import Held, Pair, SeenLoop
+from marin.kinds.known import own_kind, type_of
 from marin.process.text import clipped
 from marin.record import events as kinds
-from marin.record.events import LOOP, LoopSegment
+from marin.record.events import LOOP, LoopSegment, Output
 from marin.verify.derivation.record import Contradiction, RunRecord, facts
 from marin.verify.derivation.standing import beside
 
-Pair = tuple[str, Any, Any]
-"""A field, what it must be, and what it is."""
 
-CLAIMED: Mapping[str, tuple[str, ...]] = {
-    kinds.RUN_STARTED: ("recipe", "code", "environment"),
-    kinds.STEP_STARTED: ("address", "lock"),
-    kinds.LOOP_SEGMENT: (),
-    kinds.METRICS_RECORDED: ("series",),
-    kinds.STEP_COMPLETED: ("seconds", "address"),
-    kinds.STEP_FAILED: ("error", "address", "lasting"),
-    kinds.RUN_COMPLETED: (),
-    kinds.REPLAY_COMPLETED: ("verdicts", "training", "first_divergence", "log_checkpoint", "details", "environment"),
-}
-"""Types of events that the stream of such a run may hold, and those of their fields that are only claimed."""
+def held(item: Indexed) -> Held[SeenLoop] | None:
+    """How the stream of such a run holds events of this type."""
+    kind = own_kind(item[1].type)
+    return kind.loop if kind is not None else None
 
 
 def contradictions(record: RunRecord) -> Iterator[Contradiction]:
@@ -55,100 +49,55 @@ def loss_table(run: Run) -> bytes:
 
 
 class _Looked:
-    """One pass over the events of the run's stream."""
+    """One pass over the events of the run's stream: what a kind gets to see (:class:`marin.kinds.kind.SeenLoop`)."""
 
     def __init__(self, record: RunRecord) -> None:
         self.record, self.run = record, record.run
-        self.started = record.run.started.body
-        self.seen: Counter[tuple[str, str]] = Counter()
-        self.ended = False
+        self.started: Any = record.run.started.body
+        decided = {"recipe": self.started.recipe, "code": self.started.code.get("tree"), "run": self.run.run}
+        self.identity = canonical_digest(decided)
+        self._outputs: Counter[str] = Counter()
+        self._ended = False
 
     def at(self, place: int, item: Indexed) -> Iterator[Contradiction]:
         """What is wrong with the next event."""
         index, event = item
-        kind = kinds.BODIES.get(event.type)
+        kind = own_kind(event.type)
         if kind is None:
             return  # nothing here derives it: :func:`marin.verify.derivation.records.unexplained` says so
-        if event.type not in CLAIMED:
+        if kind.loop is None:
             yield Contradiction(index, "type", "what a loop records", event.type)
             return
-        body = kinds.read(kind, event.body, where=f"event {index}")
+        fact = read_fact(kind.body, item)
         pairs: list[Pair] = [("run", self.run.run, event.body.get("run"))]
-        first = {0: kinds.RUN_STARTED, 1: kinds.STEP_STARTED}.get(place)
-        if first is not None or event.type in (kinds.RUN_STARTED, kinds.STEP_STARTED):
-            pairs.append(("type", first or "one beginning of the run and of its step", event.type))
-        if event.type != kinds.REPLAY_COMPLETED:
-            if self.ended:
+        order: tuple[type[kinds.Body], ...] = (kinds.RunStarted, kinds.StepStarted)
+        first = order[place] if place < len(order) else None
+        if first is not None or isinstance(fact.body, kinds.RunStarted | kinds.StepStarted):
+            expected = type_of(first) if first is not None else "one beginning of the run and of its step"
+            pairs.append(("type", expected, event.type))
+        if not kind.verdict:
+            if self._ended:
                 pairs.append(("type", "nothing after the run's end", event.type))
-            self.ended |= event.type in (kinds.RUN_COMPLETED, kinds.STEP_FAILED)
-        for name, expected, found in (*pairs, *self._pairs(body)):
-            if expected != found:
-                yield Contradiction(index, name, *_differing(expected, found), LOOP)
+            self._ended |= isinstance(fact.body, kinds.RunCompleted | kinds.StepFailed)
+        if isinstance(fact.body, kinds.StepCompleted):
+            self._outputs[fact.body.step] += 1
+        agrees = kind.loop.agrees(fact, self) if kind.loop.agrees is not None else ()
+        for name, wanted, found in (*pairs, *agrees):
+            if wanted != found:
+                yield Contradiction(index, name, *_differing(wanted, found), LOOP)
 
-    def _pairs(self, body: kinds.Body) -> Iterator[Pair]:
-        match body:
-            case kinds.RunStarted():
-                yield "recipe_digest", canonical_digest(body.recipe), body.recipe_digest
-                yield "plan", canonical_digest([body.recipe_digest, body.code.get("tree")]), body.plan
-                yield "continues, experiment, pinned", (None, "", {}), (body.continues, body.experiment, body.pinned)
-            case kinds.StepStarted():
-                yield "step", LOOP, body.step
-                yield "identity", self._identity, body.identity
-                yield "config_digest", self.started.recipe_digest, body.config_digest
-                yield (
-                    "config",
-                    {name: value for name, value in self.started.recipe.items() if name != LOOP},
-                    body.config,
-                )
-                yield "inputs", {}, body.inputs
-                yield "code", self.started.code.get("tree"), body.code
-                yield "attempt", 1, body.attempt
-            case kinds.LoopSegment():
-                yield from _segment(body)
-            case kinds.MetricsRecorded():
-                yield "step", LOOP, body.step
-                for series in body.series:
-                    yield f"series {series.key}", len(series.steps), len(series.values)
-            case kinds.StepCompleted():
-                yield from self._completed(body)
-            case kinds.StepFailed():
-                yield "step, identity", (LOOP, self._identity), (body.step, body.identity)
-            case kinds.RunCompleted():
-                outputs = {name: view.output for name, view in self.run.steps.items()}
-                yield "outputs", outputs, body.outputs
-                yield "outputs", True, LOOP in body.outputs
-                yield "metrics", self.run.metrics, {name: float.fromhex(value) for name, value in body.metrics.items()}
-
-    def _completed(self, body: kinds.StepCompleted) -> Iterator[Pair]:
-        name, output = body.step, body.output
-        self.seen["output", name] += 1
-        yield (
-            "step",
-            "an output that was recorded once",
-            ("an output that was recorded once" if self.seen["output", name] == 1 else f"{name} once more"),
-        )
-        yield "inputs, tables", ({}, {}), (body.inputs, body.tables)
-        metrics = {key: float.fromhex(value) for key, value in body.metrics.items()}
-        if name == LOOP:
-            table = loss_table(self.run)
-            expected = kinds.Output(
-                kind="losses", digest=digest_bytes(table), size=len(table), artifact=digest_bytes(table)
-            )
-            yield "output", expected, output  # the losses that the segments record
-            yield "identity", self._identity, body.identity
-            yield "metrics", self._metrics(), metrics
-        else:
-            yield "output.kind", "files", output.kind
-            yield "output.artifact", output.digest, output.artifact  # the bytes are their own digest
-            yield "identity", canonical_digest([self._identity, name]), body.identity
-            yield "metrics", {}, metrics
+    def times(self, output: str) -> int:
+        """How often an output of this name was recorded up to here."""
+        return self._outputs[output]
 
     @property
-    def _identity(self) -> str:
-        decided = {"recipe": self.started.recipe, "code": self.started.code.get("tree"), "run": self.run.run}
-        return canonical_digest(decided)
+    def losses(self) -> Output:
+        """The table of losses, as its segments give it."""
+        table = loss_table(self.run)
+        return Output(kind="losses", digest=digest_bytes(table), size=len(table), artifact=digest_bytes(table))
 
-    def _metrics(self) -> dict[str, float]:
+    @property
+    def measured(self) -> dict[str, float]:
         """The last finite value of each series, and the last loss."""
         found = {
             series.key: value
@@ -159,24 +108,6 @@ class _Looked:
         }
         losses = list(self.run.losses.values())
         return found | ({"loss_last": losses[-1]} if losses and math.isfinite(losses[-1]) else {})
-
-
-def _segment(body: LoopSegment) -> Iterator[Pair]:
-    count = body.end - body.start
-    yield (
-        "losses, batches",
-        f"one for each of {count} train steps",
-        (
-            f"one for each of {count} train steps"
-            if len(body.losses) == len(body.batches) == count and count > 0
-            else f"{len(body.losses)} and {len(body.batches)}"
-        ),
-    )
-    yield (
-        "state, manifest",
-        "a digest and the list of tensors, or neither",
-        ("a digest and the list of tensors, or neither" if bool(body.state) == bool(body.manifest) else "one of them"),
-    )
 
 
 def _chain(segments: tuple[Fact[LoopSegment], ...]) -> Iterator[Contradiction]:

@@ -10,37 +10,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ledger import Event
 from marin.errors import MarinError, MissingEvidence
 from marin.history.run import Fact, Indexed, Run, StepView
-from marin.history.runs import History, evaluation_stream, load, read_fact, stream_of, withdrawn_from
+from marin.history.runs import History, evaluation_stream, is_a, load, read_fact, stream_of, withdrawn_from
+from marin.history.runs import facts as facts_in
+from marin.kinds.claim import Contradiction as Contradiction
+from marin.kinds.known import own_kind, type_of
 from marin.recipe.schema import Recipe, from_plain
 from marin.record import events as kinds
 from marin.record.events import (
+    CheckpointSaved,
     EvaluationMeasured,
     EvaluationRecorded,
     ExperimentRegistered,
     RunStarted,
+    StepCompleted,
     StopRequested,
+    TrainWithdrawn,
     UnlearningForked,
     UnlearningRequested,
 )
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.unlearning import Fork
-
-OF_STEP = {
-    kinds.TRAIN_STARTED: "train",
-    kinds.TRAIN_SEGMENT: "train",
-    kinds.CHECKPOINT_SAVED: "train",
-    kinds.UNLEARNING_FORKED: "train",
-    kinds.TRAIN_WITHDRAWN: "train",
-    kinds.EVAL_COMPLETED: "evaluate",
-    kinds.MODEL_EXPORTED: "export",
-}
-"""Events that one step of the pipeline records, and which do not name it."""
-
-
-VERDICTS = (kinds.REPLAY_COMPLETED, kinds.REPLAY_SEGMENT, kinds.STOP_REQUESTED)
-"""Events about a run that do not tell of its execution, and stand in streams of their own."""
 
 
 @dataclass(frozen=True)
@@ -88,21 +80,6 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
-class Contradiction:
-    """One event that does not agree with the others: its index, the field, and the step of the pipeline it is about."""
-
-    index: int
-    field: str
-    expected: str
-    found: str
-    step: str = ""
-
-    def __str__(self) -> str:
-        about = f" of step {self.step}" if self.step else ""
-        return f"event {self.index}, {self.field}{about}: expected {self.expected}, found {self.found}"
-
-
-@dataclass(frozen=True)
 class Unexplained:
     """Something recorded that nothing here derives: it is only claimed, whatever it says."""
 
@@ -126,8 +103,8 @@ class Unjudged:
 
 def step_of(item: Indexed) -> str:
     """The step that an event is about; "" for one about the whole run."""
-    named = item[1].body.get("step")
-    return OF_STEP.get(item[1].type, named if isinstance(named, str) else "")
+    kind, named = own_kind(item[1].type), item[1].body.get("step")
+    return kind.step if kind is not None and kind.step else named if isinstance(named, str) else ""
 
 
 def read_record(history: History, run: str) -> RunRecord:
@@ -153,7 +130,7 @@ def read_record(history: History, run: str) -> RunRecord:
         if name not in taken:
             _check_taken(step_view, {run: view.started}, {index for index, _ in own.events})
     cited = view.started.body.experiment
-    registered = history.events(type=kinds.EXPERIMENT_REGISTERED, registration=cited) if cited else ()
+    registered = tuple(facts_in(history, ExperimentRegistered, registration=cited)) if cited else ()
     outside = _outside(history, run)
     gone = _withdrawn_states(view, (own, *taken.values()))
     aside = tuple(item for item in outside if _is_of(item, gone) and item[1].stream == evaluation_stream(run))
@@ -164,7 +141,7 @@ def read_record(history: History, run: str) -> RunRecord:
         view,
         own,
         taken,
-        tuple(read_fact(ExperimentRegistered, item) for item in registered),
+        registered,
         tuple(item for item in outside if item[0] not in evaluations and item[0] not in measured),
         tuple(evaluations.values()),
         tuple(measured.values()),
@@ -177,10 +154,7 @@ def read_record(history: History, run: str) -> RunRecord:
 def _beginnings(history: History, runs: Iterable[str]) -> dict[str, Fact[RunStarted]]:
     """The beginning of each of these runs, as its own stream has it."""
     return {
-        fact.body.run: fact
-        for run in sorted(runs)
-        for item in history.events(stream=stream_of(run), type=kinds.RUN_STARTED)
-        for fact in [read_fact(RunStarted, item)]
+        fact.body.run: fact for run in sorted(runs) for fact in facts_in(history, RunStarted, stream=stream_of(run))
     }
 
 
@@ -189,14 +163,22 @@ def _outside(history: History, run: str) -> list[Indexed]:
     call their run."""
     named = dict(history.events(run=run)) | dict(history.events(stream=evaluation_stream(run)))
     own = stream_of(run)
-    return [item for item in sorted(named.items()) if item[1].stream != own and item[1].type not in VERDICTS]
+    return [item for item in sorted(named.items()) if item[1].stream != own and not is_verdict(item[1])]
+
+
+def is_verdict(event: Event) -> bool:
+    """Whether an event is about a run and does not tell of its execution: a reproducer says it."""
+    kind = own_kind(event.type)
+    return kind is not None and kind.verdict
 
 
 def withdrawn(stretch: Stretch) -> set[int]:
     """The events of a stretch that tell of train steps which its training withdrew later."""
-    cuts = [(index, event.body["step"]) for index, event in stretch.events if event.type == kinds.TRAIN_WITHDRAWN]
+    cuts = facts(stretch, TrainWithdrawn)
     return {
-        index for index, event in stretch.events if any(index < at and withdrawn_from(event, step) for at, step in cuts)
+        index
+        for index, event in stretch.events
+        if any(index < back.index and withdrawn_from(event, back.body.step) for back in cuts)
     }
 
 
@@ -205,11 +187,7 @@ def _withdrawn_states(view: Run, stretches: Iterable[Stretch]) -> set[str]:
     states = set[str]()
     for stretch in stretches:
         gone = withdrawn(stretch)
-        states |= {
-            event.body["state"]
-            for index, event in stretch.events
-            if index in gone and event.type == kinds.CHECKPOINT_SAVED
-        }
+        states |= {saved.body.state for saved in facts(stretch, CheckpointSaved) if saved.index in gone}
     return states - {fact.body.state for fact in view.checkpoints}
 
 
@@ -220,8 +198,8 @@ def _is_of(item: Indexed, states: set[str]) -> bool:
 def _requests(history: History, *stretches: Stretch) -> Iterator[tuple[int, Fact[StopRequested]]]:
     """What was asked of the runs of these stretches, as far as one of their trainings says that it answered."""
     for stretch in stretches:
-        if any(event.type == kinds.TRAIN_WITHDRAWN for _, event in stretch.events):
-            for item in history.events(type=kinds.STOP_REQUESTED, run=stretch.run):
+        if facts(stretch, TrainWithdrawn):
+            for item in history.events(type=type_of(StopRequested), run=stretch.run):
                 with suppress(MarinError):
                     yield item[0], read_fact(StopRequested, item)
 
@@ -239,7 +217,7 @@ def _forks(history: History, stretch: Stretch) -> Iterator[Fork]:
 def _request(history: History, index: int) -> Fact[UnlearningRequested] | None:
     """The request at this index; None where none is."""
     event = history.event(index) if index >= 0 else None
-    if event is None or event.type != kinds.UNLEARNING_REQUESTED:
+    if event is None or not is_a((index, event), UnlearningRequested):
         return None
     return read_fact(UnlearningRequested, (index, event))
 
@@ -254,7 +232,7 @@ def _evaluations[T: (EvaluationRecorded, EvaluationMeasured)](
     """Events whose every word the verdict ``evaluation`` judges, by index: of this type, in their own stream."""
     found = {}
     for item in outside:
-        if kinds.BODIES.get(item[1].type) is not kind or item[1].stream != evaluation_stream(run):
+        if not is_a(item, kind) or item[1].stream != evaluation_stream(run):
             continue
         try:
             fact = read_fact(kind, item)
@@ -293,7 +271,7 @@ def _check_taken(step: StepView, beginnings: Mapping[str, Fact[RunStarted]], eve
     raise MissingEvidence(
         "a result was taken over from a run that did not record it",
         where=f"event {step.index}",
-        expected=f"{kinds.STEP_COMPLETED} of {step.step} in the stream of run {step.origin}",
+        expected=f"{type_of(StepCompleted)} of {step.step} in the stream of run {step.origin}",
         found=f"event {step.completed_at} elsewhere" if step.origin in beginnings else "no such run",
         cure="run `marin ledger fsck`; do not trust this result",
     )
@@ -305,5 +283,4 @@ def _taken(view: Run) -> list[str]:
 
 def facts[T: kinds.Body](stretch: Stretch, kind: type[T]) -> list[Fact[T]]:
     """The events of one kind in a stretch, oldest first."""
-    name = next(name for name, body in kinds.BODIES.items() if body is kind)
-    return [read_fact(kind, item) for item in stretch.events if item[1].type == name]
+    return [read_fact(kind, item) for item in stretch.events if is_a(item, kind)]

@@ -22,6 +22,7 @@ from marin.graph.execution.loop import Outcome, execute_graph
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph, Node
 from marin.graph.step import Adopted
+from marin.kinds.known import type_of
 from marin.recipe.schema import Artifact, Recipe, artifacts
 from marin.record import events
 from marin.record.events import StepCompleted
@@ -88,7 +89,7 @@ def _judge(case: Case, artifact: Artifact, file: Path | None, found: Remade | No
 def _making_identities(case: Case, artifact: Artifact) -> list[str]:
     """The identities under which the log says that this artifact was made, oldest first."""
     found = []
-    for index, event in case.history.events(type=events.STEP_COMPLETED):
+    for index, event in case.history.events(type=type_of(StepCompleted)):
         if event.body.get("address") != artifact.address or not event.stream.startswith("graph/"):
             continue
         body = events.read(StepCompleted, event.body, where=f"event {index}")

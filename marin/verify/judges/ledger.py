@@ -8,7 +8,7 @@ from ledger import ANCHORED, Event, LogCheckpoint, LogReader, check
 from marin.record.trust.evidence import CLAIMED, WITNESSES, Sources, gather
 from marin.verify.agreement import judge_record
 from marin.verify.case import Case
-from marin.verify.derivation.record import VERDICTS, RunRecord
+from marin.verify.derivation.record import RunRecord, is_verdict
 from marin.verify.judges.loop import OWN
 from marin.verify.verdict import Verdict
 
@@ -60,7 +60,7 @@ def judge_events(case: Case) -> Verdict:
 
 def last_told(record: RunRecord) -> int:
     """The last event that tells of the run, its execution or evaluation; verdicts on it came later."""
-    told = [index for stretch in record.stretches for index, event in stretch.events if event.type not in VERDICTS]
+    told = [index for stretch in record.stretches for index, event in stretch.events if not is_verdict(event)]
     return max((*told, *(fact.index for fact in (*record.evaluations, *record.measured))))
 
 

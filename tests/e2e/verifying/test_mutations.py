@@ -3,7 +3,7 @@
 Hypothesis changes one leaf of one event of an honest run (also re-signed with everything that follows from it, as a
 clever operator would), and asks the judges. What executing would say is known without executing: the honest record is
 what this machine gives. A change that no judge notices has to be of something that is only claimed: a field that
-``CLAIMED`` declares, or a sentence that the report prints as claimed.
+its kind declares, or a sentence that the report prints as claimed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from bench.forgeries.workshop import Base, Entry, Shop
 from ledger import Event, LedgerError
 from marin.history.run import Run
 from marin.history.runs import run_ids, stream_of
+from marin.kinds.known import own_kind
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
 from marin.record.events import EVAL_COMPLETED, STEP_COMPLETED, STEP_STARTED, Continues
 from marin.verify.case import Case
 from marin.verify.derivation.claims import Claim, derive
 from marin.verify.derivation.record import RunRecord, read_record
-from marin.verify.derivation.records import CLAIMED, contradictions, unexplained
+from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import compare_step, other_sources
 from marin.verify.judges.training import broken_record
@@ -172,7 +173,8 @@ def followed(shop: Shop, events: list[Entry]) -> list[Entry]:
 
 
 def declared(entry: Entry, path: tuple[str | int, ...]) -> bool:
-    return path[0] in CLAIMED.get(entry.type, ())
+    kind = own_kind(entry.type)
+    return kind is not None and kind.run is not None and path[0] in kind.run.claimed
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from marin.errors import DataError, UsageError
+from marin.kinds.families.collection import COLLECTION_SOURCE
 from marin.plugins.collections.asking import documents as documents_module
 from marin.plugins.collections.asking.account import account
 from marin.plugins.collections.asking.documents import Collection, find
@@ -24,7 +25,6 @@ from marin.plugins.collections.page import page
 from marin.plugins.collections.settings import settings_of
 from marin.plugins.collections.sources import finding
 from marin.plugins.collections.tasks.task import Task
-from marin.record.bodies.collections import COLLECTION_SOURCE
 from marin.work.placed import Start, decode
 from tests.plugins.collections.labelled import CONTAMINATED, Labelled, labelled, shingles, similarity
 from tests.plugins.collections.making import Killed, by, dying, root_of, rows, shuffled

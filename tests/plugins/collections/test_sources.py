@@ -22,11 +22,11 @@ from ledger import open_storage
 from marin.data.network import fetching
 from marin.data.reach import Reach
 from marin.errors import DataError, DataMissing, MissingEvidence, UsageError
+from marin.kinds.families.collection import COLLECTION_SOURCE
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.replay import Replayed, replay
 from marin.plugins.collections.sources import addresses, finding
-from marin.record.bodies.collections import COLLECTION_SOURCE
 from tests.plugins.collections.making import root_of, rows
 
 

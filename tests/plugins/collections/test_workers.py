@@ -26,10 +26,10 @@ import pytest
 from buckets import Bucket
 
 from ledger import open_storage
+from marin.kinds.families.collection import COLLECTION_COMPLETED, COLLECTION_SHARD, COLLECTION_STARTED
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.making import make as making_module
 from marin.record import events
-from marin.record.bodies.collections import COLLECTION_COMPLETED, COLLECTION_SHARD, COLLECTION_STARTED
 from marin.record.root import create_root
 from tests.plugins.collections.labelled import labelled
 from tests.plugins.collections.making import root_of

@@ -22,6 +22,7 @@ from marin.data.collected import collections_of
 from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
+from marin.kinds.families.collection import COLLECTION_COMPLETED
 from marin.plugins.collections.asking.foreign import as_columns, scalars
 from marin.plugins.collections.asking.passed import with_passed
 from marin.plugins.collections.document import Document
@@ -32,7 +33,6 @@ from marin.plugins.collections.making.make import EXACT_REASON, EXACT_STEP, NEAR
 from marin.plugins.collections.tasks.cutting import REASON as CUT_REASON
 from marin.plugins.collections.tasks.cutting import STEP as CUT
 from marin.plugins.collections.tasks.task import READ_FILE
-from marin.record.bodies.collections import COLLECTION_COMPLETED
 from marin.record.root import Root
 
 MEMBERS = 20

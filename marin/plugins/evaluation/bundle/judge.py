@@ -35,13 +35,13 @@ from ledger import (
 from marin.errors import UsageError
 from marin.export.card import CARD, CHAT_TEMPLATE
 from marin.history.runs import History, evaluation_stream, facts, stream_of
+from marin.kinds.known import kind_of, type_of
 from marin.plugins.evaluation.bundle import layout as bundle
 from marin.plugins.evaluation.judge import judge_tree
 from marin.plugins.evaluation.recorded.records import identity_of
 from marin.recipe.schema import Execution, Recipe, digest, from_plain
-from marin.record import events as kinds
 from marin.record.attestation import attested, check_files, digests
-from marin.record.events import EvaluationRecorded, Output, RunStarted, StepCached, StepCompleted, read
+from marin.record.events import Body, EvaluationRecorded, Output, RunStarted, StepCached, StepCompleted, read
 from marin.record.trust.trusted import default_trust
 from marin.verify.alone.judgement import check_known, check_signer
 from marin.verify.alone.proven import Proven as Shown
@@ -161,16 +161,16 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
     check_signer(shown, said.key, where=bundle.ATTESTATION)
     _check_key(_read(folder, bundle.VKEY), said.key)
     events = {name: shown.entries[index] for name, index in indexes.items()}
-    started = read(RunStarted, _of(events["started"], (kinds.RUN_STARTED,)), where="proofs/started")
+    started = read(RunStarted, _of(events["started"], RunStarted), where="proofs/started")
     run, recipe = started.run, from_plain(started.recipe, where="proofs/started")
     if digest(recipe) != started.recipe_digest or events["started"].stream != stream_of(run):
         raise Tampered("the run's beginning contradicts itself", where="proofs/started", expected=started.recipe_digest)
     outputs: dict[str, Output] = {}
     for step in bundle.STEPS[1:]:
         event = events[step]
-        body = _of(event, (kinds.STEP_COMPLETED, kinds.STEP_CACHED))
+        body = _of(event, StepCompleted, StepCached)
         kind: type[StepCompleted] | type[StepCached] = (
-            StepCompleted if event.type == kinds.STEP_COMPLETED else StepCached
+            StepCompleted if event.type == type_of(StepCompleted) else StepCached
         )
         done: StepCompleted | StepCached = read(kind, body, where=f"proofs/{step}")
         if (done.run, done.step, event.stream) != (run, step, stream_of(run)):
@@ -191,7 +191,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
     evaluations: dict[int, EvaluationRecorded] = {}
     for name in asked:
         where, event = f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}", shown.entries[int(name)]
-        evaluation = read(EvaluationRecorded, _of(event, (kinds.EVALUATION_RECORDED,)), where=where)
+        evaluation = read(EvaluationRecorded, _of(event, EvaluationRecorded), where=where)
         if (event.stream, evaluation.run) != (evaluation_stream(run), run):
             raise Tampered(
                 "an event of something else",
@@ -230,7 +230,8 @@ def _folders(place: Path) -> list[str]:
 
 def _check_fields(event: Event, where: str) -> None:
     """Nothing judges a field that the type does not have: a bundle with one shows more than is established."""
-    for name in unknown_fields(kinds.BODIES[event.type], event.body):
+    kind = kind_of(event.type)
+    for name in unknown_fields(kind and kind.body, event.body):
         raise Unverified(
             "an event with a field that its type does not have",
             where=where,
@@ -257,7 +258,8 @@ def _check_said(
             )
 
 
-def _of(event: Event, types: Sequence[str]) -> dict[str, object]:
+def _of(event: Event, *bodies: type[Body]) -> dict[str, object]:
+    types = [type_of(body) for body in bodies]
     if event.type not in types:
         raise Tampered("an event of another type", where=event.id, expected=" or ".join(types), found=event.type)
     return dict(event.body)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ledger import Draft, digest_bytes
+from ledger import digest_bytes
 from marin.cli.looking.experiments import print_experiments
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
-from marin.history.runs import History
+from marin.history.runs import History, facts
 from marin.process.files import write_whole
 from marin.process.text import several
 from marin.record import events
@@ -189,9 +189,7 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
         index, action = None, "dry run"
     else:
         root.store().put_bytes(registration.document())
-        (receipt,) = root.append(
-            [Draft(events.EXPERIMENT_REGISTERED, f"experiment/{registration.name}", events.write(body))]
-        )
+        (receipt,) = root.append([events.draft(body, f"experiment/{registration.name}")])
         index, action = receipt.index, "registered" if not known else "registered again"
     if as_json:
         print_json({"action": action, "event": index, "warnings": said, **events.write(body)})
@@ -388,28 +386,19 @@ def _record(root: Root, history: History, findings: Findings, made: dict[str, by
             (Path(folder) / name).write_bytes(data)
         artifact = root.store().put_tree(Path(folder)).digest
     newest = None
-    for _, event in history.events(stream=f"experiment/{body.experiment}", type=events.EXPERIMENT_REPORTED):
-        newest = event.body.get("artifact")
+    for fact in facts(history, events.ExperimentReported, stream=f"experiment/{body.experiment}"):
+        newest = fact.body.artifact
     if newest != artifact:
-        root.append(
-            [
-                Draft(
-                    events.EXPERIMENT_REPORTED,
-                    f"experiment/{body.experiment}",
-                    events.write(
-                        events.ExperimentReported(
-                            experiment=body.experiment,
-                            registration=body.registration,
-                            verdict=findings.verdict,
-                            supported=findings.supported,
-                            deviations=[line[:500] for line in findings.deviations[:50]],
-                            artifact=artifact,
-                            runs=[result.run for result in findings.results[:1000]],
-                        )
-                    ),
-                )
-            ]
+        reported = events.ExperimentReported(
+            experiment=body.experiment,
+            registration=body.registration,
+            verdict=findings.verdict,
+            supported=findings.supported,
+            deviations=[line[:500] for line in findings.deviations[:50]],
+            artifact=artifact,
+            runs=[result.run for result in findings.results[:1000]],
         )
+        root.append([events.draft(reported, f"experiment/{body.experiment}")])
     return artifact
 
 

@@ -23,6 +23,8 @@ from marin.history.projection.pages import RECORD, pages_of
 from marin.history.projection.text import milliseconds
 from marin.history.run import Fact, ordered
 from marin.history.runs import evaluation_stream, is_told_by, replay_stream
+from marin.kinds.kind import Kind
+from marin.kinds.known import kind_of
 from marin.plugins.mlflow.folding import lifecycle, steps, training, verdicts
 from marin.plugins.mlflow.folding.aliases import VerifiedModels
 from marin.plugins.mlflow.folding.experiments import Experiments
@@ -48,18 +50,18 @@ CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
     types.ModelExported: training.exported,
 }
 """What an event of a run changes, once the fold has taken it in."""
-SHOWN = {
-    name: body
-    for name, body in types.BODIES.items()
-    if body in CHANGES
-    or body in (types.EvaluationMeasured, types.EvaluationRecorded)
-    or body in (types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted)
-    or body in (types.ReplaySegment, types.TrainWithdrawn)
-    or body in (types.ExperimentRegistered, types.ExperimentReported, types.TrackingLogged, types.RunLabelled)
-}
-"""What MLflow is told of; nothing else changes what it shows."""
-BESIDE = (types.ReplayCompleted, types.RunLabelled, types.EvaluationMeasured, types.EvaluationRecorded)
-"""What is told of a run in a stream that is not its own, or by another's log."""
+OTHERWISE = (
+    *(types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted, types.ReplaySegment),
+    *(
+        types.TrainWithdrawn,
+        types.ExperimentRegistered,
+        types.ExperimentReported,
+        types.TrackingLogged,
+        types.RunLabelled,
+    ),
+)
+"""What MLflow is told of in another way. Beside these two it shows what has numbers, whatever type it is of; nothing else
+changes what it shows."""
 
 
 class Fold:
@@ -87,10 +89,11 @@ class Fold:
 
     def apply(self, index: int, event: Event) -> list[Intent]:
         """Take in one event; returns what MLflow should be told."""
-        if event.type not in SHOWN:
+        kind = kind_of(event.type)
+        if kind is None or not (kind.body in CHANGES or kind.body in OTHERWISE or kind.numbers is not None):
             return []
         try:
-            body = types.read(SHOWN[event.type], event.body, where=f"event {index}")
+            body = types.read(kind.body, event.body, where=f"event {index}")
         except MarinError:
             self.skipped += 1
             return []
@@ -101,7 +104,7 @@ class Fold:
         intents = (
             self._of_experiment(Told(index, event, milliseconds(event.time)), body)
             if _run_in(body) == ""
-            else self._of_run(index, event, body)
+            else self._of_run(index, event, kind, body)
         )
         intents = [as_others_word(intent) for intent in intents]
         self.logged.watch(intents)
@@ -146,9 +149,9 @@ class Fold:
                 return list(self._experiments.reported(told, body))
         return []
 
-    def _of_run(self, index: int, event: Event, body: types.Body) -> list[Intent]:
+    def _of_run(self, index: int, event: Event, kind: Kind, body: types.Body) -> list[Intent]:
         run = _run_in(body)
-        if not (isinstance(body, BESIDE) or is_told_by(event, run)):
+        if not (kind.verdict or kind.beside is not None or kind.numbers is not None or is_told_by(event, run)):
             self.skipped += 1
             return []
         begins = isinstance(body, types.RunStarted | types.GraphStarted)
@@ -163,7 +166,7 @@ class Fold:
         step = "train" if isinstance(body, types.TrainStarted) else getattr(body, "step", "")
         told = Told(index, event, milliseconds(event.time), projected.fold.states.get(step))
         before = projected.verified
-        intents = list(self._taken_in(told, projected, body))
+        intents = list(self._taken_in(told, projected, kind, body))
         projected.at = index
         if not isinstance(body, types.ReplayCompleted):
             intents += self._went_on(projected, before)
@@ -171,7 +174,7 @@ class Fold:
         self.touched.add(run)
         return intents
 
-    def _taken_in(self, told: Told, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
+    def _taken_in(self, told: Told, projected: ProjectedRun, kind: Kind, body: types.Body) -> Iterator[Intent]:
         """The fold first, then what changed by it."""
         if isinstance(body, types.StepCached):
             yield from self._cached(told, projected, body)
@@ -186,7 +189,7 @@ class Fold:
             if told.event.stream == label_stream(projected.name):
                 yield from lifecycle.labelled(told, projected, body)
                 yield self._note(projected)
-        elif isinstance(body, types.EvaluationMeasured | types.EvaluationRecorded):
+        elif kind.numbers is not None:
             if told.event.stream == evaluation_stream(projected.name):  # no part of the execution, so not of its fold
                 yield from training.measured(told, projected, body)
         else:

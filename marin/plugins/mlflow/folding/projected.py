@@ -86,12 +86,14 @@ class ProjectedRun:
 
     def withdraw(self, step: int) -> None:
         """The training goes on from the state before ``step``: those after it stand no more, nor what is measured of them."""
-        saved = self.fold.recorded.checkpoints
+        saved = self.fold.recorded.of(CheckpointSaved)
         self.withdrawn |= {fact.body.state for fact in saved if fact.body.step > step}
 
     def stands(self, state: str) -> bool:
         """Whether a state was not withdrawn, or was recorded again since."""
-        return state not in self.withdrawn or any(fact.body.state == state for fact in self.fold.recorded.checkpoints)
+        return state not in self.withdrawn or any(
+            fact.body.state == state for fact in self.fold.recorded.of(CheckpointSaved)
+        )
 
     def id(self, step: str = "") -> str:
         """The MLflow id of the run, or of a step of it."""

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
+from marin.kinds.known import numbers_of
 from marin.plugins.mlflow.folding.intents import Intent, ModelMade, ModelRegistered, Points, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, Told
-from marin.record.events import (
-    CheckpointSaved,
-    EvalCompleted,
-    EvaluationMeasured,
-    EvaluationRecorded,
-    LoopSegment,
-    ModelExported,
-    StepCompleted,
-    TrainSegment,
-)
+from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
 from marin.record.verdicts import EVALUATION
 
 EXPORTED = (
@@ -74,19 +67,12 @@ def evaluated(told: Told, projected: ProjectedRun, body: EvalCompleted) -> Itera
     yield from _evaluation(told, projected)
 
 
-def measured(told: Told, projected: ProjectedRun, body: EvaluationMeasured | EvaluationRecorded) -> Iterator[Intent]:
+def measured(told: Told, projected: ProjectedRun, body: Any) -> Iterator[Intent]:
     """A point of each curve that was measured of a recorded state, at the number of the train step after it; none of a state
     that was withdrawn, on which no verdict is."""
     if not projected.stands(body.state):
         return
-    if isinstance(body, EvaluationMeasured):
-        found = {name: one.numbers for name, one in body.sets.items()}
-    else:
-        found = {
-            task: {key.partition(",")[0]: value for key, value in numbers.items() if "," in key}
-            for task, numbers in body.results.items()
-        }
-    for name, numbers in found.items():
+    for name, numbers in numbers_of(body).items():
         for key, value in numbers.items():
             yield Points(
                 projected.id(), curve_key(EVALUATION, name, key), told.time, [(body.step, float.fromhex(value))]

@@ -6,16 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ledger import Event, LogReader, Malformed, VerifierKey
-from marin.history.run import Fact, Run
-from marin.history.runs import History, evaluation_stream, load, read_fact
+from marin.history.run import Run
+from marin.history.runs import History, evaluation_stream, facts, load
+from marin.kinds.families.collection import CollectionCompleted, CollectionStarted
 from marin.plugins.sharing.dossier.stated import card_stream
 from marin.recipe.schema import DocumentsDataset, parts
-from marin.record.bodies.collections import (
-    COLLECTION_COMPLETED,
-    COLLECTION_STARTED,
-    CollectionCompleted,
-    CollectionStarted,
-)
 from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
 from marin.verify.derivation.record import read_record
 
@@ -57,20 +52,12 @@ def collections_of(
     that began it, as far as this log has them."""
     for part in parts(run.recipe.dataset).values():
         artifact = part.artifact if isinstance(part, DocumentsDataset) else None
-        whole = [fact for fact in _completed(history) if fact.body.artifact == artifact]
+        whole = [fact for fact in facts(history, CollectionCompleted) if fact.body.artifact == artifact]
         if not whole or artifact is None:
             continue
         (last,) = whole[-1:]
-        begun = [
-            read_fact(CollectionStarted, item)
-            for item in history.events(type=COLLECTION_STARTED, identity=last.body.identity)
-        ]
+        begun = list(facts(history, CollectionStarted, identity=last.body.identity))
         yield last.index, last.body, begun[-1].index if begun else None, begun[-1].body if begun else None
-
-
-def _completed(history: History) -> Iterator[Fact[CollectionCompleted]]:
-    for item in history.events(type=COLLECTION_COMPLETED):
-        yield read_fact(CollectionCompleted, item)
 
 
 def proven_in(folder: Path, keys: Sequence[VerifierKey]) -> Proven:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marin.history.run import Run
-from marin.record.events import GRAD_NORM, METRICS_RECORDED, MetricsRecorded, read
+from marin.kinds.known import type_of
+from marin.record.events import GRAD_NORM, MetricsRecorded, read
 from marin.record.meter import ENERGY, SECONDS, UTILISATION
 from marin.verify.alone.proven import Proven
 
@@ -93,7 +94,7 @@ def _laps(run: Run, proven: Proven) -> Iterator[_Lap]:
     """The segments of the training that this run executed or took over, in order, each once."""
     streams = {run.run, run.steps["train"].origin}
     found: dict[int, _Lap] = {}
-    for index, event in proven.events(type=METRICS_RECORDED):
+    for index, event in proven.events(type=type_of(MetricsRecorded)):
         body = read(MetricsRecorded, event.body, where=f"event {index}")
         if body.run not in streams or body.step != "train":
             continue

@@ -16,8 +16,9 @@ from ledger import Draft
 from marin.errors import UsageError
 from marin.history.run import Fact
 from marin.history.runs import History, read_fact
+from marin.plugins.sharing.dossier.kinds import CARD_STATED, CardStated
 from marin.recipe.form.yaml import read_yaml
-from marin.record.events import CARD_STATED, CardStated, write
+from marin.record.events import write
 from marin.record.root import Root
 
 Value = str | int | float | bool | list[str]

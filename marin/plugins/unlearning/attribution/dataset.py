@@ -20,7 +20,7 @@ from ledger import Store, digest_bytes
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.plugins.unlearning.attribution.measuring import Row
-from marin.record.events import AttributionMeasured
+from marin.plugins.unlearning.kinds import AttributionMeasured
 
 GROUPS, SUMS, RUN, README = "groups.jsonl", "sums.npy", "run.json", "README.md"
 

@@ -21,10 +21,11 @@ from marin.history.runs import attribution_stream, read_fact
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.unlearning.attribution.asking import Group
 from marin.plugins.unlearning.attribution.leaving_out import WORKER, Setup, Task, TrainedWithout, encode_sums
+from marin.plugins.unlearning.kinds import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Execution
 from marin.record import outputs
-from marin.record.events import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss, write
+from marin.record.events import write
 from marin.record.root import Root
 from marin.runners.engines import warm_workers
 from marin.runners.jobs import error_of

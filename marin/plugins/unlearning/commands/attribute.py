@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from marin.history.run import Run
     from marin.plugins.unlearning.attribution.asking import Group
     from marin.plugins.unlearning.attribution.measuring import Row
-    from marin.record.events import AttributionMeasured
+    from marin.plugins.unlearning.kinds import AttributionMeasured
 
 File = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -23,6 +23,7 @@ from marin.plugins.sharing.dossier import judge as judge_module
 from marin.plugins.sharing.dossier.evidence import proof_path, proven_in, told
 from marin.plugins.sharing.dossier.facts import Subject, derived
 from marin.plugins.sharing.dossier.judge import judge_dossier
+from marin.plugins.sharing.dossier.kinds import CARD_STATED, CardStated
 from marin.plugins.sharing.dossier.layout import ATTESTATION, MANIFESTS, PREDICATE, subject_of
 from marin.plugins.sharing.dossier.stated import STATED, YES_OR_NO, blank_card, card_stream, read_card
 from marin.plugins.sharing.dossier.write import write_dossier
@@ -208,8 +209,8 @@ def test_a_card_that_is_wrong_is_refused(root: Root, tmp_path: Path, line: str, 
 
 
 def test_a_card_of_somebody_else_that_contradicts_is_refused(root: Root, tmp_path: Path) -> None:
-    body = events.CardStated(about=RUN, values={"training.steps": 9})
-    record(root, events.CARD_STATED, body, card_stream(RUN))
+    body = CardStated(about=RUN, values={"training.steps": 9})
+    record(root, CARD_STATED, body, card_stream(RUN))
     with pytest.raises(UsageError, match="contradicts"):
         written(root, tmp_path / "dossier")
 
@@ -232,7 +233,7 @@ def test_what_is_stated_stays_on_its_line(root: Root, tmp_path: Path) -> None:
         "model.name": HEADED,
         "provider.contact": "[event 3](https://evil.example) ![x](//evil.example)",
     }
-    record(root, events.CARD_STATED, events.CardStated(about=RUN, values=values), card_stream(RUN))
+    record(root, CARD_STATED, CardStated(about=RUN, values=values), card_stream(RUN))
     folder = written(root, tmp_path / "dossier")
     text = (folder / "README.md").read_text().split("\n---\n", 1)[1]
     assert not re.search(r"^\| verification\.training \| PASS \| event 7 \|", text, re.M)

@@ -1,10 +1,11 @@
-"""How a collection of documents is made: the bodies of its events."""
+"""How a collection of documents is made."""
 
 from __future__ import annotations
 
 from msgspec import field
 
-from marin.record.bodies.body import Body, Digest, Json
+from marin.kinds.body import Body, Digest, Json
+from marin.kinds.kind import Kind
 
 COLLECTION_STARTED = "collection.started/v1"
 COLLECTION_SOURCE = "collection.source/v1"
@@ -75,9 +76,9 @@ class CollectionCompleted(Body, frozen=True):
     problems: dict[str, int]
 
 
-COLLECTIONS: dict[str, type[Body]] = {
-    COLLECTION_STARTED: CollectionStarted,
-    COLLECTION_SOURCE: CollectionSource,
-    COLLECTION_SHARD: CollectionShard,
-    COLLECTION_COMPLETED: CollectionCompleted,
-}
+KINDS = (
+    Kind(COLLECTION_STARTED, CollectionStarted, underway=True),
+    Kind(COLLECTION_SOURCE, CollectionSource, underway=True),
+    Kind(COLLECTION_SHARD, CollectionShard, underway=True),
+    Kind(COLLECTION_COMPLETED, CollectionCompleted),
+)

@@ -13,3 +13,13 @@ Json = dict[str, Any]
 
 class Body(Struct, frozen=True, kw_only=True):
     """Base of all bodies. Unknown fields are allowed: a reader keeps what a later minor writer adds."""
+
+
+class Output(Body, frozen=True):
+    """What a step made. ``digest`` names the content; ``artifact`` the stored bytes (equal where the bytes are
+    canonical)."""
+
+    kind: str
+    digest: Digest
+    size: int
+    artifact: Digest

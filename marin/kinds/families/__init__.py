@@ -1,0 +1,1 @@
+"""The types of events that the core writes, a file for each family."""

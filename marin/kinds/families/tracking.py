@@ -1,0 +1,116 @@
+"""Measurements beside the evidence, and what users log through another tool."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from marin.kinds.body import Body, HexFloat, Json
+from marin.kinds.claim import Contradiction
+from marin.kinds.families.run import LOOP
+from marin.kinds.kind import Fact, Held, Kind, Pair, Seen, SeenLoop, Standing
+
+METRICS_RECORDED = "metrics.recorded/v1"
+TRACKING_LOGGED = "tracking.logged/v1"
+GRAD_NORM = "train/grad_norm"
+"""The one measured series that evidence covers: the fingerprint of each train step."""
+MEASURED = "system/"
+"""How the names of measurements of the machine begin."""
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """Points of one measurement: train steps and values (hex floats), one each."""
+
+    key: str
+    steps: list[int]
+    values: list[HexFloat]
+
+
+class MetricsRecorded(Body, frozen=True):
+    """Measurements beside the evidence: times, memory, load, norms. They depend on machine and moment, enter no
+    identity and no verdict. ``step`` is the step of the plan that was measured, empty for the run as a whole."""
+
+    run: str
+    step: str
+    series: list[Series]
+
+
+class TrackingLogged(Body, frozen=True):
+    """Something that a user logged through MLflow's own interface. ``run`` is MLflow's run id (empty where the
+    operation speaks of none), ``operation`` and ``values`` are described in ``marin/plugins/mlflow/folding/operations.py``."""
+
+    run: str
+    operation: str
+    values: Json
+
+
+def _series(fact: Fact[MetricsRecorded], seen: Seen) -> Iterator[Pair]:
+    """A series has one value for each train step, and every step is one of the run's."""
+    first, last = seen.recipe.first_step, seen.recipe.last_step
+    for series in fact.body.series:
+        if len(series.steps) != len(series.values) or not all(first <= step < last for step in series.steps):
+            yield f"series {series.key}", "a value for each of the run's train steps that it names", "another number"
+
+
+def _series_of_loop(fact: Fact[MetricsRecorded], seen: SeenLoop) -> Iterator[Pair]:
+    yield "step", LOOP, fact.body.step
+    for series in fact.body.series:
+        yield f"series {series.key}", len(series.steps), len(series.values)
+
+
+def _underived(fact: Fact[MetricsRecorded]) -> Iterator[str]:
+    for series in fact.body.series:
+        if (series.key != GRAD_NORM or fact.body.step != "train") and not series.key.startswith(MEASURED):
+            yield f"a measurement {series.key}"
+
+
+def _one_norm(facts: Sequence[Fact[MetricsRecorded]], standing: Standing) -> Iterator[Contradiction]:
+    """A train step has one gradient norm, which is a float32."""
+    known: dict[int, str] = {}
+    pairs = (
+        (fact.index, step, value)
+        for fact in facts
+        for series in fact.body.series
+        if series.key == GRAD_NORM
+        for step, value in zip(series.steps, series.values, strict=False)
+    )
+    for index, step, value in pairs:
+        if _as_float32(float.fromhex(value)).hex() != value:
+            yield Contradiction(index, f"series {GRAD_NORM}", f"a float32 at train step {step}", value, "train")
+        elif known.setdefault(step, value) != value:
+            yield Contradiction(index, f"series {GRAD_NORM}", f"{known[step]} at train step {step}", value, "train")
+
+
+def _as_float32(value: float) -> float:
+    try:
+        (found,) = struct.unpack("<f", struct.pack("<f", value))
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return float(found)
+
+
+def _reaches(body: MetricsRecorded) -> int:
+    return max((at + 1 for series in body.series for at in series.steps if body.step == "train"), default=0)
+
+
+KINDS = (
+    Kind(
+        METRICS_RECORDED,
+        MetricsRecorded,
+        underway=True,
+        names_step=True,
+        run=Held(claimed=("series",), agrees=_series, underived=_underived),
+        loop=Held(claimed=("series",), agrees=_series_of_loop),
+        reaches=_reaches,
+        twice=_one_norm,
+    ),
+    Kind(
+        TRACKING_LOGGED,
+        TrackingLogged,
+        underway=True,
+        beside=lambda event: f"{event.body.get('operation')} logged to this run by {event.actor} with another tool",
+    ),
+)

@@ -1,0 +1,125 @@
+"""Which types of events there are, and what each one is: one registry, for all who ask.
+
+The core's families stand here; those of a plugin are found by the entry points ``marin.kinds``, each of which names a tuple of
+kinds, when a type is met that the core does not have. What a verdict rests on is asked of Marin's own alone
+(:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are shown, and keeps a verdict
+from PASS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+
+from marin.kinds.body import Body
+from marin.kinds.families import (
+    collection,
+    evaluation,
+    experiment,
+    following,
+    graph,
+    lease,
+    loop,
+    run,
+    step,
+    tracking,
+    train,
+    unlearning,
+    verification,
+)
+from marin.kinds.kind import Kind
+
+logger = logging.getLogger(__name__)
+
+GROUP = "marin.kinds"
+LEDGER = "log."
+"""How the types begin to which the ledger itself gives a meaning."""
+
+FAMILIES = (
+    run,
+    train,
+    tracking,
+    step,
+    following,
+    evaluation,
+    loop,
+    graph,
+    verification,
+    lease,
+    experiment,
+    collection,
+    unlearning,
+)
+"""In the order in which a run's claims are listed."""
+CORE: Mapping[str, Kind] = {kind.type: kind for family in FAMILIES for kind in family.KINDS}
+
+
+def own_kind(type: str) -> Kind | None:
+    """What a type is to the core or to a plugin of Marin's own; None where neither knows it."""
+    return CORE.get(type) or (None if type.startswith(LEDGER) else _own().get(type))
+
+
+def kind_of(type: str) -> Kind | None:
+    """What a type is to anything that is installed; None where nothing knows it."""
+    return own_kind(type) or (None if type.startswith(LEDGER) else _others().get(type))
+
+
+def own_kinds() -> Iterator[Kind]:
+    """Every type of the core and of Marin's own plugins, in the order in which a run's claims are listed."""
+    yield from CORE.values()
+    yield from _own().values()
+
+
+def among(types: Collection[str]) -> Iterator[Kind]:
+    """Those of these types that the core and Marin's own plugins know, in the order in which a run's claims are listed."""
+    yield from (kind for kind in CORE.values() if kind.type in types)
+    yield from (kind for type in sorted(types) if type not in CORE and (kind := own_kind(type)) is not None)
+
+
+@cache
+def kind_of_body(body: type[Body]) -> Kind | None:
+    """The kind of the events that have this body."""
+    return next((kind for kind in _every() if kind.body is body), None)
+
+
+def _every() -> Iterator[Kind]:
+    yield from own_kinds()
+    yield from _others().values()
+
+
+def type_of(body: type[Body]) -> str:
+    """The type of the events that have this body."""
+    kind = kind_of_body(body)
+    assert kind is not None, f"no type of event has the body {body.__name__}"
+    return kind.type
+
+
+def numbers_of(body: Body) -> Mapping[str, Mapping[str, str]]:
+    """What an event measured of a recorded state, by what was measured and by name; empty where it measured nothing."""
+    kind = kind_of_body(type(body))
+    return {} if kind is None or kind.numbers is None else kind.numbers(body)
+
+
+@cache
+def _own() -> Mapping[str, Kind]:
+    """Types of Marin's own plugins."""
+    from marin.provenance.plugins import own_points
+
+    return {kind.type: kind for point in own_points(GROUP).values() for kind in point.load()}
+
+
+@cache
+def _others() -> Mapping[str, Kind]:
+    """Types of other installed plugins; what is no kind, or has a type that is taken, is left out."""
+    from marin.provenance.plugins import loaded, own_points
+
+    mine = own_points(GROUP)
+    found: dict[str, Kind] = {}
+    for name, family in loaded(GROUP):
+        for kind in () if name in mine else family if isinstance(family, Iterable) else (family,):
+            if isinstance(kind, Kind) and own_kind(kind.type) is None and kind.type not in found:
+                found[kind.type] = kind
+            else:
+                logger.warning("a type of event is left out: %.200r of the plugin %s", kind, name)
+    return found

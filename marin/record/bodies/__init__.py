@@ -1,1 +1,0 @@
-"""Bodies of events, by what they are about; :mod:`marin.record.events` has the list of all."""

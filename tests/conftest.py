@@ -65,7 +65,7 @@ use_own_cache()
 use_own_state()
 
 
-_PLUGIN = re.compile(r"marin[./]plugins[./]([a-z]+)")
+_PLUGIN = re.compile(r"(?:marin|tests)[./]plugins[./]([a-z]+)")
 _IMPORTED = re.compile(r"(?:from|import) marin\.plugins\.([a-z]+)")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from ((?:tests|bench)[\w.]*) import|import ((?:tests|bench)[\w.]*)|from (\w+) import)", re.M

@@ -18,12 +18,12 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 39_800, 36_000),
-    "stage": (gauges.STAGE, 35_200, 31_000),
-    "README": (gauges.README, 47_400, 46_000),
+    "verification": (gauges.VERIFICATION, 40_600, 36_000),
+    "stage": (gauges.STAGE, 36_500, 31_000),
+    "README": (gauges.README, 48_200, 46_000),
 }
-PRODUCT = 113_600
-MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 15, 4.0
+PRODUCT = 114_300
+MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 4, 2
 STEP_STARTED, CODECS = 1, 1
 
 

@@ -65,7 +65,8 @@ use_own_cache()
 use_own_state()
 
 
-_PLUGIN = re.compile(r"marin[./]plugins[./]([a-z]+)")
+_PLUGIN = re.compile(r"(?:marin|tests)[./]plugins[./]([a-z]+)")
+_IMPORTED = re.compile(r"(?:from|import) marin\.plugins\.([a-z]+)")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from ((?:tests|bench)[\w.]*) import|import ((?:tests|bench)[\w.]*)|from (\w+) import)", re.M
 )
@@ -84,6 +85,9 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     place = collection_path.relative_to(PROJECT).parts
     if place[:2] == ("tests", "plugins") and len(place) > 2 and place[2] in lacking:
         return True
+    shared = collection_path / "conftest.py"
+    if shared.is_file():
+        return True if _plugins_of(shared) & lacking else None
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
     return True if _plugins_of(collection_path) & lacking else None
@@ -99,7 +103,8 @@ def _plugins_of(file: Path) -> frozenset[str]:
             continue
         seen.add(here)
         text = here.read_text("utf-8")
-        found |= {*_PLUGIN.findall(text)}
+        rules = here.parent == PROJECT / "tests"  # of the tree: they name plugins, and hold it without them too
+        found |= {*(_IMPORTED if rules else _PLUGIN).findall(text)}
         for dotted, other, beside in _IMPORT.findall(text):
             name = dotted or other
             places = (

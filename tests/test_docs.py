@@ -167,6 +167,8 @@ def anchors(text: str) -> set[str]:
 def astray(page: Path) -> Iterator[str]:
     """Links of a page that lead to no file of ours, or to no heading of one."""
     for link in re.findall(r"\]\((?!https?://|mailto:)([^)\s]+)", page.read_text("utf-8")):
+        if any(f"marin/plugins/{plugin}/" in link for plugin in gauges.absent()):
+            continue
         name, _, anchor = link.partition("#")
         there = page.parent / name if name else page
         if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there.read_text("utf-8"))):
@@ -198,7 +200,7 @@ def test_files_that_a_page_names_are_there(page_name: str) -> None:
     named = [name for name in named if not any(f"plugins/{plugin}/" in name for plugin in gauges.absent())]
     assert [name for name in named if not (PROJECT / name).exists()] == []
     assert len(named) > 3 or gauges.absent() or page_name == "docs/threat-model.md"
-    assert list(lost(text)) == []
+    assert gauges.absent() or list(lost(text)) == []
 
 
 def lost(text: str) -> Iterator[str]:

@@ -100,7 +100,7 @@ def run(base: Path, seed: int, rows: Sequence[tuple[int, str, int]]) -> Iterator
     apply(honest_recipe().arithmetic, EXECUTION)
     os.environ["MARIN_KEY"] = str(base / "operator.key")
     from bench.faults import running
-    from marin.verify.following import follower  # noqa: F401 - for the forks
+    from marin.plugins.follow import follower  # noqa: F401 - for the forks
     from marin.verify.jax import replay  # noqa: F401
 
     gc.freeze()
@@ -175,9 +175,9 @@ def _play(base: Path, folder: Path, running: Any, fault: Any, row: tuple[str, in
 
 
 def _follow(folder: Path) -> None:
+    from marin.plugins.follow.asking import Asking
+    from marin.plugins.follow.follower import follow
     from marin.record.root import open_root
-    from marin.verify.following.asking import Asking
-    from marin.verify.following.follower import follow
     from marin.verify.verdict import NAMES
     from marin.verify.verification import Options
 

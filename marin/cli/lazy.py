@@ -4,7 +4,7 @@ nothing; and --root, which `marin` and every command that does something take.""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -29,17 +29,19 @@ COMPLETER = Lazy("marin.cli.completion", "What could come next; a shell asks for
 
 class LazyGroup(click.Group):
     """A group whose members are imported when they are called; its help never imports one. ``others``: the members that plugins
-    add, looked for where a name is no own member's, and for a help text."""
+    add, looked for where a name is no own member's, and for a help text; ``lacking``: plugins that would add some, and are
+    not there."""
 
     def __init__(
         self,
         *arguments: Any,
         members: Mapping[str, Lazy],
         others: Callable[[], Mapping[str, Lazy]] = dict,
+        lacking: Callable[[], Sequence[str]] = tuple,
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
-        self.members, self._others = members, others
+        self.members, self._others, self._lacking = members, others, lacking
 
     @cached_property
     def all_members(self) -> Mapping[str, Lazy]:
@@ -74,7 +76,8 @@ class LazyGroup(click.Group):
 
             near = difflib.get_close_matches(name, self.all_members, n=1)
             told = f"did you mean {near[0]}?" if near else f"see {ctx.command_path} --help"
-            ctx.fail(f"No such command {name!r}: {told}")
+            missing = "".join(f"; the plugin {plugin} is not installed" for plugin in self._lacking())
+            ctx.fail(f"No such command {name!r}: {told}{missing}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -119,7 +119,16 @@ def plugin_commands() -> dict[str, Lazy]:
     return found
 
 
-@click.command(cls=Marin, members=COMMANDS, others=plugin_commands, context_settings=SETTINGS)
+def plugins_not_there() -> list[str]:
+    """Marin's own plugins that have commands, and whose folders are not there."""
+    from marin.provenance.plugins import own_names
+
+    return own_names("marin.commands", there=False)
+
+
+@click.command(
+    cls=Marin, members=COMMANDS, others=plugin_commands, lacking=plugins_not_there, context_settings=SETTINGS
+)
 @click.option("-v", "--verbose", count=True, help="Tell more on stderr; -vv tells what libraries say.")
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors on stderr.")
 @click.version_option(__version__, prog_name="marin", message="%(prog)s %(version)s")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import io
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,15 @@ class SourceFile:
                 found=error.strerror or str(error),
                 cure="check that it is there and that you may read it",
             ) from error
+
+
+def mirrored_glob(pattern: str) -> str:
+    """``pattern`` below the folder ``MARIN_DATA`` if something matches there, otherwise as it is."""
+    folder = os.environ.get("MARIN_DATA")
+    if not folder or ".." in Path(pattern).parts or Path(pattern).is_absolute():
+        return pattern
+    below = (Path(glob.escape(folder)) / pattern).as_posix()
+    return below if glob.glob(below, recursive=True) else pattern
 
 
 def matched(globs: Iterable[str], *, what: str = "dataset.globs", kinds: tuple[str, ...] = KINDS) -> list[SourceFile]:

@@ -8,7 +8,6 @@ a network.
 
 from __future__ import annotations
 
-import glob
 import logging
 import os
 import shutil
@@ -70,15 +69,6 @@ def mirrored(name: str) -> Path | None:
         )
     path = Path(folder) / name
     return path if path.is_file() else None
-
-
-def mirrored_glob(pattern: str) -> str:
-    """``pattern`` below the folder ``MARIN_DATA`` if something matches there, otherwise as it is."""
-    folder = os.environ.get("MARIN_DATA")
-    if not folder or ".." in Path(pattern).parts or Path(pattern).is_absolute():
-        return pattern
-    below = (Path(glob.escape(folder)) / pattern).as_posix()
-    return below if glob.glob(below, recursive=True) else pattern
 
 
 def check(path: Path, dataset: UrlDataset) -> None:

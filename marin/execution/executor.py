@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused
 from marin.errors import Interrupted, LeaseLost, Paused, StopAsked
-from marin.execution import forks, phases, tracker
+from marin.execution import phases, tracker
 from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
@@ -53,6 +53,7 @@ from marin.process.interruption import Interruption
 from marin.process.running import running
 from marin.provenance import environment
 from marin.provenance.code import code_folder, files_listing, provenance
+from marin.provenance.plugins import named
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
@@ -475,7 +476,8 @@ class _Stage:
         journal = LedgerJournal(self.root, situation.run_id, self.step.name, self.lease, requests)
         if self.step.continues and self.execution.fork is not None:
             tokenizer = situation.inputs["tokenizer"].output.digest
-            forks.take_over(
+            take_over = named("marin.forks", "unlearning", "a training that is forked")
+            take_over(
                 situation.results.cache.history, journal, situation.run_id, self.recipe, tokenizer, self.execution.fork
             )
         with (

@@ -31,10 +31,8 @@ from marin.data.documents import (
     read_documents,
     write_divided,
 )
-from marin.data.earlier import chats as earlier
-from marin.data.local import Marked, Skipped, SourceFile, Written, matched, read_file, read_pairs
+from marin.data.local import Marked, Skipped, SourceFile, Written, matched, mirrored_glob, read_file, read_pairs
 from marin.data.preferences import hold_out
-from marin.data.remote import mirrored_glob, obtain
 from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of
 from marin.data.text import lines, split_text
 from marin.data.tokenizer import END_OF_TEXT
@@ -62,8 +60,8 @@ PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
 _REPORT_EVERY = 100
 
 
-GRAMMAR = ("marin.corpora", "grammar")
-"""The plugin that makes texts of nothing but a seed: its group, and its name."""
+GRAMMAR, URL, EARLIER = (("marin.corpora", name) for name in ("grammar", "url", "earlier-chats"))
+"""Group and name of what makes texts of nothing but a seed, of what fetches a file, and of conversations by older rules."""
 
 
 class Pair(Protocol):
@@ -223,10 +221,14 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
 
 
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """The plugins that make texts: the grammar, where some of the data are its."""
+    """What some data sets alone are made by."""
     dataset = recipe.dataset
     parts = dataset.parts.values() if isinstance(dataset, MixtureDataset) else (dataset,)
-    return (GRAMMAR,) if any(isinstance(part, GrammarDataset) for part in parts) else ()
+    kinds = ((GRAMMAR, GrammarDataset), (URL, UrlDataset))
+    found = [point for point, kind in kinds if any(isinstance(part, kind) for part in parts)]
+    if any(isinstance(part, FilesDataset) and part.chat and part.chat_reference is None for part in parts):
+        found.append(EARLIER)
+    return tuple(found)
 
 
 def _grammar() -> Generated:
@@ -334,7 +336,7 @@ def _file_of(artifact: Artifact, folder: Path, name: str) -> Path:
 
 
 def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:
-    path = obtain(dataset, task.store, task.work)
+    path: Path = named(*URL, "dataset.kind=url").obtain(dataset, task.store, task.work)
     with path.open("rb") as file:
         texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
         documents = (Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
@@ -359,6 +361,7 @@ def _chats(dataset: FilesDataset, task: Task) -> _Chats:
             "dataset.chat_reference is not named: conversations by the rules of an older release, their marks as text; "
             "those of transformers: chat_reference=transformers"
         )
+        earlier = named(*EARLIER, "a data set of conversations without dataset.chat_reference")
         if dataset.chat_template is None:
             return _Chats(lambda value, at: earlier.render(value.get("messages"), at))
         return _Chats(

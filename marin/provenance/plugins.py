@@ -19,18 +19,30 @@ from marin.provenance.extras import DISTRIBUTION
 
 logger = logging.getLogger(__name__)
 
-OWN_GROUPS = ("marin.judges", "marin.documents", "marin.explanations", "marin.corpora", "marin.profiles")
+OWN_GROUPS = (
+    *("marin.judges", "marin.documents", "marin.explanations"),
+    *("marin.corpora", "marin.forks", "marin.profiles"),
+)
 """Groups in which Marin asks its own plugins alone: what they say is a verdict, or decides the bits of a step, whose identity
 has their code. One that is missing is missing."""
 
 
 def own_points(group: str) -> dict[str, EntryPoint]:
     """The entry points of Marin's own plugins, by name. Reads one file; all others are not looked at."""
+    return {point.name: point for point in _written(group) if _is_there(point)}
+
+
+def own_names(group: str, *, there: bool) -> list[str]:
+    """The names of Marin's own plugins in a group: of those that are there, or of those that are not."""
+    return sorted(point.name for point in _written(group) if _is_there(point) is there)
+
+
+def _written(group: str) -> tuple[EntryPoint, ...]:
+    """What stands in the table of this distribution."""
     try:
-        points = distribution(DISTRIBUTION).entry_points.select(group=group)
+        return tuple(distribution(DISTRIBUTION).entry_points.select(group=group))
     except PackageNotFoundError:
-        return {}
-    return {point.name: point for point in points if _is_there(point)}
+        return ()
 
 
 def points(group: str) -> dict[str, EntryPoint]:
@@ -103,9 +115,9 @@ def file_of(module: str) -> str | None:
 
 
 def _is_there(point: EntryPoint) -> bool:
-    if point.module.startswith("marin."):
-        return file_of(point.module) is not None
     try:
+        if point.module.startswith("marin."):
+            return file_of(point.module) is not None
         return find_spec(point.module) is not None
     except ModuleNotFoundError:
         return False

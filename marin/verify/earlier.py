@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ledger import LedgerError, canonical_digest
-from marin.execution.plan import code_identity
 from marin.history.run import Run, record_digest
 from marin.history.runs import facts, replay_stream
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
-from marin.provenance.code import code_folder, lock_digest
+from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import digest
 from marin.record.events import ReplaySegment, TrainSegment, draft
 from marin.record.root import Root
@@ -35,7 +34,7 @@ def conditions(run: Run) -> str:
             "recipe": digest(run.recipe),
             "tokens": run.output("tokens").digest,
             "tokenizer": run.output("tokenizer").digest,
-            "code": code_identity(PIPELINE, folder, run.recipe).steps["train"],
+            "code": files_digest(folder, PIPELINE.step("train").code(run.recipe)),
             "lock": lock_digest(folder),
             "versions": environment.versions(),
         }

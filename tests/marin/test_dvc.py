@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from bench.house import gauges
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
@@ -71,6 +72,7 @@ def test_the_first_stage_always_looks() -> None:
     assert [name for name, stage in DVC["stages"].items() if stage.get("always_changed")] == [STEPS[0]]
 
 
+@pytest.mark.skipif("grammar" in gauges.absent(), reason="params.yaml names the plugin grammar")
 @pytest.mark.parametrize("step", PIPELINE.steps, ids=lambda step: step.name)
 def test_dependencies_are_the_pointers_the_code_and_the_lock(step: StepDefinition) -> None:
     stage = DVC["stages"][step.name]

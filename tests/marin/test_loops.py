@@ -1,5 +1,7 @@
 """Loops of one's own: what they record, and what executing them again finds."""
 
+# Taken by their commands: marin.plugins.sharing.
+
 from __future__ import annotations
 
 import json

@@ -115,7 +115,7 @@ def subjects(test: str) -> tuple[str, ...]:
     *folders, _, _ = (path.as_posix() for path in Path(test).parents)  # from its own up to below tests/
     folder = Path(test).parent.as_posix()
     same = (folder.removeprefix("tests/") + "/",) if folders else ()
-    plugin = (f"marin/{folder.removeprefix('tests/')}/",) if folder.startswith("tests/plugins/") else ()
+    plugin = (f"marin/plugins/{folder.split('/')[2]}/",) if folder.startswith("tests/plugins/") else ()
     return (
         test,
         *ABOUT.get(test, ABOUT.get(folder, plugin or same)),

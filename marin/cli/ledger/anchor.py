@@ -9,7 +9,7 @@ import click
 
 from ledger import ANCHORED, Storage, load_authorities, pem_bytes, stamp_checkpoint
 from marin.cli.output import describe_vouched, print_json, say
-from marin.cli.verifying.trust import git_option, policy_option
+from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
 from marin.record.root import Root, open_root
 from marin.record.trust.anchors import trailer_of, write_note

@@ -9,7 +9,7 @@ import click
 from marin.cli.keys import parse_vkey
 from marin.cli.ledger.proof import describe_checkpoint
 from marin.cli.output import describe_finding, describe_vouched, print_json, say
-from marin.cli.verifying.trust import git_option, policy_option
+from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
 from marin.record.audit import audit_log, is_foreign

@@ -15,7 +15,7 @@ from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, Ve
 from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
 from marin.cli.keys import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
-from marin.cli.verifying.trust import ca_option, git_option, policy_option
+from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
 from marin.process.waiting import waiting
@@ -319,9 +319,8 @@ def verify(
     mine = None if told is not None or bundle is not None else sealed.opened_own(trusted)
     foreign = mine is None
     if foreign and (stop or back):
-        from marin.verify.following.asking import no_key
-
-        raise no_key("--back" if back else "--stop", open_root(), "no key of yours")
+        option = "--back" if back else "--stop"
+        raise plugins.named(*FOLLOWER, option).no_key(option, open_root(), "no key of yours")
     if foreign and told is None and not allowed.unconfined:
         refuse_outside(address, at_commit, by)
         limits = Limits(int((memory or physical_memory() / GIB) * GIB), int(hours * 3600))
@@ -406,8 +405,7 @@ def verify(
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
         if known.exit_code() == 1:
             finish(ctx, known, verification.run, html=html, as_json=as_json)
-        from marin.verify.commit import verify_at_commit
-
+        verify_at_commit = plugins.named("marin.judges", "commit", "--at-commit")
         ctx.exit(
             verify_at_commit(
                 verification.environment,
@@ -442,6 +440,8 @@ def verify(
     finish(ctx, report, verification.judged_run(report, own), html=html, as_json=as_json, log=own or root)
 
 
+FOLLOWER = ("marin.judges", "follow")
+"""The plugin that follows a run."""
 FOLLOWED_WITHOUT = (
     "sample",
     "steps",
@@ -484,9 +484,7 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
     Raises:
         UsageError: nothing could record what is established, or the training is not ours to stop.
     """
-    from marin.verify.following.asking import Asking
-    from marin.verify.following.follower import follow
-
+    follower = plugins.named(*FOLLOWER, "--follow")
     if options.own is None:
         raise UsageError(
             "what a follower establishes is recorded, and there is no log for it",
@@ -495,8 +493,10 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
             found="neither",
             cure="make one with `marin init`, or name one with --record-in",
         )
-    asking = Asking.of(root, back=back) if stop or back else None
-    return follow(root, run, options, only=wanted, asking=asking, say=lambda line: say(line, err=True))
+    found: Verification = follower.follow(
+        root, run, options, only=wanted, stop=stop, back=back, say=lambda line: say(line, err=True)
+    )
+    return found
 
 
 def published(run: str) -> str:

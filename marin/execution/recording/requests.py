@@ -1,4 +1,4 @@
-"""What a follower asks of a training that goes on (:mod:`marin.verify.following`), as the training sees it.
+"""What a follower asks of a training that goes on (:mod:`marin.plugins.follow`), as the training sees it.
 
 A request is an event of the log, so anyone who makes one holds the log's key, and it is read under that key as all events are.
 To look for one costs nothing where nobody else writes: the index of the training's own last event says whether something

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from marin.training.state import TrainState
     from marin.training.step.contract import Step
 
-KNOWN = "marin.plugins.exact.known"
+KNOWN = f"{__package__}.known"
 """A program that says which known answers do not come out here."""
 
 

@@ -2,7 +2,7 @@
 
 The plan says which documents they are, which train steps read them, and from which recorded state the training goes on.
 It is found from the run's recipe, its corpus and its tokens, and holds where the tokenizer without the documents is the same
-one; where it is not, the training begins anew (:mod:`marin.execution.forks`).
+one; where it is not, the training begins anew (:mod:`marin.plugins.unlearning.forks`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ledger import Draft, Store
 from marin.data.collected import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
-from marin.execution import forks
-from marin.execution.forks import Place
 from marin.history.run import Run
 from marin.history.runs import load, resolve, unlearning_stream
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.asking.uses import readings
+from marin.plugins.unlearning import forks
 from marin.plugins.unlearning.choosing import chosen
+from marin.plugins.unlearning.forks import Place
 from marin.recipe.schema import Recipe, digest, from_plain, plain
 from marin.record import events
 from marin.record.root import Root

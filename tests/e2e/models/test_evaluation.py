@@ -1,5 +1,7 @@
 """A trained state asked: what it says after a prompt, and harness numbers recorded here and checked by a stranger."""
 
+# Taken by their commands: marin.plugins.serve.
+
 from __future__ import annotations
 
 import json

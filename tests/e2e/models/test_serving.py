@@ -1,5 +1,7 @@
 """A trained run served, its answer generated again, and its exported folder pushed to a hub and served from there."""
 
+# Taken by their commands: marin.plugins.serve, marin.plugins.evaluation.
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """One `marin ui` for the tests of pages, and a browser that has opened it."""
 
+# Taken by their commands: marin.plugins.mlflow.
+
 from __future__ import annotations
 
 import os

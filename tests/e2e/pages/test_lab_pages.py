@@ -4,6 +4,9 @@ experiment file from start to end at a hundredth of its size, each of its runs v
 A command that is not executed here is named below, with the reason: a page cannot gain one unseen.
 """
 
+# Taken by their commands: marin.plugins.collections, marin.plugins.evaluation, marin.plugins.lab, marin.plugins.mlflow,
+# marin.plugins.mlperf, marin.plugins.serve.
+
 from __future__ import annotations
 
 import ast

@@ -4,6 +4,8 @@ The browser part needs a Chromium (``pytest -m browser``); screenshots are left 
 folder.
 """
 
+# Taken by their commands: marin.plugins.mlflow.
+
 from __future__ import annotations
 
 import http.server

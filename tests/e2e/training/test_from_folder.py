@@ -3,6 +3,8 @@
 The folder is one of ours with other ends of text and numbers of 16 bits, so that nothing of our own tokenizers holds for it.
 """
 
+# Taken by their commands: marin.plugins.evaluation.
+
 from __future__ import annotations
 
 import hashlib

@@ -3,6 +3,8 @@
 The oracle is the last of them, in a root of its own: it knows of no fork. Forgers then say that they unlearned.
 """
 
+# Taken by their commands: marin.plugins.sharing.
+
 from __future__ import annotations
 
 import json

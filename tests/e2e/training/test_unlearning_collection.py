@@ -1,5 +1,7 @@
 """Unlearning from a collection: by licence and by id, several at once, and what stood behind a document stays removed."""
 
+# Taken by their commands: marin.plugins.sharing, marin.plugins.unlearning.
+
 from __future__ import annotations
 
 import json

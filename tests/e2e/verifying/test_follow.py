@@ -74,7 +74,7 @@ KILLED = """
 import os, signal
 from marin.record.root import open_root
 from marin.recipe.schema import Execution
-from marin.verify.following.follower import follow
+from marin.plugins.follow.follower import follow
 from marin.verify.verification import Options
 
 def say(line):

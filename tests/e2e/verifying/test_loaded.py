@@ -1,4 +1,4 @@
-"""What a verification loads: of the plugins those alone that the recipe names."""
+"""What a verification loads: of the plugins those alone that the recipe names; and what it says without one of these."""
 
 from __future__ import annotations
 
@@ -31,3 +31,20 @@ def test_no_plugin_is_loaded_but_those_that_the_recipe_names(
 ) -> None:
     status, loaded = json.loads(project.python(VERIFY, *options).stdout.splitlines()[-1])
     assert (status in (0, 4), loaded) == (True, named)
+
+
+WITHOUT = """
+import sys
+from marin.provenance import plugins
+known = plugins.file_of
+plugins.file_of = lambda module: None if module.startswith("marin.plugins.grammar") else known(module)
+from marin.cli.main import run
+sys.exit(run(["-q", "verify", "latest", "--json", "--only", "data"]))
+"""
+
+
+def test_a_plugin_that_is_not_there_is_named_and_passes_nothing(project: Project) -> None:
+    done = project.forked(WITHOUT, check=False)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdicts"]["data"]) == (3, "UNAVAILABLE"), done.stderr
+    assert "grammar" in " ".join(report["details"]["data"])

@@ -1,5 +1,7 @@
 """A track from start to end, with trainings that happened: run, verify, submit, list, site, the command that the page gives."""
 
+# Taken by their commands: marin.plugins.lab, marin.plugins.sharing.
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """A log whose every piece of text would like to print something else: no command lets it."""
 
+# Taken by their commands: marin.plugins.mlflow.
+
 from __future__ import annotations
 
 import json

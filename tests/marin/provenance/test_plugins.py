@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -131,3 +132,30 @@ def test_a_plugin_of_others_that_does_not_load_is_left_out(
     ours = {name for name, _ in plugins.loaded("marin.commands")}
     monkeypatch.setattr(plugins, "entry_points", lambda group: [EntryPoint("other", value, group)])
     assert {name for name, _ in plugins.loaded("marin.commands")} == ours
+
+
+def test_an_unknown_command_names_the_plugins_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = next(iter(plugins.own_points("marin.commands").values()))
+    command, known = next(iter(plugin.load())), plugins.file_of
+    group = LazyGroup(name="marin", members={}, others=main.plugin_commands, lacking=main.plugins_not_there)
+    monkeypatch.setattr(plugins, "file_of", lambda module: None if module == plugin.module else known(module))
+    with pytest.raises(click.UsageError) as refused:
+        group.resolve_command(click.Context(group), [command])
+    assert f"No such command '{command}'" in str(refused.value)
+    assert f"the plugin {plugin.name} is not installed" in str(refused.value)
+
+
+def test_the_plugin_of_the_page_is_installed_and_has_its_command(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "plugins.md").read_text("utf-8")
+    blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", page, re.DOTALL))
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    (source / "greeting.py").write_text(blocks["python"])
+    (source / "pyproject.toml").write_text(blocks["toml"])
+    install = ["-m", "uv", "pip", "install", "--quiet", "--offline", "--no-deps", "--no-build-isolation"]
+    here = ["--python", sys.executable, "--cache-dir", str(tmp_path / "cache"), "--target", str(site), str(source)]
+    subprocess.run([sys.executable, *install, *here], check=True, capture_output=True)
+    program = "import sys; from marin.cli.main import run; sys.exit(run(['greet']))"
+    environment = {"PYTHONPATH": str(site), "PATH": "", "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "good day\n"

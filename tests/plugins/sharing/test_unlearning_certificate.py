@@ -1,5 +1,7 @@
 """A certificate of unlearning says what its log says, in every field: who changes one, or leaves an event out, is found."""
 
+# Taken by their commands: marin.plugins.unlearning.
+
 from __future__ import annotations
 
 import base64

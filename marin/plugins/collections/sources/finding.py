@@ -14,9 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from marin.data.local import matched
+from marin.data.local import matched, mirrored_glob
 from marin.data.network.fetching import Pinned
-from marin.data.remote import mirrored_glob
 from marin.errors import DataError, DataMissing
 from marin.plugins.collections.settings import READERS
 from marin.plugins.collections.sources.addresses import Remote, bring, is_remote, remotes

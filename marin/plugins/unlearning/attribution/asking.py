@@ -12,9 +12,9 @@ from typing import Any
 from ledger import Store
 from marin.data.exclusion import numbers
 from marin.errors import MissingEvidence, UsageError
-from marin.execution import forks
-from marin.execution.forks import Place
 from marin.history.run import Run
+from marin.plugins.unlearning import forks
+from marin.plugins.unlearning.forks import Place
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.record import outputs

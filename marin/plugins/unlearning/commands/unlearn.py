@@ -60,8 +60,8 @@ def unlearn(
       marin unlearn latest --document ID --document ID --dry-run
       marin unlearn latest --source forum --where licence=unknown --dry-run
     """
-    from marin.execution.forks import begun
     from marin.plugins.unlearning.asking import plan, request
+    from marin.plugins.unlearning.forks import begun
     from marin.record.root import open_root
 
     root = open_root()

@@ -1,5 +1,7 @@
 """Completion as shells ask for it: bash in a real one, zsh and fish too where they are installed."""
 
+# Taken by their commands: marin.plugins.scale.
+
 from __future__ import annotations
 
 import os

@@ -9,12 +9,12 @@ import pytest
 from bench.forgeries.doors.events import signed
 from bench.forgeries.doors.register import Stall
 from bench.forgeries.workshop import as_operator, variable
+from marin.plugins.follow.asking import Asking
+from marin.plugins.follow.follower import follow
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
 from marin.record.trust.pins import Pins
-from marin.verify.following.asking import Asking
-from marin.verify.following.follower import follow
 from marin.verify.verification import Options
 
 

@@ -27,6 +27,8 @@ from marin.execution.leases.lease import TERM, Leases, utc_now
 from marin.history.run import Fact, Run, age_in_words, record_digest, unverified
 from marin.history.runs import resolve
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.follow.asking import Asking
+from marin.plugins.follow.unfinished import Unfinished
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.record.events import DATA_STEPS, Continues, TrainSegment
@@ -35,8 +37,6 @@ from marin.verify.case import Case
 from marin.verify.derivation.record import Contradiction, RunRecord, read_record
 from marin.verify.derivation.records import contradictions
 from marin.verify.earlier import Proofs
-from marin.verify.following.asking import Asking
-from marin.verify.following.unfinished import Unfinished
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.workers import replay_segments
 from marin.verify.segments import compare

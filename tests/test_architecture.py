@@ -173,6 +173,7 @@ FLOORS = (
     "dossier",
     "tracking",
     "reporting",
+    "judge",
     "export",
     "verify",
     "graph",

@@ -4,6 +4,7 @@
     dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
     runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/reporting/site.py)
     outputs/DIGEST.html              the data browser at a data set or a model of the run
+    check.html, check.mjs            a judge of all this that needs nothing but a browser, or node (marin/judge)
     index.html                       the runs that are published here
 
 Artifacts go first, then the dossier, then the log with its signed checkpoint, and the page that leads to them last. Each of
@@ -25,6 +26,7 @@ from marin.dossier.write import write_dossier
 from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
+from marin.judge.files import PAGE, PROGRAM
 from marin.record.attestation import digests
 from marin.record.homes import VKEY
 from marin.record.root import Root
@@ -92,10 +94,10 @@ def publish_pages(
 
 
 def _pages_of(root: Root, run: Run) -> Iterator[Page]:
-    """The pages of the site that are about this run, or about a data set or a model of it."""
+    """The pages of the site that are about this run, or about a data set or a model of it, and the judge."""
     of_outputs = {f"outputs/{step.output.digest.removeprefix('sha256:')}.html" for step in run.steps.values()}
     for page in pages(root):
-        if page.path in of_outputs or page.path.startswith(f"runs/{run.run}/"):
+        if page.path in of_outputs or page.path in (PAGE, PROGRAM) or page.path.startswith(f"runs/{run.run}/"):
             yield page
 
 

@@ -6,6 +6,7 @@ each. What has not changed since it was written is not drawn again.
     runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
     outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
     speedruns/index.html, ...           the tracks, where there are any; `marin speedrun site` writes these alone
+    check.html, check.mjs               a judge of published folders that needs nothing but a browser, or node
     site.json                           of each page what it was drawn from, and its digest (marin/reporting/folder.py)
 """
 
@@ -24,6 +25,7 @@ from marin.history.names import collections_of, data_of, name_of
 from marin.history.projection.fold import pages_of
 from marin.history.run import Run
 from marin.history.runs import archived, run_ids
+from marin.judge.files import judge_files
 from marin.preregistration.analysis import Findings, conclusion, examine
 from marin.preregistration.registration import registrations
 from marin.preregistration.speedrun import tracks
@@ -36,7 +38,7 @@ from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.samples import Inspector, Samples, read_samples
 from marin.reporting.pages import draw
 from marin.reporting.speedrun import site_pages as speedruns
-from marin.reporting.template import copying, finding, render
+from marin.reporting.template import copying, finding, render, style
 
 DATA = ("corpus", "tokens")
 MODELS = ("train", "export")
@@ -130,6 +132,8 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
         yield Page(row.path, latest, partial(output_page, row.digest))
     leaderboard = list(speedruns(history, root.store())) if any(True for _ in tracks(history, root.store())) else []
     yield from leaderboard
+    for name, content in judge_files(style()).items():
+        yield Page(name, digest_bytes(content), partial(bytes, content))
     source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
     yield Page(
         "index.html",

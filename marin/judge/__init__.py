@@ -1,0 +1,2 @@
+"""A judge of published runs that needs a browser, or node, and nothing of this repository: a second implementation of the log's and the
+store's bytes, which shares no code with the first. ``check.mjs`` is all of it; ``check.html`` is the page around it."""

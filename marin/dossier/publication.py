@@ -4,6 +4,7 @@
     dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
     runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/reporting/site.py)
     outputs/DIGEST.html              the data browser at a data set or a model of the run
+    programs/                        of a run under profile exact: what a train step computes (marin/judge/programs.py)
     check.html, check.mjs            a judge of all this that needs nothing but a browser, or node (marin/judge)
     index.html                       the runs that are published here
 
@@ -27,6 +28,7 @@ from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.judge.files import PAGE, PROGRAM
+from marin.judge.programs import program_files
 from marin.record.attestation import digests
 from marin.record.homes import VKEY
 from marin.record.root import Root
@@ -79,6 +81,8 @@ def publish_pages(
             log.publish()
     target.ensure(VKEY, root.storage.read(VKEY))
     mirrored = mirror_log(root.storage, target, [root.verifier])
+    for name, data in program_files(root, run):
+        target.replace(name, data)
     names = []
     for drawn in _pages_of(root, run):
         target.replace(drawn.path, drawn.draw())

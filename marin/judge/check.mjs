@@ -1,16 +1,16 @@
 // check.mjs: a judge of published runs that needs a browser, or node, and nothing else.
 //
-//     node check.mjs FOLDER --vkey KEY [--vkey KEY] [--witness KEY] [--run RUN] [--json]
+//     node check.mjs FOLDER --vkey KEY [--vkey KEY] [--witness KEY] [--run RUN] [--execute one|all|none|STEP] [--json]
 //
-// A second implementation of what Marin's own verifier looks at without executing anything. It shares no code with that one:
-// it was written from ledger/SPEC.md (the log, the store, tensors) and docs/record.md (the events of a run), section by section.
-// It reads files of one folder and asks nobody else. Nothing that it reads is executed, and nothing is believed: the key
+// A second implementation of what Marin's own verifier looks at. It shares no code with that one: it was written from ledger/SPEC.md
+// (the log, the store, tensors), docs/record.md (the events of a run) and docs/exact.md (the arithmetic of a train step), section by section.
+// It reads files of one folder and asks nobody else. Nothing that it reads is believed: the key
 // comes from the reader, and every other file has to follow from what that key signed, or from a digest in it.
 //
 //   1. bytes: hexadecimal, base64, SHA-256, Merkle roots          5. store: blobs, trees, packs
 //   2. JSON: the one form of RFC 8785                             6. contents: tensors, states, tokens, safetensors
 //   3. keys and signed notes                                      7. the record of a run
-//   4. log: tiles, entries, events, proofs                        8. the judge; 9. node; 10. the page
+//   4. log: tiles, entries, events, proofs                        8. programs; 9. the judge; 10. node; 11. the page
 
 // ---------------------------------------------------------------------------------------------------------------- 1. bytes
 
@@ -1361,23 +1361,26 @@ function blosc(bytes, size, where) {
   return out;
 }
 
-/** The content of the output of step tokens: its digest and bytes. */
+/** The content of the output of step tokens: its digest and bytes, and the tokens that training reads, part by part. */
 async function readTokens(store, files) {
   const all = below(files, "");
   const single = [...all.keys()].some((name) => name.startsWith("train/input_ids/"));
   const parts = new Set([...all.keys()].filter((name) => name.startsWith("train/")).map((name) => `train/${name.split("/")[1]}`));
   const tensors = [];
+  const streams = [];
   const used = new Set();
   let size = 0;
   for (const split of [...(single ? ["train"] : [...parts].sort()), "validation"]) {
     const own = below(files, `${split}/`);
     const looked = new Set(["shard_ledger.json"]);
-    size += await readCache(store, own, split, tensors, looked);
+    const cache = await readCache(store, own, split, tensors, looked);
+    size += cache.size;
+    if (split !== "validation") streams.push(cache);
     for (const name of looked) used.add(`${split}/${name}`);
   }
   for (const name of all.keys()) if (!used.has(name)) throw new Wrong("a file that token caches have not", { where: visible(name) });
   tensors.sort(byPath);
-  return { digest: stateDigest(tensors), size };
+  return { digest: stateDigest(tensors), size, streams };
 }
 
 async function readCache(store, own, split, tensors, used) {
@@ -1428,7 +1431,7 @@ async function readCache(store, own, split, tensors, used) {
     tensors.push({ path: `${split}/words`, digest: await tensorDigest("int64", [1], bytes) });
     size += 8;
   }
-  return size;
+  return { size, tokens: arrayOf("int32", tokens), masked: mask !== null };
 }
 
 const SAFE_TYPES = new Map([
@@ -2193,7 +2196,779 @@ function claimsOf(record) {
   return claims;
 }
 
-// ------------------------------------------------------------------------------------------------------------ 8. the judge
+// ------------------------------------------------------------------------------------------------------------- 8. programs
+
+// Exact arithmetic (docs/exact.md): a program is a list of operations, and each has one result. A sum, difference, product, quotient or root
+// of two float32 in double precision, rounded once by Math.fround, is the one rounding that is asked for.
+
+const LEAST = 2 ** -125;
+const NAN_BITS = 0x7fc00000;
+const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, bool: Uint8Array };
+const { fround } = Math;
+const word = new DataView(new ArrayBuffer(4));
+
+/** The float32 nearest to a number, and the rule: below 2^-125 there is only one zero. */
+function fl(value) {
+  const rounded = fround(value);
+  return rounded < LEAST && rounded > -LEAST ? 0 : rounded;
+}
+
+/** The nearest whole number, ties to even. */
+function rint(value) {
+  return value < 4503599627370496 && value > -4503599627370496 ? value + 6755399441055744 - 6755399441055744 : value;
+}
+
+function bitsOf(value) {
+  if (value !== value) return NAN_BITS;
+  word.setFloat32(0, value);
+  return word.getInt32(0);
+}
+
+function floatOf(bits) {
+  word.setInt32(0, bits);
+  return word.getFloat32(0);
+}
+
+function twoTo(n) {
+  return floatOf((n + 127) << 23);
+}
+
+const add = (a, b) => fl(a + b);
+const sub = (a, b) => fl(a - b);
+const mul = (a, b) => fl(a * b);
+const reciprocal = (a) => fl(1 / a);
+const root = (a) => fround(Math.sqrt(a));
+
+/** Horner's rule with coefficients as float32. */
+function polynomial(...coefficients) {
+  const known = coefficients.map(fround);
+  return (x) => {
+    let value = known[0];
+    for (let n = 1; n < known.length; n++) value = add(mul(value, x), known[n]);
+    return value;
+  };
+}
+
+const LOG2E = fround(1.4426950408889634);
+const LN2_HIGH = fround(0.693359375);
+const LN2_LOW = fround(-2.1219444e-4);
+const expP = polynomial(0.00019900444, 0.0013934545, 0.0083332974, 0.041666456, 0.16666667, 0.5);
+const logP = polynomial(0.07149754, -0.11571201, 0.116615117, -0.124110505, 0.14249936, -0.1666848, 0.20000708, -0.2499999, 0.3333333);
+const tanhP = polynomial(0.0022958347, -0.008346973, 0.021769958, -0.053959407, 0.13333304, -0.33333334);
+const sineP = polynomial(2.7237736e-6, -0.00019839991, 0.008333332, -0.16666667);
+const cosineP = polynomial(2.4537409e-5, -0.0013888252, 0.041666664);
+const erfP = polynomial(-9.67359e-6, 0.00011268254, -0.00084843964, 0.0052210535, -0.026865438, 0.11283783, -0.37612638, 1.1283792);
+const erfQ = polynomial(0.017141648, 0.05142973, -0.3544716, 0.4496223, -0.03505697, 0.32156438, 0.26591065, 0.2840762, -0.000105416067);
+const inverseP = polynomial(-8.739831e-9, 2.3285844e-8, 4.6542874e-7, -3.4633563e-6, -4.9597434e-6, 0.00021834692, -0.0012527484, -0.0041773897, 0.2466403, 1.5014094);
+const inverseQ = polynomial(-0.00012693107, 4.477832e-5, 0.0012554284, -0.0036147824, 0.0057794126, -0.007639483, 0.009433081, 1.0016752, 2.832977);
+const HALF_PI = [1.5703125, 0.0004837512969970703, 7.549533620476723e-8, 2.5632829192545614e-12].map(fround);
+const [SQRT_HALF, LOG1P_LOW, LOG1P_HIGH, TWO_BY_PI] = [0.70710678, -0.29289322, 0.41421354, 0.6366197723675814].map(fround);
+
+function exp(x) {
+  let c = x > -87.5 ? x : -87.5;
+  c = c < 89 ? c : 89;
+  const k = fl(rint(mul(c, LOG2E)));
+  const r = sub(sub(c, mul(k, LN2_HIGH)), mul(k, LN2_LOW));
+  const y = add(add(mul(mul(r, r), expP(r)), r), 1);
+  const h = k >> 1;
+  return x === x ? mul(mul(y, twoTo(h)), twoTo(k - h)) : x;
+}
+
+function near(f, e) {
+  const s = mul(f, f);
+  const y = add(mul(mul(logP(f), f), s), mul(e, LN2_LOW));
+  return add(add(sub(y, mul(s, 0.5)), f), mul(e, LN2_HIGH));
+}
+
+function log(x) {
+  const n = bitsOf(x);
+  const m = floatOf((n & 0x7fffff) | 0x3f000000);
+  const small = m < SQRT_HALF;
+  const e = ((n >> 23) & 255) - 126 - (small ? 1 : 0);
+  const y = near(sub(small ? add(m, m) : m, 1), e);
+  if (x > 0) return x === Infinity ? x : y;
+  return x === 0 ? -Infinity : NaN;
+}
+
+const div = (a, b) => mul(a, reciprocal(b));
+const log1p = (x) => (x > LOG1P_LOW && x < LOG1P_HIGH ? near(x, 0) : log(add(1, x)));
+const logistic = (x) => reciprocal(add(1, exp(sub(0, x))));
+
+function tanh(x) {
+  const a = Math.abs(x);
+  if (a < 0.625) {
+    const s = mul(x, x);
+    return add(mul(mul(tanhP(s), s), x), x);
+  }
+  const e = exp(mul(-2, a));
+  const g = div(sub(1, e), add(1, e));
+  return x < 0 ? sub(0, g) : g;
+}
+
+function turned(x, quarter) {
+  const k = fl(rint(mul(x, TWO_BY_PI)));
+  let r = x;
+  for (const part of HALF_PI) r = sub(r, mul(k, part));
+  const q = ((Math.abs(k) < 16777216 ? k : 0) + quarter) & 3;
+  const s = mul(r, r);
+  const y = q & 1 ? add(sub(mul(mul(cosineP(s), s), s), mul(s, 0.5)), 1) : add(mul(mul(sineP(s), s), r), r);
+  return q >= 2 ? sub(0, y) : y;
+}
+
+function erf(x) {
+  const a = Math.abs(x);
+  const s = mul(x, x);
+  if (a < 1) return mul(x, erfP(s));
+  const t = reciprocal(add(1, mul(a, 0.5)));
+  const g = a < 4 ? sub(1, mul(exp(sub(0, s)), erfQ(t))) : 1;
+  return x === x ? (x < 0 ? sub(0, g) : g) : x;
+}
+
+function inverseErf(x) {
+  const w = sub(0, log(mul(sub(1, x), add(1, x))));
+  if (Math.abs(x) === 1) return x < 0 ? -Infinity : Infinity;
+  return mul(x, w < 5 ? inverseP(sub(w, 2.5)) : inverseQ(sub(root(w), 3)));
+}
+
+function nextAfter(x, y) {
+  if (x !== x || y !== y) return NaN;
+  if (x === y) return add(y, 0);
+  if (x === 0) return y > 0 ? LEAST : -LEAST;
+  return add(floatOf(bitsOf(x) + ((x > 0) === (y > x) ? 1 : -1)), 0);
+}
+
+const FLOATS = {
+  add, sub, mul, div, log, log1p, logistic, tanh, erf, exp,
+  sqrt: root, rsqrt: (x) => reciprocal(root(x)), erf_inv: inverseErf, sin: (x) => turned(x, 0), cos: (x) => turned(x, 1),
+  pow: (a, b) => (b === 0 ? 1 : exp(mul(b, log(a)))), nextafter: nextAfter,
+  round: (x) => fl(rint(x)), floor: (x) => fl(Math.floor(x)), ceil: (x) => fl(Math.ceil(x)),
+  neg: (x) => fl(-x), abs: Math.abs, sign: (x) => fl(Math.sign(x)), max: Math.max, min: Math.min,
+};
+const same32 = (signed) => (value) => (signed ? value | 0 : value >>> 0);
+const WHOLES = {
+  add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => Math.imul(a, b), neg: (a) => -a, abs: Math.abs, sign: Math.sign, max: Math.max, min: Math.min,
+  rem: (a, b) => (b === 0 ? a : a % b),
+  and: (a, b) => a & b, or: (a, b) => a | b, xor: (a, b) => a ^ b, not: (a) => ~a,
+  shift_left: (a, n) => (n >>> 0 > 31 ? 0 : a << n),
+  shift_right_logical: (a, n) => (n >>> 0 > 31 ? 0 : a >>> n),
+  shift_right_arithmetic: (a, n) => (a | 0) >> Math.min(n >>> 0, 31),
+};
+const COMPARED = {
+  eq: (a, b) => a === b, ne: (a, b) => a !== b, lt: (a, b) => a < b, le: (a, b) => a <= b, gt: (a, b) => a > b, ge: (a, b) => a >= b, is_finite: Number.isFinite,
+};
+
+function stridesOf(shape) {
+  const strides = new Array(shape.length);
+  for (let axis = shape.length - 1, step = 1; axis >= 0; step *= shape[axis--]) strides[axis] = step;
+  return strides;
+}
+
+/** Call `visit(offset)` for each row (all but the last axis) of a strided view, in C order. */
+function eachRow(shape, strides, offset, visit) {
+  const outer = shape.length - 1;
+  const place = new Array(outer).fill(0);
+  let at = offset;
+  for (;;) {
+    visit(at);
+    let axis = outer - 1;
+    for (; axis >= 0; axis--) {
+      at += strides[axis];
+      if (++place[axis] < shape[axis]) break;
+      at -= strides[axis] * shape[axis];
+      place[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+/** A strided view of some data, written out. */
+function copied(data, shape, strides, offset = 0, out = new data.constructor(elements(shape))) {
+  if (!out.length) return out;
+  if (!shape.length) {
+    out[0] = data[offset];
+    return out;
+  }
+  const [length, step] = [shape.at(-1), strides.at(-1)];
+  let to = 0;
+  eachRow(shape, strides, offset, (from) => {
+    if (step === 1) out.set(data.subarray(from, from + length), to);
+    else for (let n = 0; n < length; n++) out[to + n] = data[from + n * step];
+    to += length;
+  });
+  return out;
+}
+
+/** Written into a strided view. */
+function placed(source, shape, out, strides, offset) {
+  if (!source.length) return;
+  if (!shape.length) {
+    out[offset] = source[0];
+    return;
+  }
+  const [length, step] = [shape.at(-1), strides.at(-1)];
+  let from = 0;
+  eachRow(shape, strides, offset, (to) => {
+    for (let n = 0; n < length; n++) out[to + n * step] = source[from + n];
+    from += length;
+  });
+}
+
+function transposed({ data, shape }, order) {
+  const strides = stridesOf(shape);
+  const view = order.map((axis) => shape[axis]);
+  if (order.every((axis, at) => axis === at)) return { data, shape: view };
+  return { data: copied(data, view, order.map((axis) => strides[axis])), shape: view };
+}
+
+/** Where a place is in data with these strides. */
+function offsetAt(strides, place) {
+  return strides.reduce((total, step, axis) => total + step * place[axis], 0);
+}
+
+function clamped(at, last) {
+  return Math.min(Math.max(at, 0), last);
+}
+
+/** The least e with a magnitude below 2^e, at least `least`. */
+function exponentOf(largest, least) {
+  return largest === 0 ? least : Math.max(((bitsOf(largest) >> 23) & 255) - 126, least);
+}
+
+function largestOf(data, from, count) {
+  let most = 0;
+  for (let n = from; n < from + count; n++) {
+    const size = Math.abs(data[n]);
+    if (!(size < Infinity)) return NaN;
+    if (size > most) most = size;
+  }
+  return most;
+}
+
+/** Sums of rows of float32, by whole numbers: no order. */
+function sums(data, rows, length, out) {
+  const bits = Math.min(30, 52 - (length > 1 ? 32 - Math.clz32(length - 1) : 0));
+  for (let row = 0; row < rows; row++) {
+    const most = largestOf(data, row * length, length);
+    const scale = 2 ** (bits - exponentOf(most, -90));
+    let total = 0;
+    for (let n = row * length; n < (row + 1) * length; n++) total += rint(data[n] * scale);
+    out[row] = most === most ? mul(fl(total), 1 / scale) : NaN;
+  }
+}
+
+/** Rows of float32 as whole numbers up to 2^bits, and what each is multiplied with afterwards. */
+function factorsOf(data, rows, length, bits) {
+  const whole = new Float64Array(rows * length);
+  const back = new Float32Array(rows);
+  for (let row = 0; row < rows; row++) {
+    const most = largestOf(data, row * length, length);
+    if (most !== most) {
+      back[row] = NaN;
+      continue;
+    }
+    let e = exponentOf(most, -45);
+    if (bits === 15 && most * 2 ** (15 - e) > 32639) e += 1;
+    const scale = 2 ** (bits - e);
+    for (let n = row * length; n < (row + 1) * length; n++) whole[n] = rint(data[n] * scale);
+    back[row] = 1 / scale;
+  }
+  return { whole, back };
+}
+
+/** Products of rows, each a sum of whole numbers below 2^53. */
+function multiplied(a, b, m, n, k, from, out, to) {
+  const [x, y] = [a.whole, b.whole];
+  for (let i = 0; i < m; i += 4) {
+    const [i1, i2, i3] = [Math.min(i + 1, m - 1), Math.min(i + 2, m - 1), Math.min(i + 3, m - 1)];
+    const [p0, p1, p2, p3] = [i, i1, i2, i3].map((row) => (from.a + row) * k);
+    for (let j = 0; j < n; j += 2) {
+      const j1 = Math.min(j + 1, n - 1);
+      const [q0, q1] = [(from.b + j) * k, (from.b + j1) * k];
+      let [s00, s01, s10, s11, s20, s21, s30, s31] = [0, 0, 0, 0, 0, 0, 0, 0];
+      for (let l = 0; l < k; l++) {
+        const [u, v] = [y[q0 + l], y[q1 + l]];
+        const x0 = x[p0 + l];
+        const x1 = x[p1 + l];
+        const x2 = x[p2 + l];
+        const x3 = x[p3 + l];
+        s00 += x0 * u;
+        s01 += x0 * v;
+        s10 += x1 * u;
+        s11 += x1 * v;
+        s20 += x2 * u;
+        s21 += x2 * v;
+        s30 += x3 * u;
+        s31 += x3 * v;
+      }
+      const [back0, back1] = [b.back[from.b + j], b.back[from.b + j1]];
+      const write = (row, s, t) => {
+        const own = a.back[from.a + row];
+        out[to + row * n + j] = mul(mul(fl(s), own), back0);
+        out[to + row * n + j1] = mul(mul(fl(t), own), back1);
+      };
+      write(i3, s30, s31);
+      write(i2, s20, s21);
+      write(i1, s10, s11);
+      write(i, s00, s01);
+    }
+  }
+}
+
+function contracted(settings, values) {
+  if (settings.rounding) throw new Missing("products that are rounded by random bits, which this page does not execute");
+  const sides = values.map(({ data, shape }, side) => {
+    const [summed, batch] = [settings.summed[side], settings.batch[side]];
+    const free = shape.map((_, axis) => axis).filter((axis) => !summed.includes(axis) && !batch.includes(axis));
+    const size = (axes) => elements(axes.map((axis) => shape[axis]));
+    const arranged = transposed({ data, shape }, [...batch, ...free, ...summed]).data;
+    const [lead, rows, length] = [size(batch), size(free), size(summed)];
+    return { lead, rows, length, ...factorsOf(arranged, lead * rows, length, settings.bits ?? 15) };
+  });
+  const [a, b] = sides;
+  const out = new Float32Array(a.lead * a.rows * b.rows);
+  for (let n = 0; n < a.lead; n++) {
+    multiplied(a, b, a.rows, b.rows, a.length, { a: n * a.rows, b: n * b.rows }, out, n * a.rows * b.rows);
+  }
+  return out;
+}
+
+/** The windows of a gather or scatter: where each begins in the operand, and in the result. */
+function eachWindow(shape, index, sizes, settings, resultShape, visit) {
+  const places = index.shape.slice(0, -1);
+  const width = index.shape.at(-1);
+  const [strides, results] = [stridesOf(shape), stridesOf(resultShape)];
+  const own = resultShape.map((_, axis) => axis).filter((axis) => !settings.window.includes(axis));
+  const count = elements(places);
+  const place = new Array(places.length).fill(0);
+  for (let n = 0; n < count; n++) {
+    const start = new Array(shape.length).fill(0);
+    settings.indexed.forEach((axis, at) => (start[axis] = index.data[n * width + at]));
+    settings.batch.forEach((axis, at) => (start[axis] = place[settings.index_batch[at]]));
+    const inside = start.every((at, axis) => at >= 0 && at <= shape[axis] - sizes[axis]);
+    if (settings.mode === "clip") start.forEach((at, axis) => (start[axis] = clamped(at, shape[axis] - sizes[axis])));
+    if (inside || settings.mode === "clip") visit(offsetAt(strides, start), own.reduce((sum, axis, at) => sum + results[axis] * place[at], 0));
+    for (let axis = places.length - 1; axis >= 0; axis--) {
+      if (++place[axis] < places[axis]) break;
+      place[axis] = 0;
+    }
+  }
+}
+
+function windowAxes(shape, settings) {
+  const gone = [...settings.dropped, ...settings.batch];
+  return shape.map((_, axis) => axis).filter((axis) => !gone.includes(axis));
+}
+
+function gathered(settings, [operand, index], form, out) {
+  if (settings.mode === "fill") {
+    word.setUint32(0, settings.fill);
+    out.fill(form.dtype === "float32" ? word.getFloat32(0) : form.dtype === "int32" ? word.getInt32(0) : settings.fill);
+  }
+  const axes = windowAxes(operand.shape, settings);
+  const [strides, results] = [stridesOf(operand.shape), stridesOf(form.shape)];
+  const shape = axes.map((axis) => settings.sizes[axis]);
+  const view = axes.map((axis) => strides[axis]);
+  const target = settings.window.map((axis) => results[axis]);
+  eachWindow(operand.shape, index, settings.sizes, settings, form.shape, (from, to) => {
+    placed(copied(operand.data, shape, view, from), shape, out, target, to);
+  });
+  return out;
+}
+
+function scattered(settings, [operand, index, updates], add) {
+  const axes = windowAxes(operand.shape, settings);
+  const sizes = operand.shape.map(() => 1);
+  axes.forEach((axis, at) => (sizes[axis] = updates.shape[settings.window[at]]));
+  const [strides, own] = [stridesOf(operand.shape), stridesOf(updates.shape)];
+  const shape = axes.map((axis) => sizes[axis]);
+  const view = axes.map((axis) => strides[axis]);
+  const taken = settings.window.map((axis) => own[axis]);
+  const floats = add && operand.data instanceof Float32Array;
+  const out = floats ? new Float64Array(operand.data.length) : operand.data.slice();
+  let [most, scale] = [0, 1];
+  if (floats) {
+    const count = Math.max(1, elements(index.shape.slice(0, -1)));
+    most = largestOf(updates.data, 0, updates.data.length);
+    scale = 2 ** (Math.min(30, 52 - (count > 1 ? 32 - Math.clz32(count - 1) : 0)) - exponentOf(most, -90));
+  }
+  eachWindow(operand.shape, index, sizes, settings, updates.shape, (to, from) => {
+    const window = copied(updates.data, shape, taken, from);
+    if (!add) {
+      placed(window, shape, out, view, to);
+      return;
+    }
+    const there = copied(out, shape, view, to);
+    for (let n = 0; n < window.length; n++) there[n] += floats ? rint(window[n] * scale) : window[n];
+    placed(there, shape, out, view, to);
+  });
+  if (!floats) return out;
+  return Float32Array.from(operand.data, (value, n) => (most === most ? fl(value + mul(fl(out[n]), 1 / scale)) : NaN));
+}
+
+const ROTATIONS = [[13, 15, 26, 6], [17, 29, 16, 24]];
+
+/** A block of threefry2x32 with 20 rounds. */
+function threefry(first, second, high, low) {
+  const keys = [first, second, first ^ second ^ 0x1bd11bda];
+  let [x, y] = [(high + first) | 0, (low + second) | 0];
+  for (let group = 0; group < 5; group++) {
+    for (const turn of ROTATIONS[group % 2]) {
+      x = (x + y) | 0;
+      y = ((y << turn) | (y >>> (32 - turn))) ^ x;
+    }
+    x = (x + keys[(group + 1) % 3]) | 0;
+    y = (y + keys[(group + 2) % 3] + group + 1) | 0;
+  }
+  return [x >>> 0, y >>> 0];
+}
+
+function drawn(keys, count, visit) {
+  for (let key = 0; key < keys.length / 2; key++) {
+    for (let n = 0; n < count; n++) visit(key * count + n, threefry(keys[2 * key], keys[2 * key + 1], 0, n));
+  }
+}
+
+function reduced({ data, shape }, axes, out, rule) {
+  const kept = shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
+  const length = elements(axes.map((axis) => shape[axis]));
+  const rows = transposed({ data, shape }, [...kept, ...axes]).data;
+  for (let row = 0; row < out.length; row++) {
+    let value = rows[row * length];
+    for (let n = 1; n < length; n++) value = rule(value, rows[row * length + n]);
+    out[row] = value;
+  }
+  return out;
+}
+
+/** What an operation gives, from its values; those with programs of their own are in `execute`. */
+const OPERATIONS = {
+  select: ({ out }, [condition, no, yes]) => {
+    const single = condition.data.length === 1;
+    for (let n = 0; n < out.length; n++) out[n] = condition.data[single ? 0 : n] ? yes.data[n] : no.data[n];
+  },
+  convert: ({ out, form }, [{ data, form: from }]) => {
+    const [least, most] = form.dtype === "int32" ? [-2147483648, 2147483647] : [0, 4294967295];
+    for (let n = 0; n < out.length; n++) {
+      const value = data[n];
+      if (form.dtype === "bool") out[n] = value !== 0 ? 1 : 0;
+      else if (form.dtype === "float32") out[n] = fl(value);
+      else if (from.dtype === "float32") out[n] = value === value ? Math.trunc(Math.min(Math.max(value, least), most)) : 0;
+      else out[n] = value;
+    }
+  },
+  bitcast: ({ out, form }, [{ data, form: from }]) => {
+    for (let n = 0; n < out.length; n++) {
+      const bits = from.dtype === "float32" ? bitsOf(data[n]) : data[n];
+      out[n] = form.dtype === "float32" ? fl(floatOf(bits)) : bits;
+    }
+  },
+  broadcast: ({ out, form, settings }, [{ data, shape }]) => {
+    const own = stridesOf(shape);
+    const strides = form.shape.map(() => 0);
+    settings.axes.forEach((axis, at) => (strides[axis] = shape[at] === 1 ? 0 : own[at]));
+    copied(data, form.shape, strides, 0, out);
+  },
+  reshape: ({ out }, [{ data }]) => out.set(data),
+  transpose: ({ out, settings }, [value]) => out.set(transposed(value, settings.axes).data),
+  concatenate: ({ out, form, settings }, values) => {
+    const strides = stridesOf(form.shape);
+    let at = 0;
+    for (const { data, shape } of values) {
+      placed(data, shape, out, strides, at * strides[settings.axis]);
+      at += shape[settings.axis];
+    }
+  },
+  slice: ({ out, form, settings }, [{ data, shape }]) => {
+    const own = stridesOf(shape);
+    copied(data, form.shape, own.map((step, axis) => step * settings.step[axis]), offsetAt(own, settings.start), out);
+  },
+  dynamic_slice: ({ out, form }, [{ data, shape }, ...starts]) => {
+    const own = stridesOf(shape);
+    const begin = starts.map((start, axis) => clamped(start.data[0], shape[axis] - form.shape[axis]));
+    copied(data, form.shape, own, offsetAt(own, begin), out);
+  },
+  dynamic_update_slice: ({ out }, [{ data, shape }, update, ...starts]) => {
+    const own = stridesOf(shape);
+    const begin = starts.map((start, axis) => clamped(start.data[0], shape[axis] - update.shape[axis]));
+    out.set(data);
+    placed(update.data, update.shape, out, own, offsetAt(own, begin));
+  },
+  pad: ({ out, form, settings }, [{ data, shape }, filling]) => {
+    out.fill(filling.data[0]);
+    const strides = stridesOf(form.shape);
+    const own = stridesOf(shape);
+    const cut = settings.padding.map(([low, high, inner], axis) => {
+      const first = Math.max(0, Math.ceil(-low / (inner + 1)));
+      const last = Math.floor((form.shape[axis] - 1 - low) / (inner + 1));
+      return { first, count: Math.max(0, Math.min(shape[axis] - 1, last) - first + 1), low, step: inner + 1 };
+    });
+    const view = cut.map(({ count }) => count);
+    const source = copied(data, view, own, offsetAt(own, cut.map(({ first }) => first)));
+    const begin = cut.map(({ first, low, step }) => low + first * step);
+    placed(source, view, out, strides.map((step, axis) => step * cut[axis].step), offsetAt(strides, begin));
+  },
+  iota: ({ out, form, settings }) => {
+    const step = elements(form.shape.slice(settings.axis + 1));
+    for (let n = 0; n < out.length; n++) out[n] = Math.floor(n / step) % form.shape[settings.axis];
+  },
+  rev: ({ out, form, settings }, [{ data, shape }]) => {
+    const own = stridesOf(shape);
+    const begin = shape.map((length, axis) => (settings.axes.includes(axis) ? length - 1 : 0));
+    copied(data, form.shape, own.map((step, axis) => (settings.axes.includes(axis) ? -step : step)), offsetAt(own, begin), out);
+  },
+  cumsum: ({ out, settings, whole }, [{ data, shape }]) => {
+    const step = elements(shape.slice(settings.axis + 1));
+    const length = shape[settings.axis];
+    for (let n = 0; n < out.length; n++) {
+      const own = Math.floor(n / step) % length;
+      const at = settings.reverse ? n + (length - 1 - 2 * own) * step : n;
+      out[at] = own === 0 ? data[at] : whole(data[at] + out[at + (settings.reverse ? step : -step)]);
+    }
+  },
+  argmax: ({ out, settings }, [{ data, shape }]) => {
+    const rest = shape.map((_, axis) => axis).filter((axis) => axis !== settings.axis);
+    const length = shape[settings.axis];
+    const rows = transposed({ data, shape }, [...rest, settings.axis]).data;
+    for (let row = 0; row < out.length; row++) {
+      let best = 0;
+      for (let n = 1; n < length; n++) {
+        const [one, most] = [rows[row * length + n], rows[row * length + best]];
+        if (one > most || (one !== one && most === most)) best = n;
+      }
+      out[row] = best;
+    }
+  },
+  sum: ({ out, settings, whole }, [value]) => {
+    if (!(value.data instanceof Float32Array)) return void reduced(value, settings.axes, out, (a, b) => whole(a + b));
+    const kept = value.shape.map((_, axis) => axis).filter((axis) => !settings.axes.includes(axis));
+    const length = elements(settings.axes.map((axis) => value.shape[axis]));
+    sums(transposed(value, [...kept, ...settings.axes]).data, out.length, length, out);
+    return undefined;
+  },
+  maximum: ({ out, settings }, [value]) => reduced(value, settings.axes, out, Math.max),
+  minimum: ({ out, settings }, [value]) => reduced(value, settings.axes, out, Math.min),
+  all: ({ out, settings }, [value]) => reduced(value, settings.axes, out, (a, b) => a & b),
+  any: ({ out, settings }, [value]) => reduced(value, settings.axes, out, (a, b) => a | b),
+  dot: ({ out, settings }, values) => out.set(contracted(settings, values)),
+  gather: ({ out, form, settings }, values) => gathered(settings, values, form, out),
+  scatter: ({ out, settings }, values) => out.set(scattered(settings, values, false)),
+  scatter_add: ({ out, settings }, values) => out.set(scattered(settings, values, true)),
+  seed: ({ out }, [{ data }]) => data.forEach((value, n) => (out[2 * n + 1] = value)),
+  fold: ({ out }, [keys, numbers]) => {
+    for (let n = 0; n < out.length / 2; n++) {
+      const number = numbers.data[numbers.data.length === 1 ? 0 : n] >>> 0;
+      const key = keys.data.length === 2 ? 0 : n;
+      out.set(threefry(keys.data[2 * key], keys.data[2 * key + 1], 0, number), 2 * n);
+    }
+  },
+  draw_keys: ({ out, settings }, [{ data }]) => drawn(data, elements(settings.shape), (n, words) => out.set(words, 2 * n)),
+  draw: ({ out, settings }, [{ data }]) => drawn(data, elements(settings.shape), (n, [a, b]) => (out[n] = a ^ b)),
+};
+
+/** One element after another. */
+function elementwise(name, out, values, form) {
+  const [a, b] = values;
+  const compared = COMPARED[name];
+  const floats = a.form.dtype === "float32";
+  const rule = compared ?? (floats ? FLOATS[name] : WHOLES[name]);
+  if (!rule) throw new Missing(`an operation that this page does not have: ${visible(String(name))}`);
+  const count = out.length;
+  const finish = form.dtype === "bool" ? (value) => (value ? 1 : 0) & 1 : floats ? null : same32(form.dtype === "int32");
+  if (form.dtype === "bool" && !compared) {
+    for (let n = 0; n < count; n++) out[n] = (b ? rule(a.data[n], b.data[n]) : name === "not" ? 1 - a.data[n] : rule(a.data[n])) & 1;
+  } else if (b && finish) for (let n = 0; n < count; n++) out[n] = finish(rule(a.data[n], b.data[n]));
+  else if (b) for (let n = 0; n < count; n++) out[n] = rule(a.data[n], b.data[n]);
+  else if (finish) for (let n = 0; n < count; n++) out[n] = finish(rule(a.data[n]));
+  else for (let n = 0; n < count; n++) out[n] = rule(a.data[n]);
+}
+
+/** The values that a program gives. `constants`: arrays by digest. `pause`: awaited now and then, so that a page stays awake. */
+async function execute(program, inputs, constants, pause = async () => {}) {
+  const known = new Map();
+  const forms = program.forms.map(([dtype, shape]) => ({ dtype, shape }));
+  const give = (number, data) => {
+    const form = forms[number];
+    known.set(number, { data, shape: form.shape, form });
+  };
+  program.inputs.forEach((number, at) => give(number, inputs[at]));
+  for (const [number, digest] of program.constants) give(number, constants.get(digest));
+  const last = new Map();
+  program.operations.forEach((operation, at) => operation[1].forEach((number) => last.set(number, at)));
+  program.outputs.forEach((number) => last.set(number, Infinity));
+  for (const [at, [name, used, made, settings, bodies]] of program.operations.entries()) {
+    const values = used.map((number) => known.get(number));
+    if (bodies.length) {
+      const outputs = await looped(name, settings, bodies, values, constants, pause);
+      made.forEach((number, n) => give(number, outputs[n]));
+    } else {
+      const form = forms[made[0]];
+      const out = new ARRAYS[form.dtype](elements(form.shape));
+      const rule = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : null;
+      if (rule) rule({ out, form, settings, whole: same32(form.dtype === "int32") }, values);
+      else elementwise(name, out, values, form);
+      give(made[0], out);
+      await pause();
+    }
+    for (const number of used) if (last.get(number) === at) known.delete(number);
+  }
+  return program.outputs.map((number) => known.get(number).data);
+}
+
+async function looped(name, settings, bodies, values, constants, pause) {
+  if (name === "cond") {
+    const chosen = clamped(values[0].data[0], bodies.length - 1);
+    return execute(bodies[chosen], values.slice(1).map(({ data }) => data), constants, pause);
+  }
+  if (name === "while") {
+    const { asked, done } = settings;
+    const given = values.map(({ data }) => data);
+    let carry = given.slice(asked + done);
+    while ((await execute(bodies[0], [...given.slice(0, asked), ...carry], constants, pause))[0][0]) {
+      carry = await execute(bodies[1], [...given.slice(asked, asked + done), ...carry], constants, pause);
+    }
+    return carry;
+  }
+  if (name !== "scan") throw new Missing(`an operation that this page does not have: ${visible(String(name))}`);
+  const { constants: kept, carried, length, reverse } = settings;
+  const fixed = values.slice(0, kept).map(({ data }) => data);
+  const rows = values.slice(kept + carried);
+  let carry = values.slice(kept, kept + carried).map(({ data }) => data);
+  const made = bodies[0].outputs.slice(carried).map((number) => {
+    const [dtype, shape] = bodies[0].forms[number];
+    return new ARRAYS[dtype](length * elements(shape));
+  });
+  for (let turn = 0; turn < length; turn++) {
+    const n = reverse ? length - 1 - turn : turn;
+    const own = rows.map(({ data }) => data.subarray((n * data.length) / length, ((n + 1) * data.length) / length));
+    const found = await execute(bodies[0], [...fixed, ...carry, ...own], constants, pause);
+    carry = found.slice(0, carried);
+    found.slice(carried).forEach((value, at) => made[at].set(value, n * value.length));
+  }
+  return [...carry, ...made];
+}
+
+/** What `marin publish` wrote of the programs of a run under profile exact, each under the digest that the run recorded. */
+async function readPrograms(source, record) {
+  const recorded = member(member(record.training.at(-1)?.body, "program"), "functions");
+  const path = `programs/${record.run}.json`;
+  const bytes = await source.read(path, 64 * MIB);
+  if (!bytes) throw new Missing("the programs of its train step are not published", { where: path });
+  const hints = parseCanonical(bytes, path);
+  const texts = (value) => Array.isArray(value) && value.every((one) => typeof one === "string");
+  if (!texts(member(hints, "parameters")) || !texts(member(hints, "moments")) || !isObject(member(hints, "sequences"))) {
+    throw new Wrong("not a list of what its programs take", { where: path });
+  }
+  const constants = new Map();
+  const programs = {};
+  for (const name of ["gradient", "update"]) {
+    const digest = member(recorded, name);
+    if (!FORMS.digest(digest)) throw new Missing(`the run does not say which program its ${name} is`);
+    programs[name] = await readProgram(source, digest, constants);
+  }
+  return { ...programs, hints, constants };
+}
+
+async function readProgram(source, digest, constants) {
+  const path = `programs/${digest.slice(7)}.json`;
+  const bytes = await source.read(path, 64 * MIB);
+  if (!bytes) throw new Missing("a program is not published", { where: path });
+  if (digestText(await sha256Large(bytes)) !== digest) throw new Wrong("a program is not the recorded one", { where: path });
+  const program = parseCanonical(bytes, path);
+  await readConstants(source, program, constants, path);
+  return program;
+}
+
+async function readConstants(source, program, constants, where) {
+  for (const [number, digest] of program.constants) {
+    const [dtype, shape] = program.forms[number];
+    const path = `programs/constants/${digest.slice(7)}`;
+    const bytes = constants.has(digest) ? null : await source.read(path, 64 * MIB);
+    if (!constants.has(digest) && !bytes) throw new Missing("a constant of a program is not published", { where: path });
+    if (bytes && (await tensorDigest(dtype, shape, bytes)) !== digest) throw new Wrong("a constant is not the one of its program", { where: `${where}, ${path}` });
+    if (bytes) constants.set(digest, ruled(arrayOf(dtype, bytes)));
+  }
+  for (const [, , , , bodies] of program.operations) for (const body of bodies) await readConstants(source, body, constants, where);
+}
+
+function arrayOf(dtype, bytes) {
+  const own = bytes.slice();
+  return new ARRAYS[dtype](own.buffer, 0, own.length / ARRAYS[dtype].BYTES_PER_ELEMENT);
+}
+
+/** Numbers as a program takes them: denormal ones are zero, and there is one zero. */
+function ruled(data) {
+  return data instanceof Float32Array ? data.map(fl) : data;
+}
+
+/** The two sums over a tensor's words that a train step records of it. */
+function fingerprint(bytes, dtype) {
+  const narrow = ITEM_BYTES.get(dtype) === 2;
+  const own = bytes.byteOffset % 4 ? bytes.slice() : bytes;
+  const words = new (narrow ? Uint16Array : Uint32Array)(own.buffer, own.byteOffset, own.length / (narrow ? 2 : 4));
+  let [first, second] = [0, 0];
+  for (let n = 0; n < words.length; n++) {
+    let value = Math.imul(words[n] ^ Math.imul(n, 0x9e3779b1), 0x85ebca77);
+    value = Math.imul(value ^ (value >>> 15), 0xc2b2ae3d);
+    value ^= value >>> 13;
+    const again = Math.imul(value, 0x27d4eb2f);
+    first = (first + value) | 0;
+    second = (second + (again ^ (again >>> 16))) | 0;
+  }
+  return [first >>> 0, second >>> 0];
+}
+
+function bytesOf(data) {
+  return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+}
+
+/** The tokens of a train step, by the numbers of their sequences; the recorded digest says whether they are the right ones. */
+function batchOf(record, hints, streams, step, digest) {
+  const [width, count] = [record.recipe.model.seq_len, record.recipe.trainer.batch_size];
+  const numbers = member(hints.sequences, String(step));
+  if (!Array.isArray(numbers) || numbers.length !== count || !numbers.every((one) => Number.isSafeInteger(one) && one >= 0)) {
+    throw new Missing(`the sequences of train step ${step} are not published`);
+  }
+  const tokens = new Int32Array(count * width);
+  numbers.forEach((number, line) => {
+    let at = number;
+    const stream = streams.find((one) => at < Math.floor(one.length / width) || ((at -= Math.floor(one.length / width)), false));
+    if (!stream) throw new Wrong(`train step ${step}: a sequence that the tokens have not`, { found: `${number}` });
+    tokens.set(stream.subarray(at * width, at * width + width), line * width);
+  });
+  const found = digestText(sha256(bytesOf(BigInt64Array.from(numbers, BigInt)), bytesOf(tokens)));
+  if (found !== digest) throw new Wrong(`train step ${step}: its tokens are not those of these sequences`, { expected: digest, found });
+  const weights = new Float32Array(count * width).fill(1);
+  for (let line = 1; line <= count; line++) weights[line * width - 1] = 0; // what comes after the last token is not asked
+  return { tokens, weights };
+}
+
+/** One train step from a state, by the two programs: the state after it, and what is recorded of it. */
+async function trainStep(programs, state, { tokens, weights }, count, pause) {
+  const { gradient, update, hints, constants } = programs;
+  const shaped = (program, data) => program.inputs.map((number, at) => {
+    const [dtype, shape] = program.forms[number];
+    if (!(data[at] instanceof ARRAYS[dtype]) || data[at].length !== elements(shape)) throw new Wrong("a program takes other values than its state has", { found: `value ${at}` });
+    return ruled(data[at]);
+  });
+  const params = hints.parameters.map((path) => state.get(path));
+  const moments = hints.moments.map((path) => state.get(path));
+  const missing = [...hints.parameters, ...hints.moments].find((path) => !state.has(path));
+  if (missing !== undefined || state.size !== params.length + moments.length + 3) throw new Wrong("a program takes other tensors than the state has", { found: visible(missing ?? "") });
+  const sums = await execute(gradient, shaped(gradient, [...params, tokens, weights]), constants, pause);
+  const after = await execute(update, shaped(update, [...params, ...moments, ...sums]), constants, pause);
+  const [loss, norm] = after.splice(-2).map((data) => data[0]);
+  const done = Number.isFinite(loss) && Number.isFinite(norm) ? 1 : 0;
+  const next = new Map([
+    ["step", state.get("step").map((value) => value + done)],
+    ["cursor", state.get("cursor").map((value) => value + done * count)],
+    ["key", state.get("key")],
+  ]);
+  [...hints.parameters, ...hints.moments].forEach((path, at) => next.set(path, after[at]));
+  for (const data of next.values()) if (data instanceof Float32Array) for (let n = 0; n < data.length; n++) if (data[n] !== data[n]) data[n] = NaN;
+  return { next, loss, norm };
+}
+
+// ------------------------------------------------------------------------------------------------------------ 9. the judge
 
 const MOST_FINDINGS = 40;
 const EXIT = { PASS: 0, FAIL: 1, UNAVAILABLE: 3, NOT_RUN: 3, PARTIAL: 4 };
@@ -2208,7 +2983,8 @@ const FILES = {
   ),
 };
 const UNJUDGED =
-  "nothing is executed here, so that corpus, tokens, losses, states, metrics and model follow from each other is claimed; `marin verify` executes it";
+  "what was not executed here is claimed: that corpus, tokens, losses, states, metrics and model follow from each other; `marin verify` executes all of it";
+const UNKNOWN = "claimed: that the programs are those of the recipe, that its seed leads to these sequences, that the tokens are those of the text";
 
 class Findings {
   constructor() {
@@ -2239,9 +3015,10 @@ class Findings {
  *
  * source: `read(path, most)` gives bytes or null, `list(folder)` names where that can be known.
  * keys, witnesses: verifier keys, as texts, from the reader. run: its id; without one the newest that has a page here.
+ * execute: which train steps are executed again, where that can be done here: "one", "all", "none", or the number of one.
  * progress(part, done, all): awaited between pieces of work; whoever wants to stop throws there.
  */
-export async function judge(source, { keys, witnesses = [], run = "", progress = async () => {} }) {
+export async function judge(source, { keys, witnesses = [], run = "", execute = "one", progress = async () => {} }) {
   const given = keys.map(parseKey);
   if (!given.length) throw new Usage("give the log's verifier key: nothing in the folder can say whom to believe");
   if (given.every(({ algorithm }) => algorithm === COSIGNATURE)) throw new Usage("this is the key of a witness; give the log's own");
@@ -2260,9 +3037,10 @@ export async function judge(source, { keys, witnesses = [], run = "", progress =
     Object.assign(report, { origin: log.origin, size: log.size, root: hex(log.root), runs: runsOf(log) });
     report.run = await chosenRun(source, log, run);
     report.verdicts.signature = await judgeSignature(source, log, given, cosigners, report.run);
-    await judgeRun(source, log, report, progress);
+    await judgeRun(source, log, report, execute, progress);
   }
   const outcomes = Object.values(report.verdicts).map(({ outcome }) => outcome);
+  if (report.execution.outcome === "FAIL") outcomes.push("FAIL");
   report.outcome = WORST.find((word) => outcomes.includes(word));
   report.exit = EXIT[report.outcome];
   return report;
@@ -2342,7 +3120,7 @@ async function cosigned(source, log, key) {
   return best;
 }
 
-async function judgeRun(source, log, report, progress) {
+async function judgeRun(source, log, report, execute, progress) {
   let record = null;
   const opened = new Findings();
   await opened.look("", async () => {
@@ -2359,12 +3137,24 @@ async function judgeRun(source, log, report, progress) {
   const found = new Findings();
   const lines = await judgeHashes(store, record, found, progress);
   report.verdicts.hash = found.verdict(lines);
+  let whole = [];
+  if (execute !== "none") {
+    const tried = new Findings();
+    await tried.look("", async () => {
+      const done = await judgeExecution(store, record, execute, progress);
+      whole = done.whole;
+      report.execution = { outcome: done.outcome, lines: [...done.lines, UNKNOWN, UNJUDGED] };
+    });
+    if (tried.wrong.length) report.execution = { outcome: "FAIL", lines: tried.wrong };
+    else if (tried.missing.length) report.execution.lines = [...tried.missing, UNJUDGED];
+  }
   const settled = { signature: report.verdicts.record, hash: report.verdicts.hash };
   report.claims = claimsOf(record).map((claim) => {
     const outcome = settled[claim.by]?.outcome;
     const signed = report.verdicts.signature.outcome;
     const word = { PASS: "established", FAIL: "contradicted" }[outcome] ?? "open";
-    const status = claim.by === "claimed" ? "claimed" : claim.by === "execution" || signed === "FAIL" ? "open" : word;
+    const done = claim.by === "execution" && whole.includes(claim.event) ? "established" : "open";
+    const status = claim.by === "claimed" ? "claimed" : claim.by === "execution" || signed === "FAIL" ? done : word;
     return { ...claim, status };
   });
 }
@@ -2424,13 +3214,14 @@ async function judgeHashes(store, record, found, progress) {
     await progress("hash", ++done, all);
   }
   const looked = { exported: null, parameters: null };
+  const ends = new Map(); // of stored states: the fingerprints of their tensors, by train step
   for (const [step, view] of record.steps) {
     await found.look(`output of ${step}`, () => checkOutput(store, view, looked));
     await progress("hash", ++done, all);
   }
   for (const event of record.checkpoints) {
     if (!gone.has(event.body.artifact)) {
-      await found.look(`training checkpoint of step ${event.body.step}`, () => checkCheckpoint(store, event.body));
+      await found.look(`training checkpoint of step ${event.body.step}`, () => checkCheckpoint(store, event.body, ends));
     }
     await progress("hash", ++done, all);
   }
@@ -2445,7 +3236,9 @@ async function judgeHashes(store, record, found, progress) {
   let prints = 0;
   for (const { body } of record.segments) {
     await found.look(`train steps ${body.start} to ${body.end - 1}`, async () => {
-      prints += checkFingerprints(body, norms, await store.blob(body.trace));
+      const trace = await store.blob(body.trace);
+      prints += checkFingerprints(body, norms, trace);
+      if (ends.has(body.end)) checkLastRow(body, ends.get(body.end), trace);
     });
   }
   const lines = [
@@ -2502,7 +3295,7 @@ function compareOutput(output, digest, size) {
   if (size !== output.size) throw new Wrong("size", { expected: `${output.size} bytes`, found: `${size} bytes` });
 }
 
-async function checkCheckpoint(store, body) {
+async function checkCheckpoint(store, body, ends) {
   const files = await store.tree(body.artifact);
   if (!files) throw new Missing("the list of its files is not here", { where: store.place("trees", body.artifact) });
   const size = files.reduce((sum, entry) => sum + entry.size, 0);
@@ -2510,9 +3303,13 @@ async function checkCheckpoint(store, body) {
   const listed = await store.blob(body.manifest);
   const digest = stateDigest(parseState(listed, "manifest"));
   if (digest !== body.state) throw new Wrong("manifest: the list of tensors is that of another state", { expected: body.state, found: digest });
-  const found = await readState(store, below(files, ""), `step ${body.step}`);
+  const found = await readState(store, below(files, ""), `step ${body.step}`, () => true);
   if (found.digest !== body.state) throw new Wrong("its tensors are another state", { expected: body.state, found: found.digest });
   if (!same(found.list, listed)) throw new Wrong("its own state.json is another than the recorded list", { where: "state.json" });
+  const tensors = [...found.kept.values()];
+  if (tensors.every(({ dtype }) => [2, 4].includes(ITEM_BYTES.get(dtype)))) {
+    ends.set(body.step, tensors.map(({ content, dtype }) => fingerprint(content, dtype).join()).sort());
+  }
 }
 
 async function checkList(store, manifest, state) {
@@ -2557,7 +3354,107 @@ function checkFingerprints(segment, norms, trace) {
   return derived;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ 9. node
+/** The last row of a trace is of the state that is stored after the segment; the record does not say in which order. */
+function checkLastRow(segment, expected, trace) {
+  const row = trace.subarray((trace.length / (segment.end - segment.start)) * (segment.end - segment.start - 1));
+  const found = [];
+  for (let at = 0; at < row.length; at += 8) found.push(`${littleEndian(row, at, 4)},${littleEndian(row, at + 4, 4)}`);
+  if (found.sort().join(" ") !== expected.join(" ")) {
+    throw new Wrong("the trace ends in another state than the one that is stored", { where: `before train step ${segment.end}` });
+  }
+}
+
+/** Train steps executed again from a stored state: one that is drawn here, those up to a number, or all that can be. */
+async function judgeExecution(store, record, asked, progress) {
+  const { recipe } = record;
+  if (member(member(recipe, "arithmetic"), "profile") !== "exact") {
+    throw new Missing("the run was not trained under profile exact, whose train steps alone are executed here");
+  }
+  for (const name of ["lora", "exclude"]) if (member(recipe, name)) throw new Missing(`a recipe with ${name}, which is not executed here`);
+  const programs = await readPrograms(store.source, record);
+  const files = await store.tree(record.steps.get("tokens")?.output.artifact ?? `sha256:${"0".repeat(64)}`);
+  if (!files) throw new Missing("the tokens are not here");
+  const { streams } = await readTokens(store, files);
+  if (streams.some(({ masked }) => masked)) throw new Missing("a loss mask, which is not executed here");
+  const work = chosenSteps(record, asked);
+  if (!work.length) throw new Missing("no segment begins with a state that is stored, so that it could be executed");
+  const found = new Findings();
+  const [lines, whole] = [[], []];
+  const all = work.reduce((sum, { segment, last }) => sum + last - segment.body.start, 0);
+  let done = 0;
+  for (const { segment, saved, last } of work) {
+    const { body, index } = segment;
+    await found.look(`train steps ${body.start} to ${last - 1}`, async () => {
+      const read = await readState(store, below(await store.tree(saved.artifact), ""), `step ${body.start}`, () => true);
+      if (read.digest !== body.start_state) throw new Wrong("they begin with another state", { expected: body.start_state, found: read.digest });
+      let state = new Map([...read.kept].map(([path, { dtype, content }]) => [path, arrayOf(dtype, content)]));
+      const trace = await store.blob(body.trace);
+      for (let step = body.start; step < last; step++) {
+        const batch = batchOf(record, programs.hints, streams.map(({ tokens }) => tokens), step, body.batches[step - body.start]);
+        const made = await trainStep(programs, state, batch, recipe.trainer.batch_size, () => progress("execution", done, all));
+        compareStep(body, step, made, record.norms(), trace, ["step", "cursor", "key", ...programs.hints.parameters, ...programs.hints.moments]);
+        state = made.next;
+        done += 1;
+      }
+      const several_ = last - body.start > 1 ? `s ${body.start} to ${last - 1}` : ` ${body.start}`;
+      lines.push(`train step${several_} executed again from the stored state: loss, gradient norm and the fingerprints of all ${state.size} tensors are the recorded ones`);
+      if (last < body.end) return;
+      const tensors = [];
+      for (const [path, data] of state) {
+        const { dtype, shape } = read.kept.get(path);
+        tensors.push({ path, digest: await tensorDigest(dtype, shape, bytesOf(data)) });
+      }
+      const digest = stateDigest(tensors.sort(byPath));
+      if (digest !== body.end_state) throw new Wrong("they end in another state", { expected: body.end_state, found: digest });
+      whole.push(index);
+    });
+  }
+  const verdict = found.verdict(lines);
+  return { ...verdict, outcome: verdict.outcome === "PASS" ? "PARTIAL" : verdict.outcome, whole };
+}
+
+/** Which segments are executed, from which stored states, and up to which train step. */
+function chosenSteps(record, asked) {
+  const gone = record.letGo();
+  const begins = new Map(record.checkpoints.filter(({ body }) => !gone.has(body.artifact)).map(({ body }) => [body.step, body]));
+  const known = record.segments.filter(({ body }) => begins.has(body.start));
+  const work = (segment, last) => ({ segment, saved: begins.get(segment.body.start), last });
+  if (asked === "all") return known.map((segment) => work(segment, segment.body.end));
+  if (/^[0-9]+$/.test(asked)) {
+    const step = Number(asked);
+    return known.filter(({ body }) => step >= body.start && step < body.end).map((segment) => work(segment, step + 1));
+  }
+  return known.length ? [known[drawnBelow(known.length)]].map((segment) => work(segment, segment.body.start + 1)) : [];
+}
+
+/** A number below another, by the reader's own dice. */
+function drawnBelow(count) {
+  return globalThis.crypto.getRandomValues(new Uint32Array(1))[0] % count;
+}
+
+function compareStep(segment, step, { next, loss, norm }, norms, trace, order) {
+  const at = step - segment.start;
+  const refuse = (what, expected, told) => new Wrong(`train step ${step}, executed again, has another ${what}`, { expected, found: told });
+  const recorded = hexFloat(segment.losses[at]);
+  if (!Object.is(loss, recorded)) throw refuse("loss", `${recorded}`, `${loss}`);
+  if (norms.has(step) && !Object.is(norm, norms.get(step))) throw refuse("gradient norm", `${norms.get(step)}`, `${norm}`);
+  const width = trace.length / (segment.end - segment.start);
+  if (width !== 8 * order.length) throw new Wrong("the trace has another number of tensors", { expected: `${order.length}`, found: `${width / 8}` });
+  order.forEach((path, n) => {
+    const [one, two] = fingerprint(bytesOf(next.get(path)), "float32");
+    const place = at * width + 8 * n;
+    if (one !== littleEndian(trace, place, 4) || two !== littleEndian(trace, place + 4, 4)) {
+      throw refuse(`tensor ${visible(path)}`, "the recorded fingerprint", `${one}, ${two}`);
+    }
+  });
+  const head = new DataView(new ArrayBuffer(8));
+  head.setFloat32(0, loss, true);
+  head.setFloat32(4, norm, true);
+  const derived = digestText(sha256(new Uint8Array(head.buffer), trace.subarray(at * width, (at + 1) * width)));
+  if (derived !== segment.fingerprints[at]) throw refuse("fingerprint", segment.fingerprints[at], derived);
+}
+
+// ----------------------------------------------------------------------------------------------------------------- 10. node
 
 /** Files below an address: a plain file server, and nothing else is asked. */
 export class AddressSource {
@@ -2614,10 +3511,10 @@ class FolderSource {
   }
 }
 
-const USAGE = "usage: node check.mjs FOLDER --vkey KEY [--vkey KEY] [--witness KEY] [--run RUN] [--json]";
+const USAGE = "usage: node check.mjs FOLDER --vkey KEY [--vkey KEY] [--witness KEY] [--run RUN] [--execute one|all|none|STEP] [--json]";
 
 function parseArguments(words) {
-  const asked = { folder: "", keys: [], witnesses: [], run: "", json: false };
+  const asked = { folder: "", keys: [], witnesses: [], run: "", execute: "one", json: false };
   for (let at = 0; at < words.length; at++) {
     const [name, inline] = words[at].startsWith("--") && words[at].includes("=") ? words[at].split(/=(.*)/s) : [words[at]];
     const value = () => {
@@ -2628,11 +3525,13 @@ function parseArguments(words) {
     if (name === "--vkey") asked.keys.push(value());
     else if (name === "--witness") asked.witnesses.push(value());
     else if (name === "--run") asked.run = value();
+    else if (name === "--execute") asked.execute = value();
     else if (name === "--json") asked.json = true;
     else if (name.startsWith("-") || asked.folder) throw new Usage(`unknown argument ${words[at]}\n${USAGE}`);
     else asked.folder = name;
   }
   if (!asked.folder) throw new Usage(USAGE);
+  if (!/^(one|all|none|[0-9]{1,15})$/.test(asked.execute)) throw new Usage(`--execute: expected one, all, none or a number, found ${asked.execute}`);
   return asked;
 }
 
@@ -2641,7 +3540,7 @@ function printed(report) {
   for (const [name, { outcome, lines: told }] of Object.entries(report.verdicts)) {
     lines.push(`${name.padEnd(10)} ${outcome}`, ...told.map((line) => `           ${line}`));
   }
-  lines.push("execution  not judged", ...report.execution.lines.map((line) => `           ${line}`));
+  lines.push(`execution  ${report.execution.outcome}`, ...report.execution.lines.map((line) => `           ${line}`));
   for (const [status, by, title] of HEADINGS) {
     const own = report.claims.filter((claim) => claim.status === status && claim.by === by);
     if (own.length) lines.push("", `${title}:`, ...own.map(({ claim }) => `  ${claim}`));
@@ -2654,6 +3553,7 @@ const HEADINGS = [
   ["contradicted", "hash", "contradicted by the bytes"],
   ["established", "signature", "established by signature"],
   ["established", "hash", "established by hash"],
+  ["established", "execution", "established by execution, from a stored state"],
   ["open", "signature", "not established: signatures were not checked, or not all"],
   ["open", "hash", "not established: bytes were not hashed"],
   ["open", "execution", "not established: nothing was executed for it"],
@@ -2685,7 +3585,7 @@ if (typeof process !== "undefined" && process.versions?.node && process.argv[1])
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------- 10. the page
+// -------------------------------------------------------------------------------------------------------------- 11. the page
 
 /** A folder that the reader chose: its files are read here and go nowhere. */
 class ChosenSource {
@@ -2827,4 +3727,4 @@ function page() {
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
 /** The parts, for whoever has vectors. */
-export { Store, canonical, isBlob, merkleRoot, parseCanonical, parseKey, pythonNumber, sha256, stateDigest, tensorDigest, zstd };
+export { Store, canonical, execute, isBlob, merkleRoot, parseCanonical, parseKey, pythonNumber, sha256, stateDigest, tensorDigest, zstd };

@@ -3650,7 +3650,8 @@ function drawReport(report, place) {
   const words = element("div");
   const heading = element("h2", title, { tabindex: "-1", id: "found" });
   words.append(heading, element("p", `Run ${visible(report.run)} of the log ${visible(report.origin) || "that is here"}.`));
-  words.append(element("p", "Not judged: whether the same steps, made again, give the same numbers. This page executes nothing."));
+  const executed = report.execution.outcome === "not judged" ? "none was executed here" : "some were executed here";
+  words.append(element("p", `Not judged: whether all of its steps, made again, give the same numbers; ${executed}.`));
   seal.append(words);
   place.replaceChildren(seal);
   for (const [name, { outcome, lines }] of Object.entries(report.verdicts)) {
@@ -3660,7 +3661,11 @@ function drawReport(report, place) {
     head.append(element("span", `${name}: ${outcome}`, { class: { PASS: "good", FAIL: "bad" }[outcome] ?? "mid" }));
     place.append(head, element("p", answers[outcome] ?? notRun), listOf(lines));
   }
-  place.append(element("h3", "Would the same work give the same numbers?"), listOf(report.execution.lines));
+  const work = element("h3", "Would the same work give the same numbers? ");
+  const did = report.execution.outcome;
+  work.append(element("span", `execution: ${did}`, { class: did === "FAIL" ? "bad" : "mid" }));
+  const meant = { PARTIAL: "What was executed here gave every recorded bit.", FAIL: "No. A train step, executed here, gave something else than was recorded." };
+  place.append(work, element("p", meant[did] ?? "Nothing was executed here."), listOf(report.execution.lines));
   for (const [status, by, name] of HEADINGS) {
     const own = report.claims.filter((claim) => claim.status === status && claim.by === by);
     if (!own.length) continue;
@@ -3690,12 +3695,17 @@ function page() {
   if (!served) at("place").textContent = "This page was opened from a disk: choose the folder that you want to check.";
   at("folder").required = !served;
   let wanted = true;
+  let rested = 0;
   stop.addEventListener("click", () => {
     wanted = false;
   });
   const progress = async (part, done, all) => {
-    bar.value = (part === "log" ? 0 : 0.15) + (part === "log" ? 0.15 : 0.85) * (done / all);
-    await new Promise((resolve) => setTimeout(resolve)); // the page stays awake, and the button to stop works
+    const [from, share] = { log: [0, 0.1], hash: [0.1, 0.5], execution: [0.6, 0.4] }[part];
+    bar.value = from + share * (done / all);
+    if (performance.now() - rested > 30) {
+      await new Promise((resolve) => setTimeout(resolve)); // the page stays awake, and the button to stop works
+      rested = performance.now();
+    }
     if (!wanted) throw new Stopped();
   };
   form.addEventListener("submit", async (event) => {
@@ -3707,7 +3717,7 @@ function page() {
     const chosen = at("folder").files;
     try {
       const source = chosen.length ? new ChosenSource(chosen) : new AddressSource(new URL(".", location.href).href);
-      const asked = { keys: split("key"), witnesses: split("witnesses"), run: at("run").value.trim(), progress };
+      const asked = { keys: split("key"), witnesses: split("witnesses"), run: at("run").value.trim(), execute: at("step").value.trim() || at("execute").value, progress };
       const found = await judge(source, asked);
       drawReport(found, report);
       report.dataset.found = JSON.stringify(found);

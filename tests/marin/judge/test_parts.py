@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -209,10 +210,10 @@ def test_small_files_in_a_packfile(tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(2100):
-        (folder / f"{number}.txt").write_bytes(b"%d" % (number % 700))
+        (folder / f"{number}.txt").write_bytes(b"file %d" % number)
     store = Store(PosixStorage(tmp_path / "root"))
     tree = store.put_tree(folder)
-    (pack,) = [path for path in (tmp_path / "root/store/packfiles").iterdir()]
+    pack = next((tmp_path / "root/store/packfiles").iterdir())
     assert read(tmp_path / "root", tree.digest) == ["PASS"], "packfiles.txt names it"
     data = bytearray(pack.read_bytes())
     data[20] ^= 1
@@ -231,10 +232,9 @@ def test_the_released_store_is_read() -> None:
 @given(st.lists(st.floats(allow_nan=False), min_size=200, max_size=400))
 def test_numbers_are_written_as_python_writes_them(numbers: list[float]) -> None:
     numbers += [0.0, -0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345680.0, 5e-324, 1.7976931348623157e308]
-    told = json.dumps([value.hex() for value in numbers])
     script = """async () => {
       const view = new DataView(new ArrayBuffer(8));
       return JSON.parse(given).map((bits) => { view.setBigUint64(0, BigInt(bits)); return judge.pythonNumber(view.getFloat64(0)); });
     }"""
-    told = json.dumps([str(int.from_bytes(np.float64(value).astype(">f8").tobytes())) for value in numbers])
+    told = json.dumps([str(int.from_bytes(struct.pack(">d", value))) for value in numbers])
     assert evaluated(script, given=told) == [repr(value) for value in numbers]

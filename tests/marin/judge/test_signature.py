@@ -168,6 +168,7 @@ def _relabel(folder: Path) -> None:
     (folder / "log/tile/0/001.p/44").write_bytes(b"".join(leaves))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", DAMAGED)
 def test_what_a_publisher_changes_is_refused(honest: Path, tmp_path: Path, name: str) -> None:
     damage, outcome, place = DAMAGED[name]
@@ -213,13 +214,14 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_an_operator_signs_and_is_no_event_is_refused(tmp_path: Path, name: str) -> None:
     broken, place = BROKEN[name]
     found = checked(written(tmp_path, [entry(0), broken, entry(2)]), SIGNER.verifier)
     assert found.outcomes == ["FAIL", "NOT_RUN", "NOT_RUN"]
     assert place in found.said
-    assert found.said.isprintable()
+    assert found.said.replace("\n", "").isprintable()
 
 
 def test_a_complete_tile_stands_in_for_a_partial_one(tmp_path: Path) -> None:

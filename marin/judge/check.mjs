@@ -53,7 +53,9 @@ function unhex(text) {
 }
 
 function same(one, two) {
-  return one.length === two.length && one.every((byte, at) => byte === two[at]);
+  if (one.length !== two.length) return false;
+  for (let at = 0; at < one.length; at++) if (one[at] !== two[at]) return false;
+  return true;
 }
 
 function joined(parts) {
@@ -2782,8 +2784,14 @@ function elementwise(name, out, values, form) {
   else for (let n = 0; n < count; n++) out[n] = rule(a.data[n]);
 }
 
-/** The values that a program gives. `constants`: arrays by digest. `pause`: awaited now and then, so that a page stays awake. */
+/** The values that a program gives, with one bit pattern for all that is no number. `constants`: arrays by digest. `pause`: awaited now and then. */
 async function execute(program, inputs, constants, pause = async () => {}) {
+  const found = await executed(program, inputs, constants, pause);
+  for (const data of found) if (data instanceof Float32Array) for (let n = 0; n < data.length; n++) if (data[n] !== data[n]) data[n] = NaN;
+  return found;
+}
+
+async function executed(program, inputs, constants, pause) {
   const known = new Map();
   const forms = program.forms.map(([dtype, shape]) => ({ dtype, shape }));
   const give = (number, data) => {
@@ -2817,14 +2825,14 @@ async function execute(program, inputs, constants, pause = async () => {}) {
 async function looped(name, settings, bodies, values, constants, pause) {
   if (name === "cond") {
     const chosen = clamped(values[0].data[0], bodies.length - 1);
-    return execute(bodies[chosen], values.slice(1).map(({ data }) => data), constants, pause);
+    return executed(bodies[chosen], values.slice(1).map(({ data }) => data), constants, pause);
   }
   if (name === "while") {
     const { asked, done } = settings;
     const given = values.map(({ data }) => data);
     let carry = given.slice(asked + done);
-    while ((await execute(bodies[0], [...given.slice(0, asked), ...carry], constants, pause))[0][0]) {
-      carry = await execute(bodies[1], [...given.slice(asked, asked + done), ...carry], constants, pause);
+    while ((await executed(bodies[0], [...given.slice(0, asked), ...carry], constants, pause))[0][0]) {
+      carry = await executed(bodies[1], [...given.slice(asked, asked + done), ...carry], constants, pause);
     }
     return carry;
   }
@@ -2840,7 +2848,7 @@ async function looped(name, settings, bodies, values, constants, pause) {
   for (let turn = 0; turn < length; turn++) {
     const n = reverse ? length - 1 - turn : turn;
     const own = rows.map(({ data }) => data.subarray((n * data.length) / length, ((n + 1) * data.length) / length));
-    const found = await execute(bodies[0], [...fixed, ...carry, ...own], constants, pause);
+    const found = await executed(bodies[0], [...fixed, ...carry, ...own], constants, pause);
     carry = found.slice(0, carried);
     found.slice(carried).forEach((value, at) => made[at].set(value, n * value.length));
   }
@@ -2964,7 +2972,6 @@ async function trainStep(programs, state, { tokens, weights }, count, pause) {
     ["key", state.get("key")],
   ]);
   [...hints.parameters, ...hints.moments].forEach((path, at) => next.set(path, after[at]));
-  for (const data of next.values()) if (data instanceof Float32Array) for (let n = 0; n < data.length; n++) if (data[n] !== data[n]) data[n] = NaN;
   return { next, loss, norm };
 }
 
@@ -3204,12 +3211,14 @@ async function judgeHashes(store, record, found, progress) {
   const gone = record.letGo();
   const named = namedBy(record, gone);
   const all = named.size + record.steps.size + record.checkpoints.length;
+  const content = new Set(record.checkpoints.map(({ body }) => body.artifact)); // their files are hashed where they are digested
+  for (const { output } of record.steps.values()) if (BY_CONTENT.includes(output.kind)) content.add(output.artifact);
   let done = 0;
   for (const [digest, what] of named) {
     await found.look(what, async () => {
       const files = await store.tree(digest);
       if (!files) await store.blob(digest);
-      else for (const entry of files) await found.look(`${what}, ${visible(entry.path)}`, () => store.check(entry));
+      else if (!content.has(digest)) for (const entry of files) await found.look(`${what}, ${visible(entry.path)}`, () => store.check(entry));
     });
     await progress("hash", ++done, all);
   }
@@ -3650,8 +3659,8 @@ function drawReport(report, place) {
   const words = element("div");
   const heading = element("h2", title, { tabindex: "-1", id: "found" });
   words.append(heading, element("p", `Run ${visible(report.run)} of the log ${visible(report.origin) || "that is here"}.`));
-  const executed = report.execution.outcome === "not judged" ? "none was executed here" : "some were executed here";
-  words.append(element("p", `Not judged: whether all of its steps, made again, give the same numbers; ${executed}.`));
+  const some = report.execution.outcome === "not judged" ? "none was executed here" : "some were executed here";
+  words.append(element("p", `Not judged: whether all of its steps, made again, give the same numbers; ${some}.`));
   seal.append(words);
   place.replaceChildren(seal);
   for (const [name, { outcome, lines }] of Object.entries(report.verdicts)) {
@@ -3737,4 +3746,4 @@ function page() {
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
 /** The parts, for whoever has vectors. */
-export { Store, canonical, execute, isBlob, merkleRoot, parseCanonical, parseKey, pythonNumber, sha256, stateDigest, tensorDigest, zstd };
+export { Store, canonical, execute, isBlob, merkleRoot, parseCanonical, parseKey, pythonNumber, ruled, sha256, stateDigest, tensorDigest, zstd };

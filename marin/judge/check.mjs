@@ -1334,7 +1334,7 @@ async function readArray(store, files, name, [dtype, item], count, where, used) 
   return out;
 }
 
-/** A chunk of c-blosc 1 with zstd, or stored as it is, with bytes shuffled or not. */
+/** A chunk of c-blosc 1 with zstd, or stored as it is, with bytes or bits shuffled or not. */
 function blosc(bytes, size, where) {
   if (bytes.length < 16 || littleEndian(bytes, 4, 4) !== size) throw new Wrong("a chunk that does not become what it has to", { where });
   const [flags, item, block] = [bytes[2], bytes[3], littleEndian(bytes, 8, 4)];
@@ -1342,7 +1342,7 @@ function blosc(bytes, size, where) {
     if (bytes.length < 16 + size) throw new Wrong("a chunk is cut short", { where });
     return bytes.subarray(16, 16 + size);
   }
-  if (flags >> 5 !== 4 || flags & 4 || !(flags & 16) || !block) throw new Missing("a chunk that is not compressed by zstd", { where });
+  if (flags >> 5 !== 4 || !(flags & 16) || !block) throw new Missing("a chunk that is not compressed by zstd", { where });
   const out = new Uint8Array(size);
   for (let n = 0; n * block < size; n++) {
     const from = littleEndian(bytes, 16 + 4 * n, 4);
@@ -1352,6 +1352,10 @@ function blosc(bytes, size, where) {
     const packed = bytes.subarray(from + 4, from + 4 + stored);
     const plain = stored === own ? packed : zstd(packed, own);
     const target = out.subarray(n * block, n * block + own);
+    if (flags & 4 && item && Math.floor(own / item) % 8 === 0) {
+      unshuffledBits(plain, item, target);
+      continue;
+    }
     if (!(flags & 1) || item < 2) {
       target.set(plain);
       continue;
@@ -1361,6 +1365,16 @@ function blosc(bytes, size, where) {
     target.set(plain.subarray(count * item), count * item);
   }
   return out;
+}
+
+/** Bits put back in their places: those of one place in their elements lie together, eight elements in a byte. */
+function unshuffledBits(plain, item, target) {
+  const count = Math.floor(target.length / item);
+  for (let place = 0; place < 8 * item; place++) {
+    const from = (place * count) / 8;
+    for (let n = 0; n < count; n++) target[n * item + (place >> 3)] |= ((plain[from + (n >> 3)] >> (n & 7)) & 1) << (place & 7);
+  }
+  target.set(plain.subarray(count * item), count * item);
 }
 
 /** The content of the output of step tokens: its digest and bytes, and the tokens that training reads, part by part. */

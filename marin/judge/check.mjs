@@ -1532,8 +1532,9 @@ const FORMS = {
   "digest or null": (value) => value === null || FORMS.digest(value),
   "digest or empty": (value) => value === "" || FORMS.digest(value),
   hex: (value) => typeof value === "string" && (HEXFLOAT.test(value) || /^-?(inf|nan)$/.test(value)),
-  output: (value) => isObject(value) && !fit(value, { kind: "text", digest: "digest", size: "int", artifact: "digest" }, ""),
 };
+
+const OUTPUT = { kind: "text", digest: "digest", size: "int", artifact: "digest" };
 
 /** Bodies of the events that may tell of a run (docs/record.md); a name with a question mark may be absent. */
 const BODIES = {
@@ -1546,10 +1547,10 @@ const BODIES = {
     attempt: "int", "address?": "text", "lock?": "text",
   },
   "step.completed/v1": {
-    run: "text", step: "text", identity: "digest", inputs: { each: "digest" }, output: "output", metrics: { each: "hex" }, seconds: "number",
+    run: "text", step: "text", identity: "digest", inputs: { each: "digest" }, output: OUTPUT, metrics: { each: "hex" }, seconds: "number",
     "tables?": { each: "digest" }, "address?": "text",
   },
-  "step.cached/v1": { run: "text", step: "text", identity: "digest", inputs: { each: "digest" }, output: "output", completed_at: "int" },
+  "step.cached/v1": { run: "text", step: "text", identity: "digest", inputs: { each: "digest" }, output: OUTPUT, completed_at: "int" },
   "step.failed/v1": { run: "text", step: "text", identity: "digest", error: "text", "address?": "text", "lasting?": "bool" },
   "step.paused/v1": { run: "text", step: "text", identity: "digest", where: "text" },
   "step.preempted/v1": {
@@ -1566,8 +1567,8 @@ const BODIES = {
   "train.withdrawn/v1": { run: "text", step: "int", request: "int" },
   "checkpoint.saved/v1": { run: "text", step: "int", state: "digest", artifact: "digest", manifest: "digest", size: "int" },
   "eval.completed/v1": { run: "text", model: "digest", metrics: { each: "hex" } },
-  "model.exported/v1": { run: "text", format: "text", model: "digest", output: "output" },
-  "run.completed/v1": { run: "text", outputs: { each: "output" }, metrics: { each: "hex" } },
+  "model.exported/v1": { run: "text", format: "text", model: "digest", output: OUTPUT },
+  "run.completed/v1": { run: "text", outputs: { each: OUTPUT }, metrics: { each: "hex" } },
   "metrics.recorded/v1": { run: "text", step: "text", series: { all: { key: "text", steps: { all: "int" }, values: { all: "hex" } } } },
   "replay.completed/v1": {
     run: "text", verdicts: { each: "text" }, training: "object", first_divergence: "object or null", log_checkpoint: "object",
@@ -1902,7 +1903,7 @@ class Record {
 
   pinned(step) {
     const view = this.steps.get(step);
-    return Boolean(view?.cached && (Object.hasOwn(this.started.body.pinned ?? {}, step) || this.started.body.pipeline.includes(".pinned-")));
+    return ["corpus", "tokenizer", "tokens"].includes(step) && Boolean(view?.cached && (Object.hasOwn(this.started.body.pinned ?? {}, step) || this.started.body.pipeline.includes(".pinned-")));
   }
 
   /** The inputs of a step that stands, with the digests of the outputs that they name. */
@@ -1942,6 +1943,9 @@ class Record {
   checkStepCompleted(event, begun) {
     const { body } = event;
     this.agree(event, "inputs", this.inputsOf(event), body.inputs);
+    for (const [name, value] of Object.entries(body.metrics)) {
+      if (Number.isNaN(hexFloat(value))) this.contradiction(event, `metrics.${visible(name)}`, "a number, which agrees with itself", value);
+    }
     if (this.isLoop) return;
     const start = begun.get(body.identity);
     if (!start) return this.contradiction(event, "identity", "that of a step that began", body.identity);
@@ -3184,7 +3188,8 @@ function recordVerdict(record) {
   if (record.wrong.length) return { outcome: "FAIL", lines: record.wrong.map((line) => `the records contradict each other: ${line}`).slice(0, MOST_FINDINGS) };
   if (record.open.length) return { outcome: "UNAVAILABLE", lines: record.open.map((line) => `only claimed: ${line}`).slice(0, MOST_FINDINGS) };
   const count = record.stretches.reduce((sum, { events }) => sum + events.length, 0);
-  const lines = [`${several(count, "event")} of the run agree with one another`];
+  const absent = record.isLoop ? [] : STEPS.filter((step) => !record.steps.has(step));
+  const lines = [`${several(count, "event")} of the run agree with one another${absent.length ? `; it has no ${absent.join(", ")}` : ""}`];
   if (!record.completed) return { outcome: "PARTIAL", lines: ["the run has not come to its end", ...lines] };
   if (record.isLoop) lines.push("a loop of its user's own recorded it: nothing of it can be executed again");
   return { outcome: "PASS", lines };

@@ -1891,7 +1891,8 @@ class Record {
       this.contradiction(event, "continues", phase ? "the run that it continues, for its recipe is a phase's" : "none: it is no phase", link ? "one" : "none");
     } else if (link) {
       this.agree(event, "continues.step", phase.first_step, link.step);
-      this.agree(event, "continues.state", phase.state, link.state);
+      this.agree(event, "continues.state", phase.state ?? undefined, link.state);
+      this.checkContinued(event, link);
     }
     const cited = body.experiment ?? "";
     const registered = this.log.events.some(
@@ -1899,6 +1900,15 @@ class Record {
     );
     if (cited && !registered) this.contradiction(event, "experiment", "a registration before it", cited);
     return undefined;
+  }
+
+  /** What a phase begins with was saved before it, by the run that it names. */
+  checkContinued(event, link) {
+    const saved = this.log.events.some(
+      ({ type, index, body }) => type === "checkpoint.saved/v1" && index < event.index && body.step === link.step && body.state === link.state && body.artifact === link.checkpoint,
+    );
+    const known = this.log.events.some(({ type, stream, index }) => type === "run.started/v1" && stream === `run/${link.run}` && index < event.index);
+    if (!saved || !known) this.contradiction(event, "continues", `run ${link.run} and a checkpoint.saved/v1 of that state before it`, "none");
   }
 
   pinned(step) {
@@ -2019,7 +2029,7 @@ class Record {
   checkTraining() {
     const view = this.steps.get("train");
     let at = this.first;
-    let state = member(member(this.recipe, "phase"), "state");
+    let state = member(member(this.recipe, "phase"), "state") ?? undefined;
     for (const event of this.segments) {
       const { body } = event;
       const length = body.end - body.start;
@@ -2495,18 +2505,33 @@ function factorsOf(data, rows, length, bits) {
   return { whole, back };
 }
 
-/** Products of rows, each a sum of whole numbers below 2^53. */
+/** Products of rows, each a sum of whole numbers below 2^53: blocks of four rows by two, which a processor keeps in its registers. */
 function multiplied(a, b, m, n, k, from, out, to) {
-  const [x, y] = [a.whole, b.whole];
+  const x = a.whole;
+  const y = b.whole;
   for (let i = 0; i < m; i += 4) {
-    const [i1, i2, i3] = [Math.min(i + 1, m - 1), Math.min(i + 2, m - 1), Math.min(i + 3, m - 1)];
-    const [p0, p1, p2, p3] = [i, i1, i2, i3].map((row) => (from.a + row) * k);
+    const i1 = Math.min(i + 1, m - 1);
+    const i2 = Math.min(i + 2, m - 1);
+    const i3 = Math.min(i + 3, m - 1);
+    const p0 = (from.a + i) * k;
+    const p1 = (from.a + i1) * k;
+    const p2 = (from.a + i2) * k;
+    const p3 = (from.a + i3) * k;
     for (let j = 0; j < n; j += 2) {
       const j1 = Math.min(j + 1, n - 1);
-      const [q0, q1] = [(from.b + j) * k, (from.b + j1) * k];
-      let [s00, s01, s10, s11, s20, s21, s30, s31] = [0, 0, 0, 0, 0, 0, 0, 0];
+      const q0 = (from.b + j) * k;
+      const q1 = (from.b + j1) * k;
+      let s00 = 0;
+      let s01 = 0;
+      let s10 = 0;
+      let s11 = 0;
+      let s20 = 0;
+      let s21 = 0;
+      let s30 = 0;
+      let s31 = 0;
       for (let l = 0; l < k; l++) {
-        const [u, v] = [y[q0 + l], y[q1 + l]];
+        const u = y[q0 + l];
+        const v = y[q1 + l];
         const x0 = x[p0 + l];
         const x1 = x[p1 + l];
         const x2 = x[p2 + l];
@@ -2520,18 +2545,19 @@ function multiplied(a, b, m, n, k, from, out, to) {
         s30 += x3 * u;
         s31 += x3 * v;
       }
-      const [back0, back1] = [b.back[from.b + j], b.back[from.b + j1]];
-      const write = (row, s, t) => {
-        const own = a.back[from.a + row];
-        out[to + row * n + j] = mul(mul(fl(s), own), back0);
-        out[to + row * n + j1] = mul(mul(fl(t), own), back1);
-      };
-      write(i3, s30, s31);
-      write(i2, s20, s21);
-      write(i1, s10, s11);
-      write(i, s00, s01);
+      const back0 = b.back[from.b + j];
+      const back1 = b.back[from.b + j1];
+      scaledPair(out, to + i * n, j, j1, s00, s01, a.back[from.a + i], back0, back1);
+      scaledPair(out, to + i1 * n, j, j1, s10, s11, a.back[from.a + i1], back0, back1);
+      scaledPair(out, to + i2 * n, j, j1, s20, s21, a.back[from.a + i2], back0, back1);
+      scaledPair(out, to + i3 * n, j, j1, s30, s31, a.back[from.a + i3], back0, back1);
     }
   }
+}
+
+function scaledPair(out, row, j, j1, s, t, own, back0, back1) {
+  out[row + j] = mul(mul(fl(s), own), back0);
+  out[row + j1] = mul(mul(fl(t), own), back1);
 }
 
 function contracted(settings, values) {
@@ -2785,9 +2811,21 @@ const OPERATIONS = {
   draw: ({ out, settings }, [{ data }]) => drawn(data, elements(settings.shape), (n, [a, b]) => (out[n] = a ^ b)),
 };
 
+/** The most frequent ones, each in a loop of its own. */
+function quick(name, out, x, y) {
+  if (name === "add") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] + y[n]);
+  else if (name === "sub") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] - y[n]);
+  else if (name === "mul") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * y[n]);
+  else if (name === "div") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * fl(1 / y[n]));
+  else if (name === "exp") for (let n = 0; n < out.length; n++) out[n] = exp(x[n]);
+  else return false;
+  return true;
+}
+
 /** One element after another. */
 function elementwise(name, out, values, form) {
   const [a, b] = values;
+  if (out instanceof Float32Array && quick(name, out, a.data, b?.data)) return;
   const compared = COMPARED[name];
   const floats = a.form.dtype === "float32";
   const rule = compared ?? (floats ? FLOATS[name] : WHOLES[name]);
@@ -3190,6 +3228,8 @@ function recordVerdict(record) {
   const count = record.stretches.reduce((sum, { events }) => sum + events.length, 0);
   const absent = record.isLoop ? [] : STEPS.filter((step) => !record.steps.has(step));
   const lines = [`${several(count, "event")} of the run agree with one another${absent.length ? `; it has no ${absent.join(", ")}` : ""}`];
+  const link = record.started.body.continues;
+  if (link) return { outcome: "PARTIAL", lines: [`it continues run ${visible(link.run)} from train step ${link.step}: judge that run too, by its name`, ...lines] };
   if (!record.completed) return { outcome: "PARTIAL", lines: ["the run has not come to its end", ...lines] };
   if (record.isLoop) lines.push("a loop of its user's own recorded it: nothing of it can be executed again");
   return { outcome: "PASS", lines };

@@ -5,8 +5,8 @@ the judge takes that needs a browser alone.
 
 The run (newest, by default) is published into a folder, which a web server of Python's standard library serves on the
 loopback interface, counting what it sends. Each verification is a process of its own, confined, with a cache of its own
-and the address and the key, and nothing else. `check.mjs` and `check.html` are timed from the press of the button, the folder being
-in the page cache: the first in node, the second in a headless Chromium (playwright).
+and the address and the key, and nothing else. The judge is timed in node from its start, and in a headless Chromium (playwright)
+from the press of its button; the folder is in the page cache.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The kinds of forged roots that concern log, bytes and record, before the judge that needs a browser alone (marin/judge): each is
-refused by it too, and its place is named; honest runs pass. What only execution finds is not its work, and it says so."""
+"""The kinds of forged roots that concern log, bytes and record, before the judge that needs a browser alone (marin/judge): it
+refuses each, and names its place; honest runs pass. What only execution finds is not its work, and it says so."""
 
 from __future__ import annotations
 

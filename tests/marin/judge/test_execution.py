@@ -38,7 +38,9 @@ def coded(value: Any) -> list[str]:
 def executed(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
     told = {
         "program": plain(program),
-        "inputs": [coded(np.asarray(value, form.dtype)) for value, form in zip(inputs, program.of(program.inputs), strict=True)],
+        "inputs": [
+            coded(np.asarray(value, form.dtype)) for value, form in zip(inputs, program.of(program.inputs), strict=True)
+        ],
         "constants": {tensor_digest(value): coded(value) for value in constants(program)},
     }
     found = evaluated(RUN, given=json.dumps(told))

@@ -18,15 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from node import evaluated, needs_node
 
-from ledger import (
-    PosixStorage,
-    Store,
-    canonical_bytes,
-    parse_canonical,
-    put_slices,
-    state_digest,
-    tensor_digest,
-)
+from ledger import PosixStorage, Store, canonical_bytes, parse_canonical, put_slices, state_digest, tensor_digest
 from ledger.errors import LedgerError
 from ledger.tensors.statepack import put_planes
 
@@ -53,7 +45,11 @@ def test_sha256_of_every_length_around_a_block() -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -63,7 +59,10 @@ VALUES = st.recursive(
 @given(st.lists(VALUES, min_size=20, max_size=60))
 def test_canonical_json_is_the_same_bytes(values: list[Any]) -> None:
     texts = [canonical_bytes(value) for value in values]
-    script = f"async () => {{ {BYTES} return JSON.parse(given).map((one) => Buffer.from(judge.canonical(judge.parseCanonical(bytes(one), ''))).toString('base64')); }}"
+    script = (
+        f"async () => {{ {BYTES} return JSON.parse(given).map((one) => "
+        "Buffer.from(judge.canonical(judge.parseCanonical(bytes(one), ''))).toString('base64')); }"
+    )
     assert evaluated(script, given=json.dumps([coded(text) for text in texts])) == [coded(text) for text in texts]
 
 
@@ -75,13 +74,17 @@ def test_what_is_not_canonical_is_refused_by_both(values: list[Any], draw: rando
         data = bytearray(canonical_bytes(value))
         for _ in range(draw.randrange(3)):
             at = draw.randrange(len(data) + 1)
-            data[at : at + draw.randrange(2)] = bytes([draw.choice(b' "{}[]:,0123456789eE+-.\\u\xc3\xff')]) * draw.randrange(2)
+            data[at : at + draw.randrange(2)] = bytes(
+                [draw.choice(b' "{}[]:,0123456789eE+-.\\u\xc3\xff')]
+            ) * draw.randrange(2)
         texts.append(bytes(data))
     script = (
         f"async () => {{ {BYTES} return JSON.parse(given).map((one) => {{"
         "try { judge.parseCanonical(bytes(one), ''); return true; } catch { return false; } }); }"
     )
-    assert evaluated(script, given=json.dumps([coded(text) for text in texts])) == [_is_canonical(text) for text in texts]
+    assert evaluated(script, given=json.dumps([coded(text) for text in texts])) == [
+        _is_canonical(text) for text in texts
+    ]
 
 
 def _is_canonical(data: bytes) -> bool:
@@ -98,7 +101,18 @@ def pieces() -> list[bytes]:
     text = b"".join(draw.choice(words) for _ in range(40_000))
     skewed = bytes(min(255, int(draw.expovariate(0.15))) for _ in range(200_000))
     numbers = np.arange(50_000, dtype="<i4").tobytes()
-    return [b"", b"a", bytes(300_000), draw.randbytes(5000), text, skewed, numbers, text[:777], skewed[:40], text + skewed]
+    return [
+        b"",
+        b"a",
+        bytes(300_000),
+        draw.randbytes(5000),
+        text,
+        skewed,
+        numbers,
+        text[:777],
+        skewed[:40],
+        text + skewed,
+    ]
 
 
 @pytest.mark.parametrize("level", [-5, 1, 3, 19])
@@ -129,7 +143,8 @@ def test_changed_zstd_ends_in_words(seed: int) -> None:
         changed.append(coded(bytes(data[: draw.choice([len(data), draw.randrange(len(data))])])))
     script = (
         f"async () => {{ {BYTES} return JSON.parse(given).map((one) => {{"
-        f"try {{ judge.zstd(bytes(one), {len(pieces()[4])}); return 'read'; }} catch (error) {{ return error.constructor.name; }} }}); }}"
+        f"try {{ judge.zstd(bytes(one), {len(pieces()[4])}); return 'read'; }} "
+        "catch (error) { return error.constructor.name; } }); }"
     )
     assert set(evaluated(script, given=json.dumps(changed))) <= {"read", "Wrong"}
 
@@ -145,9 +160,17 @@ def test_tensors_and_states_have_the_same_digests() -> None:
     }
     digests = {path: tensor_digest(value) for path, value in arrays.items()}
     told = [[str(v.dtype), list(v.shape), coded(v.tobytes())] for v in arrays.values()]
-    script = f"async () => {{ {BYTES} return Promise.all(JSON.parse(given).map(([t, s, b]) => judge.tensorDigest(t, s, bytes(b)))); }}"
+    script = (
+        f"async () => {{ {BYTES} "
+        "return Promise.all(JSON.parse(given).map(([t, s, b]) => judge.tensorDigest(t, s, bytes(b)))); }"
+    )
     assert evaluated(script, given=json.dumps(told)) == list(digests.values())
-    pairs = json.dumps([{"path": path, "digest": digest} for path, digest in sorted(digests.items(), key=lambda item: item[0].encode())])
+    pairs = json.dumps(
+        [
+            {"path": path, "digest": digest}
+            for path, digest in sorted(digests.items(), key=lambda item: item[0].encode())
+        ]
+    )
     assert evaluated("async () => judge.stateDigest(JSON.parse(given))", given=pairs) == state_digest(digests)
 
 
@@ -189,9 +212,15 @@ def test_blobs_trees_packs_and_their_damage(tmp_path: Path) -> None:
     assert read(tmp_path, *digests) == ["PASS"] * len(digests)
     assert list((tmp_path / "store/packed").rglob("*/*"))
     wrong = {}
-    for name, digest in zip(("small", "header", "large", "planes"), (digests[0], digests[2], digests[3], digests[5]), strict=True):
+    for name, digest in zip(
+        ("small", "header", "large", "planes"), (digests[0], digests[2], digests[3], digests[5]), strict=True
+    ):
         copy = Path(shutil.copytree(tmp_path, tmp_path.parent / f"copy-{name}"))
-        held = json.loads(next((copy / "store/packed").rglob(f"*{digest[9:]}")).read_bytes())["planes"] if name == "planes" else digest
+        held = (
+            json.loads(next((copy / "store/packed").rglob(f"*{digest[9:]}")).read_bytes())["planes"]
+            if name == "planes"
+            else digest
+        )
         (path,) = (copy / "store/blobs").rglob(held[9:])
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
@@ -234,7 +263,8 @@ def test_numbers_are_written_as_python_writes_them(numbers: list[float]) -> None
     numbers += [0.0, -0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345680.0, 5e-324, 1.7976931348623157e308]
     script = """async () => {
       const view = new DataView(new ArrayBuffer(8));
-      return JSON.parse(given).map((bits) => { view.setBigUint64(0, BigInt(bits)); return judge.pythonNumber(view.getFloat64(0)); });
+      const number = (bits) => (view.setBigUint64(0, BigInt(bits)), view.getFloat64(0));
+      return JSON.parse(given).map((bits) => judge.pythonNumber(number(bits)));
     }"""
     told = json.dumps([str(int.from_bytes(struct.pack(">d", value))) for value in numbers])
     assert evaluated(script, given=told) == [repr(value) for value in numbers]

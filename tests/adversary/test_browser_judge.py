@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from node import Checked, checked, needs_node
 
 from bench.forgeries.bench import discard
 from bench.forgeries.kinds import KINDS, Kind
 from bench.forgeries.workshop import Base, Shop
+from tests.marin.judge.node import Checked, checked, needs_node
 
 pytestmark = [needs_node, pytest.mark.long(seconds=2)]
 
@@ -35,8 +35,22 @@ def asked(base: Base, shop: Shop) -> Checked:
 
 JUDGED = ("ledger", "artifacts")
 """What needs no execution."""
-ELSEWHERE: dict[str, str] = {}
-"""Kinds that only what this judge has not finds: pins of what was seen before, a trust configuration, limits of a process."""
+ELSEWHERE = {
+    "a hybrid log whose ML-DSA signature is of something else": "not looked at, and said so",
+    "witnesses of the operator's own, for a history that he rewrote": "a policy",
+    **dict.fromkeys(
+        (
+            "a log that was cut short",
+            "a log that was written anew",
+            "a retired key's own history, after the new key was seen",
+            "a hybrid log that was seen whole, then with one half",
+            "a second origin of a key that was seen",
+            "another key of an origin that was seen",
+        ),
+        "pins: it remembers nothing; a witness's key is asked for instead",
+    ),
+}
+"""Kinds that need what this judge has not."""
 REFUSED = {
     kind.name: kind
     for kind in KINDS.values()

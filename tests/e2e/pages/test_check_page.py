@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node import checked, needs_node
 
 from marin.judge.files import judge_files
 from marin.reporting.template import style
 from tests.e2e.conftest import Project
+from tests.marin.judge.node import checked, needs_node
 
 pytestmark = [pytest.mark.browser, needs_node]
 

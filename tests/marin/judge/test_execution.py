@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from node import evaluated, needs_node
 
 from ledger import tensor_digest
 from marin.exact import known
 from marin.exact.program import Program
 from marin.judge.reading import constants, plain
+from tests.marin.judge.node import evaluated, needs_node
 
 pytestmark = needs_node
 

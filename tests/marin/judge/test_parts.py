@@ -16,11 +16,11 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from node import evaluated, needs_node
 
 from ledger import PosixStorage, Store, canonical_bytes, parse_canonical, put_slices, state_digest, tensor_digest
 from ledger.errors import LedgerError
 from ledger.tensors.statepack import put_planes
+from tests.marin.judge.node import evaluated, needs_node
 
 pytestmark = needs_node
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from node import checked, needs_node
 
 from ledger import (
     Cosigner,
@@ -30,6 +29,7 @@ from ledger import (
 from ledger.format.bundle import pack_entries
 from ledger.format.layout import entries_path, tile_path
 from ledger.format.tlog import Tile, TileEdge, all_tiles, leaf_hash
+from tests.marin.judge.node import checked, needs_node
 
 pytestmark = needs_node
 

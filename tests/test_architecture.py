@@ -204,6 +204,7 @@ ON_DEMAND = {
     "marin/collection/gathering.py": "Arrow, where there is a collection to be built",
     "marin/evaluation/heldout/during.py": "jax begins under the arithmetic contract; the harness, which is an extra",
     "marin/evaluation/importing.py": "jax, where a model is imported",
+    "marin/judge/reading.py": "jax begins under the arithmetic contract",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
     "marin/process/waiting.py": "the ledger, which a command that is loaded may not have loaded",

@@ -16,6 +16,7 @@
 
 const MIB = 1048576;
 const PART = 8 * MIB;
+const MOST_UNSAID = 64 * MIB; // of what a record makes, where nothing else says how large it is
 const MOST_BYTES = 768 * MIB; // of one file: the page promises to stay within one GiB
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -671,10 +672,10 @@ class Store {
     return files;
   }
 
-  /** The bytes of a blob. `size`: as a manifest says it. */
-  async blob(digest, size = -1) {
+  /** The bytes of a blob. `size`: as a manifest says it. `depth`: how many blobs, one resting on the other, it may be made of. */
+  async blob(digest, size = -1, depth = 8) {
     const path = this.place("blobs", digest);
-    const bytes = (await this.source.read(path, MOST_BYTES)) ?? (await this.packed(digest)) ?? (await this.fromPack(digest));
+    const bytes = (await this.source.read(path, MOST_BYTES)) ?? (await this.packed(digest, size, depth)) ?? (await this.fromPack(digest));
     if (!bytes) throw new Missing("bytes are not here", { where: path });
     if (size >= 0 && bytes.length !== size) {
       throw new Wrong("a blob has another size", { where: path, expected: `${size} bytes`, found: `${bytes.length}` });
@@ -719,26 +720,30 @@ class Store {
   }
 
   /** A blob that is made of others. */
-  async packed(digest) {
+  async packed(digest, size, depth) {
     const path = this.place("packed", digest);
     const bytes = await this.source.read(path, 64 * MIB);
     if (!bytes) return null;
     const record = parseCanonical(bytes, path);
     const refuse = (found) => new Wrong("not a record of a packed blob", { where: path, found });
     if (record.kind !== "packed" || record.version !== 1 || record.digest !== digest || !Number.isSafeInteger(record.size)) throw refuse("other members");
-    if (record.size > MOST_BYTES) throw new Missing("a blob is larger than this page reads", { where: path });
+    if (size >= 0 && record.size !== size) throw refuse(`${record.size} bytes, not ${size}`);
+    if (record.size > (size >= 0 ? MOST_BYTES : MOST_UNSAID)) throw new Missing("a blob is larger than this page reads", { where: path });
     if (record.how === "chunks" && Array.isArray(record.chunks)) {
-      const parts = [];
-      let size = 0;
+      const whole = new Uint8Array(record.size);
+      let at = 0;
       for (const chunk of record.chunks) {
-        if (!Array.isArray(chunk) || !DIGEST.test(chunk[0]) || (size += chunk[1]) > record.size) throw refuse("other chunks");
-        parts.push(await this.kept(chunk[0]));
+        const part = Array.isArray(chunk) && DIGEST.test(chunk[0]) ? await this.kept(chunk[0]) : null;
+        if (part?.length !== chunk[1] || at + part.length > record.size) throw refuse("other chunks");
+        whole.set(part, at);
+        at += part.length;
       }
-      return joined(parts);
+      if (at !== record.size) throw refuse("other chunks");
+      return whole;
     }
     if (record.how !== "planes" || !DIGEST.test(record.planes) || !(record.width >= 1 && record.width <= 16)) throw refuse("another way");
-    if (!(record.depth >= 0 && record.depth <= 8) || (record.base === null) !== (record.depth === 0)) throw refuse("another depth");
-    const base = record.base === null ? null : await this.blob(record.base, record.size);
+    if (!(record.depth >= 0 && record.depth <= depth) || (record.base === null) !== (record.depth === 0)) throw refuse("another depth");
+    const base = record.base === null ? null : await this.blob(record.base, record.size, record.depth - 1);
     return unplaned(zstd(await this.kept(record.planes), record.size), record.width, base);
   }
 
@@ -1313,6 +1318,8 @@ async function readArray(store, files, name, [dtype, item], count, where, used) 
   const known = codec?.name === "sharding_indexed" && second === undefined && names === "bytes,blosc" && told.fill_value === 0;
   if (!known || told.shape?.length !== 1 || !equalValues(inner.index_codecs, INDEX_CODECS) || (inner.index_location ?? "end") !== "end") throw refuse("another form");
   if (![file, chunk].every((size) => Number.isSafeInteger(size) && size > 0) || file % chunk || 16 * (file / chunk) > MIB || chunk * item > 16 * MIB) throw refuse("chunks of another size");
+  const stored = [...files].reduce((sum, [path, { size }]) => sum + (path.startsWith(`${name}/c/`) ? size : 0), 0);
+  if (count * item > 16384 * (1024 + stored)) throw refuse(`${count} elements in ${stored} bytes`);
   if (count * item > MOST_BYTES) throw new Missing("an array is larger than this page reads", { where: `${where}/${name}` });
   const out = new Uint8Array(count * item);
   for (let number = 0; number * file < count; number++) {

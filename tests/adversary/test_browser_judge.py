@@ -36,6 +36,9 @@ def asked(base: Base, shop: Shop) -> Checked:
 JUDGED = ("ledger", "artifacts")
 """What needs no execution."""
 ELSEWHERE = {
+    "flags that name files to the compiler": "there is no compiler",
+    "a link for the key": "the key of the folder is not read",
+    "pin files that are damaged": "pins",
     "a hybrid log whose ML-DSA signature is of something else": "not looked at, and said so",
     "witnesses of the operator's own, for a history that he rewrote": "a policy",
     **dict.fromkeys(

@@ -40,10 +40,12 @@ class Checked:
         return "\n".join(line for one in told if one["outcome"] != "PASS" for line in one["lines"])
 
 
-def checked(folder: Path | str, *keys: object, witnesses: tuple[object, ...] = (), run: str = "") -> Checked:
+def checked(
+    folder: Path | str, *keys: object, witnesses: tuple[object, ...] = (), run: str = "", execute: str = "one"
+) -> Checked:
     """The judge's report of ``folder``, or its error."""
     command = [NODE, str(PROGRAM), str(folder), "--json", *(f"--vkey={key}" for key in keys)]
-    command += [*(f"--witness={key}" for key in witnesses), *([f"--run={run}"] if run else [])]
+    command += [*(f"--witness={key}" for key in witnesses), *([f"--run={run}"] if run else []), f"--execute={execute}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode == 2:
         return Checked(2, {}, done.stderr)

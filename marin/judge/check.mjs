@@ -3069,7 +3069,8 @@ class Findings {
     } catch (error) {
       if (error instanceof Wrong) this.wrong.push(what ? `${what}: ${error.message}` : error.message);
       else if (error instanceof Missing) this.missing.push(what ? `${what}: ${error.message}` : error.message);
-      else throw error;
+      else if (!/^(Type|Range|Syntax)Error$/.test(error.name)) throw error;
+      else this.missing.push(`${what || "the folder"}: in a form that is not read here (${visible(String(error.message).slice(0, 120))})`);
     }
   }
 
@@ -3683,7 +3684,7 @@ class ChosenSource {
 const MEANS = {
   signature: {
     title: "Is it what they signed?",
-    PASS: "Yes. Whoever holds the key that you gave signed this list of events, and not one was changed, left out or slipped in since.",
+    PASS: "Yes. Whoever holds the key that you gave signed this very list of events: none was changed or slipped in, and none left out of its middle. Whether it is the newest list, only a witness can say.",
     FAIL: "No. Something in the list of events is not what the holder of the key that you gave signed.",
     other: "That could not be established.",
   },

@@ -1,5 +1,5 @@
-"""``python tests/golden/vectors_made.py``: the vectors below ``vectors/`` that are not there yet, made by this implementation. What is there
-is never changed; ``vectors/README.md`` says what they are."""
+"""``python tests/golden/vectors_made.py``: the vectors below ``vectors/`` that are not there yet, made by this implementation.
+What is there is never changed; ``vectors/README.md`` says what they are."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ PROGRAM = f"""async () => {{ {DECODED}
   const told = JSON.parse(given);
   const constants = new Map(Object.entries(told.constants).map(([digest, one]) => [digest, array(one)]));
   const found = await judge.execute(told.program, told.inputs.map(array), constants);
-  return found.map((one, n) => Buffer.from(one.buffer, one.byteOffset, one.byteLength).equals(Buffer.from(told.outputs[n].bytes, "base64")));
+  const held = (one) => Buffer.from(one.buffer, one.byteOffset, one.byteLength);
+  return found.map((one, n) => held(one).equals(bytes(told.outputs[n].bytes)));
 }}"""
 
 

@@ -50,7 +50,7 @@ def judged(base: Base, kinds: Iterable[Kind], *, alone: bool = False) -> Iterato
         yield Row(
             kind.number, kind.name, kind.by, how, _short(said.replace(str(folder), "ROOT")), time.monotonic() - began
         )
-        _discard(folder)
+        discard(folder)
 
 
 def _one(base: Base, kind: Kind, folder: Path, alone: bool) -> tuple[How, str]:
@@ -101,7 +101,7 @@ def _short(text: str) -> str:
     return plain if len(plain) <= 150 else plain[:147] + "..."
 
 
-def _discard(folder: Path) -> None:
+def discard(folder: Path) -> None:
     for path in (folder, *folder.rglob("*")):
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o700)

@@ -79,6 +79,11 @@ def finding() -> str:
     return (TEMPLATES / "find.js").read_text(encoding="utf-8")
 
 
+def style() -> str:
+    """What all pages look like, for one that is no template."""
+    return (TEMPLATES / "page.css").read_text(encoding="utf-8")
+
+
 def _digest(value: object) -> Markup:
     """A digest of which twelve digits are seen and all are there, to be selected, found and copied."""
     text = visible(str(value))

@@ -6,6 +6,7 @@ each. What has not changed since it was written is not drawn again.
     runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
     outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
     speedruns/index.html, ...           the tracks, where there are any; `marin speedrun site` writes these alone
+    check.html, check.mjs               a judge of published folders that needs nothing but a browser, or node
     site.json                           of each page what it was drawn from, and its digest (marin/reporting/folder.py)
 """
 
@@ -18,12 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from ledger import canonical_digest
+from ledger import canonical_digest, digest_bytes
 from marin.history.catalog import open_catalog
 from marin.history.names import collections_of, data_of, name_of
 from marin.history.projection.pages import pages_of
 from marin.history.run import Run
 from marin.history.runs import archived, run_ids
+from marin.plugins.sharing.judge.files import judge_files
 from marin.provenance.plugins import loaded
 from marin.recipe.units import human_size
 from marin.record.root import Root
@@ -32,7 +34,7 @@ from marin.reporting.lineage.browser import artifact_page, recorded_runs
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.samples import Inspector, Samples, read_samples
 from marin.reporting.pages import draw
-from marin.reporting.template import copying, finding, render
+from marin.reporting.template import copying, finding, render, style
 
 DATA = ("corpus", "tokens")
 MODELS = ("train", "export")
@@ -121,6 +123,8 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
 
     for row in (*data, *models):
         yield Page(row.path, latest, partial(output_page, row.digest))
+    for name, content in judge_files(style()).items():
+        yield Page(name, digest_bytes(content), partial(bytes, content))
     source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
     yield Page(
         "index.html",

@@ -4,6 +4,8 @@
     dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
     runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/plugins/sharing/site.py)
     outputs/DIGEST.html              the data browser at a data set or a model of the run
+    programs/                        of a run under profile exact: what a train step computes (marin/plugins/sharing/judge/programs.py)
+    check.html, check.mjs            a judge of all this that needs nothing but a browser, or node (marin/plugins/sharing/judge)
     index.html                       the runs that are published here
 
 Artifacts go first, then the dossier, then the log with its signed checkpoint, and the page that leads to them last. Each of
@@ -25,6 +27,8 @@ from marin.history.runs import load, run_ids
 from marin.plugins.sharing.dossier.evidence import gather
 from marin.plugins.sharing.dossier.layout import ATTESTATION
 from marin.plugins.sharing.dossier.write import write_dossier
+from marin.plugins.sharing.judge.files import PAGE, PROGRAM
+from marin.plugins.sharing.judge.programs import program_files
 from marin.plugins.sharing.site import pages
 from marin.record.attestation import digests
 from marin.record.homes import VKEY
@@ -77,6 +81,8 @@ def publish_pages(
             log.publish()
     target.ensure(VKEY, root.storage.read(VKEY))
     mirrored = mirror_log(root.storage, target, [root.verifier])
+    for name, data in program_files(root, run):
+        target.replace(name, data)
     names = []
     for drawn in _pages_of(root, run):
         target.replace(drawn.path, drawn.draw())
@@ -92,10 +98,10 @@ def publish_pages(
 
 
 def _pages_of(root: Root, run: Run) -> Iterator[Page]:
-    """The pages of the site that are about this run, or about a data set or a model of it."""
+    """The pages of the site that are about this run, or about a data set or a model of it, and the judge."""
     of_outputs = {f"outputs/{step.output.digest.removeprefix('sha256:')}.html" for step in run.steps.values()}
     for page in pages(root):
-        if page.path in of_outputs or page.path.startswith(f"runs/{run.run}/"):
+        if page.path in of_outputs or page.path in (PAGE, PROGRAM) or page.path.startswith(f"runs/{run.run}/"):
             yield page
 
 

@@ -1,0 +1,46 @@
+"""The vectors (tests/golden/vectors), as the judge in JavaScript answers them, without a line of Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugins.sharing.judge.node import evaluated, needs_node
+
+pytestmark = needs_node
+
+FOLDER = Path(__file__).parents[3] / "golden/vectors"
+DECODED = 'const bytes = (text) => new Uint8Array(Buffer.from(text, "base64"));'
+
+TEXTS = f"""async () => {{ {DECODED} return JSON.parse(given).map((one) => {{
+  try {{ judge.parseCanonical(bytes(one.bytes), ""); return one.canonical; }} catch {{ return !one.canonical; }}
+}}); }}"""
+NOTES = """async () => Promise.all(JSON.parse(given).map(async (one) => {
+  try { await judge.openCheckpoint(new TextEncoder().encode(one.note), [judge.parseKey(one.key)], one.name); return one.signed; }
+  catch { return !one.signed; }
+}))"""
+TENSORS = f"""async () => {{ {DECODED} return Promise.all(JSON.parse(given).map(
+  async (one) => (await judge.tensorDigest(one.dtype, one.shape, bytes(one.bytes))) === one.digest
+)); }}"""
+PROGRAM = f"""async () => {{ {DECODED}
+  const kinds = {{ float32: Float32Array, int32: Int32Array, uint32: Uint32Array, bool: Uint8Array }};
+  const array = (one) => judge.ruled(new kinds[one.dtype](bytes(one.bytes).buffer));
+  const told = JSON.parse(given);
+  const constants = new Map(Object.entries(told.constants).map(([digest, one]) => [digest, array(one)]));
+  const found = await judge.execute(told.program, told.inputs.map(array), constants);
+  const held = (one) => Buffer.from(one.buffer, one.byteOffset, one.byteLength);
+  return found.map((one, n) => held(one).equals(bytes(told.outputs[n].bytes)));
+}}"""
+
+
+@pytest.mark.parametrize(("name", "script"), [("json", TEXTS), ("notes", NOTES), ("tensors", TENSORS)])
+def test_every_answer_is_the_recorded_one(name: str, script: str) -> None:
+    answers = evaluated(script, given=(FOLDER / f"{name}.json").read_text("utf-8"))
+    assert len(answers) > 5 and all(answers), answers
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("exact-*.json")), ids=lambda path: path.stem)
+def test_every_bit_of_a_program_comes_out(path: Path) -> None:
+    answers = evaluated(PROGRAM, given=path.read_text("utf-8"))
+    assert answers and all(answers), answers

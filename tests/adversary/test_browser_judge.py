@@ -1,4 +1,4 @@
-"""The kinds of forged roots that concern log, bytes and record, before the judge that needs a browser alone (marin/plugins/sharing/judge): it
+"""The kinds of forged roots that concern log, bytes and record, before the judge that needs a browser alone (check.mjs): it
 refuses each, and names its place; honest runs pass. What only execution finds is not its work, and it says so."""
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
     runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/plugins/sharing/site.py)
     outputs/DIGEST.html              the data browser at a data set or a model of the run
-    programs/                        of a run under profile exact: what a train step computes (marin/plugins/sharing/judge/programs.py)
+    programs/                        of a run under profile exact: what a train step computes (judge/programs.py)
     check.html, check.mjs            a judge of all this that needs nothing but a browser, or node (marin/plugins/sharing/judge)
     index.html                       the runs that are published here
 

@@ -1,4 +1,4 @@
-"""``python -m marin.plugins.sharing.judge.reading FOLDER``: a recipe's programs as files of ``FOLDER/programs`` (:mod:`marin.plugins.sharing.judge.programs`).
+"""``python -m marin.plugins.sharing.judge.reading FOLDER``: a recipe's programs as files of ``FOLDER/programs``.
 
 On stdin: ``recipe`` as recorded, ``recorded``: digests of the programs by name, ``run``. The folder has the run's ``tokens`` and
 ``tokenizer``. What the installed code makes of the recipe is written where it is what was recorded, and otherwise nothing is.

@@ -1,4 +1,4 @@
-"""The judge of published folders in node (marin/plugins/sharing/judge/check.mjs), for the tests of it, which skip where there is no node."""
+"""The judge of published folders in node (check.mjs), for the tests of it, which skip where there is no node."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ledger import tensor_digest
-from marin.exact import known
-from marin.exact.program import Program
+from marin.plugins.exact import known
+from marin.plugins.exact.program import Program
 from marin.plugins.sharing.judge.reading import constants, plain
 from tests.plugins.sharing.judge.node import evaluated, needs_node
 

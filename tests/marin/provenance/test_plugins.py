@@ -6,12 +6,14 @@ import logging
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import click
 import pytest
 
+from bench.house import gauges
 from marin.cli import main
 from marin.cli.lazy import Lazy, LazyGroup
 from marin.errors import NotInstalled
@@ -145,9 +147,21 @@ def test_an_unknown_command_names_the_plugins_that_are_not_there(monkeypatch: py
     assert f"the plugin {plugin.name} is not installed" in str(refused.value)
 
 
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "plugins.md").read_text("utf-8")
+
+
+def test_the_page_has_every_group_and_every_plugin() -> None:
+    table = tomllib.loads((gauges.PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    groups = {group for group in table if group.startswith("marin.")}
+    assert set(re.findall(r"^\| `(marin\.[a-z]+)` \|", PAGE, re.MULTILINE)) == groups
+    named = set(re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE))
+    assert named == {path.name for path in gauges.PLUGINS.iterdir() if (path / "plugin.py").is_file()} | {
+        *gauges.absent()
+    }
+
+
 def test_the_plugin_of_the_page_is_installed_and_has_its_command(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "plugins.md").read_text("utf-8")
-    blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", page, re.DOTALL))
+    blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", PAGE, re.DOTALL))
     source, site = tmp_path / "source", tmp_path / "site"
     source.mkdir()
     (source / "greeting.py").write_text(blocks["python"])

@@ -145,7 +145,10 @@ def test_an_unknown_command_names_the_plugins_that_are_not_there(monkeypatch: py
     assert f"the plugin {plugin.name} is not installed" in str(refused.value)
 
 
-def test_the_plugin_of_the_page_is_installed_and_has_its_command(tmp_path: Path) -> None:
+KNOWN = "from marin.kinds.known import kind_of, own_kind; k = 'greeting.said/v1'; assert kind_of(k) and not own_kind(k)"
+
+
+def test_the_plugin_of_the_page_is_installed_and_has_its_command_and_its_type(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "plugins.md").read_text("utf-8")
     blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", page, re.DOTALL))
     source, site = tmp_path / "source", tmp_path / "site"
@@ -155,7 +158,7 @@ def test_the_plugin_of_the_page_is_installed_and_has_its_command(tmp_path: Path)
     install = ["-m", "uv", "pip", "install", "--quiet", "--offline", "--no-deps", "--no-build-isolation"]
     here = ["--python", sys.executable, "--cache-dir", str(tmp_path / "cache"), "--target", str(site), str(source)]
     subprocess.run([sys.executable, *install, *here], check=True, capture_output=True)
-    program = "import sys; from marin.cli.main import run; sys.exit(run(['greet']))"
+    program = f"import sys; from marin.cli.main import run; {KNOWN}; sys.exit(run(['greet']))"
     environment = {"PYTHONPATH": str(site), "PATH": "", "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "good day\n"

@@ -9,7 +9,7 @@ from PASS.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 from marin.kinds.body import Body
@@ -111,15 +111,22 @@ def of_own_plugins() -> Mapping[str, Kind]:
 
 @cache
 def of_other_plugins() -> Mapping[str, Kind]:
-    """Types of other installed plugins; what is no kind, or has a type that is taken, is left out."""
+    """Types of other installed plugins; what is not a kind, or has a type or a body that is taken, is left out."""
     from marin.provenance.plugins import loaded, own_points
 
-    mine = own_points(GROUP)
+    mine, bodies = own_points(GROUP), {kind.body for kind in own_kinds()}
     found: dict[str, Kind] = {}
     for name, family in loaded(GROUP):
-        for kind in () if name in mine else family if isinstance(family, Iterable) else (family,):
-            if isinstance(kind, Kind) and own_kind(kind.type) is None and kind.type not in found:
+        for kind in () if name in mine else family if isinstance(family, tuple | list) else (family,):
+            if _is_kind(kind) and kind.body not in bodies and own_kind(kind.type) is None and kind.type not in found:
                 found[kind.type] = kind
             else:
                 logger.warning("a type of event is left out: %.200r of the plugin %s", kind, name)
     return found
+
+
+def _is_kind(value: object) -> bool:
+    if not isinstance(value, Kind):
+        return False
+    type_, body = vars(value)["type"], vars(value)["body"]  # whatever somebody else wrote there
+    return isinstance(type_, str) and isinstance(body, type) and issubclass(body, Body)

@@ -75,6 +75,7 @@ def test_a_family_is_in_the_registry() -> None:
         path.stem for path in folder.glob("*.py") if path.stem != "__init__"
     }
     assert len(CORE) == sum(len(family.KINDS) for family in FAMILIES), "two types of one name"
+    assert len({kind.type for kind in KINDS}) == len({kind.body for kind in KINDS}) == len(KINDS)
 
 
 class Greeted(Body, frozen=True):
@@ -85,13 +86,20 @@ class Greeted(Body, frozen=True):
 
 
 THEIRS = Kind("greeting.said/v1", Greeted, beside=lambda event: "a greeting")
-THIEF = Kind(RUN_STARTED, Greeted)
+LEFT_OUT = (
+    Kind(RUN_STARTED, Greeted),
+    Kind("greeting.ended/v1", RunStarted),
+    Kind("greeting.said/v1", Greeted),
+    Kind("greeting.heard/v1", dict),  # type: ignore[arg-type]
+    Kind(7, Greeted),  # type: ignore[arg-type]
+)
+"""With a type or a body that is taken, or without one."""
 
 
 @pytest.fixture
 def others(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Kinds of a plugin of somebody else: this module has them."""
-    monkeypatch.setattr(plugins, "loaded", lambda group: iter([("greeting", (THEIRS, THIEF)), ("broken", 7)]))
+    monkeypatch.setattr(plugins, "loaded", lambda group: iter([("greeting", (THEIRS, *LEFT_OUT)), ("broken", 7)]))
     for cached in (known.of_other_plugins, known.kind_of_body):
         cached.cache_clear()
     yield
@@ -107,7 +115,8 @@ def test_a_type_of_somebody_elses_plugin_is_checked_and_judges_nothing(
         assert kind_of("greeting.said/v1") is THEIRS
     assert own_kind("greeting.said/v1") is None, "what it says of itself keeps no run from a verdict, and gives it none"
     assert own_kind(RUN_STARTED).body is RunStarted, "a type of the core cannot be taken"
-    assert [name in caplog.text for name in (RUN_STARTED, "the plugin broken")] == [True, True]
+    assert len(caplog.records) == len(LEFT_OUT) + 1 and "the plugin broken" in caplog.text
+    assert [kind_of(kind.type) for kind in LEFT_OUT[1:4]] == [None, THEIRS, None]
     assert type_of(Greeted) == "greeting.said/v1"
     Schemas().check("greeting.said/v1", {"run": "r", "words": "good day"})
     with pytest.raises(Refused, match="does not fit"):

@@ -160,7 +160,10 @@ def test_the_page_has_every_group_and_every_plugin() -> None:
     }
 
 
-def test_the_plugin_of_the_page_is_installed_and_has_its_command(tmp_path: Path) -> None:
+KNOWN = "from marin.kinds.known import kind_of, own_kind; k = 'greeting.said/v1'; assert kind_of(k) and not own_kind(k)"
+
+
+def test_the_plugin_of_the_page_is_installed_and_has_its_command_and_its_type(tmp_path: Path) -> None:
     blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", PAGE, re.DOTALL))
     source, site = tmp_path / "source", tmp_path / "site"
     source.mkdir()
@@ -169,7 +172,7 @@ def test_the_plugin_of_the_page_is_installed_and_has_its_command(tmp_path: Path)
     install = ["-m", "uv", "pip", "install", "--quiet", "--offline", "--no-deps", "--no-build-isolation"]
     here = ["--python", sys.executable, "--cache-dir", str(tmp_path / "cache"), "--target", str(site), str(source)]
     subprocess.run([sys.executable, *install, *here], check=True, capture_output=True)
-    program = "import sys; from marin.cli.main import run; sys.exit(run(['greet']))"
+    program = f"import sys; from marin.cli.main import run; {KNOWN}; sys.exit(run(['greet']))"
     environment = {"PYTHONPATH": str(site), "PATH": "", "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "good day\n"

@@ -3825,4 +3825,4 @@ function page() {
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
 /** The parts, for whoever has vectors. */
-export { Store, canonical, execute, isBlob, merkleRoot, openCheckpoint, parseCanonical, parseKey, pythonNumber, ruled, sha256, stateDigest, tensorDigest, zstd };
+export { Store, canonical, execute, isBlob, merkleRoot, openCheckpoint, parseCanonical, parseKey, pythonNumber, readTokens, ruled, sha256, stateDigest, tensorDigest, zstd };

@@ -1903,9 +1903,9 @@ class Record {
     }
     const cited = body.experiment ?? "";
     const registered = this.log.events.some(
-      (one) => one.type === "experiment.registered/v1" && one.index < event.index && one.body.registration === cited,
+      (one) => one.type === "experiment.registered/v1" && one.index < event.index && one.body.registration === cited && registers(one.body, body),
     );
-    if (cited && !registered) this.contradiction(event, "experiment", "a registration before it", cited);
+    if (cited && !registered) this.contradiction(event, "experiment", "a registration before it that has its recipe and seed", cited);
     return undefined;
   }
 
@@ -2137,6 +2137,18 @@ class Record {
       }
     }
   }
+}
+
+/** Whether a registration has the recipe of a run as an arm, with its seed. Of a phase, and of what a step of the experiment made, only the seed is looked at. */
+function registers({ seeds, arms }, { recipe, pipeline }) {
+  if (!Array.isArray(seeds) || !seeds.includes(String(recipe.seed)) || !isObject(arms)) return false;
+  const made = ["dataset", "tokens"].some((name) => member(member(member(recipe, name), "artifact"), "maker"));
+  if (member(recipe, "phase") || made) return true;
+  const value = { ...recipe, seed: null };
+  delete value.recipe_version;
+  const arm = canonicalDigest({ recipe_version: recipe.recipe_version ?? 1, type: "recipe", value });
+  const keys = pipeline.split(".").slice(1).map((label) => canonicalDigest([arm, label]));
+  return [...keys, arm].some((key) => Object.values(arms).includes(key));
 }
 
 function tellsAfter({ type, body }, step) {
@@ -3813,4 +3825,4 @@ function page() {
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
 /** The parts, for whoever has vectors. */
-export { Store, canonical, execute, isBlob, merkleRoot, openCheckpoint, parseCanonical, parseKey, pythonNumber, ruled, sha256, stateDigest, tensorDigest, zstd };
+export { Store, canonical, execute, isBlob, merkleRoot, openCheckpoint, parseCanonical, parseKey, pythonNumber, readTokens, ruled, sha256, stateDigest, tensorDigest, zstd };

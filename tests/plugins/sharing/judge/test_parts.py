@@ -268,3 +268,28 @@ def test_numbers_are_written_as_python_writes_them(numbers: list[float]) -> None
     }"""
     told = json.dumps([str(int.from_bytes(struct.pack(">d", value))) for value in numbers])
     assert evaluated(script, given=told) == [repr(value) for value in numbers]
+
+
+@pytest.mark.long(seconds=5)
+def test_token_caches_have_the_same_content(tmp_path: Path) -> None:
+    """With and without a loss mask, whose bits the codec shuffles; of numbers that compress and of such as do not."""
+    from marin.tensors.token_caches import tokens_content
+    from marin.training.tokens.building import write_cache
+
+    draw = np.random.default_rng(5)
+    for masked in (False, True):
+        folder = tmp_path / f"tokens-{masked}"
+        for split, sizes in (("train", [5, 0, 300_000, 17]), ("validation", [9])):
+            texts = [draw.integers(0, 50_000 if size % 2 else 3, size).astype(np.int32) for size in sizes]
+            masks = [draw.integers(0, 2, size).astype(np.uint8) for size in sizes]
+            write_cache(folder / split, iter(texts), iter(masks) if masked else None)
+        store = Store(PosixStorage(tmp_path / "root"))
+        tree = store.put_tree(folder)
+        script = f"""async () => {{
+          const {{ readFile }} = await import("node:fs/promises");
+          const read = (path) => readFile(`{tmp_path}/root/${{path}}`).then((b) => new Uint8Array(b), () => null);
+          const store = new judge.Store({{ read, list: async () => [] }});
+          const found = await judge.readTokens(store, await store.tree("{tree.digest}"));
+          return [found.digest, found.size];
+        }}"""
+        assert evaluated(script) == list(tokens_content(folder))

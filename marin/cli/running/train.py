@@ -123,6 +123,7 @@ def train(
       marin train +model=gpt2-small +dataset=babylm_10M optimizer.learning_rate=1e-3 seed=1 --devices 2
       marin train model=nano seed=1,2,3 -m
       marin train -m model=nano hydra/sweeper=optuna hydra.sweeper.n_trials=12 'optimizer.learning_rate=interval(1e-4,1e-2)'
+      marin train model=moe-nano optimizer=muonh profile=exact --devices 8
       marin train model=nano --devices 8 --pause-at 100     then on two:  marin train model=nano --devices 2
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train --from hf:OWNER/NAME@COMMIT +dataset=babylm_10M model.seq_len=256

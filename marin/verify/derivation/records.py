@@ -32,8 +32,8 @@ from marin.verify.derivation.record import OF_STEP, Contradiction, RunRecord, St
 from marin.verify.derivation.standing import beside, disagreements, superseded
 from marin.verify.derivation.unlearning import fork_pairs
 
-MEASURED = "system/"
-"""How the names of measurements of the machine begin."""
+MEASURED = ("system/", "router/")
+"""How the names of measurements begin that no verdict derives: of the machine, and of where a mixture's tokens went."""
 
 CLAIMED: Mapping[str, tuple[str, ...]] = {
     kinds.RUN_STARTED: ("code", "environment"),

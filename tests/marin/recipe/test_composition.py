@@ -93,7 +93,18 @@ def test_a_sweep_is_every_combination(arguments: list[str], expected: list[tuple
         (["model.seqlen=64"], r"did you mean seq_len\?"),
         (["model.n_layers=2"], r"did you mean num_layers\?"),
         (["dataset.seeed=2"], r"did you mean seed\?"),
-        (["optimizer.momentum=0.9"], r"valid keys here: name, learning_rate"),
+        (["optimizer.amsgrad=true"], r"valid keys here: name, learning_rate"),
+        (
+            ["optimizer.momentum=0.9"],
+            r"optimizer.momentum: expected null: adamw has none, found 0.9; .*name=muon or muonh",
+        ),
+        (["optimizer=muon"], r"optimizer.name: expected adamw or lion: under profile portable-cpu .*profile=exact"),
+        (["model=moe-nano"], r"model.architecture: expected a dense one: under portable-cpu"),
+        (
+            ["model=moe-nano", "profile=exact", "model.num_experts_per_tok=5"],
+            r"at most model.num_experts \(4\), found 5",
+        ),
+        (["model.num_experts=4"], r"model.num_experts: expected null, or architecture=mixtral or .*qwen3_moe, found 4"),
         (["~optimizer.lr"], r"did you mean learning_rate\?"),
         (
             ["optimizer.learning_rate=abc"],

@@ -23,9 +23,9 @@ class Model(Section, frozen=True):
     the size of a head, where it is another than ``hidden_dim / num_heads``, as in Qwen3 0.6B.
 
     ``mixtral`` and ``qwen3_moe`` (a Llama, and a Qwen3) have in each layer ``num_experts`` inner layers of
-    ``intermediate_dim``, of which a token gets ``num_experts_per_tok``, the most probable ones. ``router_aux_loss_coef``: what the loss for even loads
-    weighs beside that of the tokens, and ``router_z_loss_coef``, of a Mixtral, what the square of the log of the router's sum
-    does; null: nothing. Both are means over a microbatch."""
+    ``intermediate_dim``, of which a token gets ``num_experts_per_tok``, the most probable ones. ``router_aux_loss_coef``: what
+    the loss for even loads weighs beside that of the tokens, and ``router_z_loss_coef``, of a Mixtral, what the square of the
+    log of the router's sum does; null: nothing. Both are means over a microbatch."""
 
     architecture: Literal["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"] = "llama"
     hidden_dim: Positive = 128

@@ -163,8 +163,6 @@ def attention_mask(recipe: Recipe, tokens: hax.NamedArray, *, blank: bool = Fals
     return mask if segments is None else mask.with_segment_ids(segments)
 
 
-
-
 def compute_dtype(recipe: Recipe) -> jnp.dtype:
     """The dtype in which forward and backward passes compute; master weights are always float32."""
     return jnp.dtype(recipe.arithmetic.compute_dtype)

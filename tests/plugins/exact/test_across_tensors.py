@@ -23,7 +23,8 @@ from levanter.optim.muonh import MuonHConfig
 from levanter.optim.scion import ScionConfig
 
 from marin.errors import UsageError
-from marin.exact import reference
+from marin.plugins.exact import reference
+from marin.plugins.exact.step import ExactStep, gradient_of, update_of
 from marin.process.cache import compilation_cache
 from marin.recipe.optimizer import OWN
 from marin.recipe.schema import Arithmetic, Lora, Optimizer, Recipe, check, digest, from_mapping, from_plain, plain
@@ -32,7 +33,6 @@ from marin.training.loop import step_of
 from marin.training.optimizers.rule import groups, optimizer
 from marin.training.state import arrays_of, state_like
 from marin.training.step.contract import mesh_of
-from marin.training.step.exact import ExactStep, gradient_of, update_of
 from marin.training.step.slices import Layout
 
 ACROSS = [name for name in OWN if name not in ("adamw", "lion")]

@@ -29,8 +29,9 @@ from levanter.models.mixtral import MixtralConfig, MixtralLMHeadModel
 from levanter.models.qwen3_moe import Qwen3MoeConfig, Qwen3MoeLMHeadModel
 
 from marin.errors import UsageError
-from marin.exact import reference
-from marin.exact.reading import read
+from marin.plugins.exact import reference
+from marin.plugins.exact.reading import read
+from marin.plugins.exact.step import ExactStep, gradient_of, update_of
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Arithmetic, Lora, Model, Recipe, check, from_plain, plain
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
@@ -42,7 +43,6 @@ from marin.training.model import model_config
 from marin.training.optimizers.rule import optimizer
 from marin.training.state import arrays_of
 from marin.training.step.contract import mesh_of
-from marin.training.step.exact import ExactStep, gradient_of, update_of
 from marin.training.step.slices import Layout
 
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())

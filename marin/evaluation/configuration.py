@@ -68,6 +68,44 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "max_window_layers": 28,
         "layer_types": None,
     },
+    "mixtral": {
+        **{name: value for name, value in _ROTARY.items() if name != "attention_bias"},
+        "vocab_size": 32000,
+        "intermediate_size": 14336,
+        "num_key_value_heads": 8,
+        "head_dim": None,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-5,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "sliding_window": None,
+        "num_experts_per_tok": 2,
+        "num_local_experts": 8,
+        "output_router_logits": False,
+        "router_aux_loss_coef": 0.001,
+        "router_jitter_noise": 0.0,
+    },
+    "qwen3_moe": {
+        **_ROTARY,
+        "vocab_size": 151936,
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "num_hidden_layers": 24,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 32768,
+        "use_sliding_window": False,
+        "sliding_window": 4096,
+        "decoder_sparse_step": 1,
+        "moe_intermediate_size": 768,
+        "num_experts_per_tok": 8,
+        "num_experts": 128,
+        "norm_topk_prob": False,
+        "output_router_logits": False,
+        "router_aux_loss_coef": 0.001,
+        "mlp_only_layers": None,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    },
     "gpt2": {
         **_ANY,
         "vocab_size": 50257,
@@ -96,6 +134,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """What a setting is that a folder does not say, by kind of model."""
+BASES: Mapping[str, float] = {"mixtral": 1000000.0}
+"""Of rotary embeddings of which nothing is said, where it is not 10,000."""
 OTHER_NAMES: Mapping[str, str] = {
     "hidden_size": "n_embd",
     "max_position_embeddings": "n_positions",
@@ -160,7 +200,7 @@ def _by_table(said: Mapping[str, Any], kind: str) -> dict[str, Any]:
             values["head_dim"] = values["hidden_size"] // values["num_attention_heads"]
         if kind == "llama" and values["hidden_size"] % values["num_attention_heads"]:
             raise ValueError("hidden_size is no multiple of num_attention_heads, whatever head_dim says")
-        if type(values["head_dim"]) is not int:
+        if kind in ("llama", "qwen3") and type(values["head_dim"]) is not int:
             raise ValueError(f"head_dim: a number is expected, {values['head_dim']!r} found")
         if kind == "qwen3":
             values["sliding_window"] = values["sliding_window"] if values["use_sliding_window"] else None
@@ -170,19 +210,23 @@ def _by_table(said: Mapping[str, Any], kind: str) -> dict[str, Any]:
                     "full_attention" if full or layer < values["max_window_layers"] else "sliding_attention"
                     for layer in range(values["num_hidden_layers"])
                 ]
-        values["rope_parameters"] = _rope(said, values)
+        if kind == "qwen3_moe":
+            values["num_experts"] = said.get("num_local_experts", values["num_experts"])
+            values["sliding_window"] = values["sliding_window"] if values["use_sliding_window"] else None
+            values["mlp_only_layers"] = values["mlp_only_layers"] or []
+        values["rope_parameters"] = _rope(said, values, BASES.get(kind, 10000.0))
     except (TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
     return values
 
 
-def _rope(said: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _rope(said: Mapping[str, Any], values: Mapping[str, Any], base: float) -> dict[str, Any]:
     """``rope_scaling`` where it says something, else ``rope_parameters``; a base, a type and a first context that are not in it
     come from beside it."""
     rope = said.get("rope_scaling") or values["rope_parameters"] or {}
     if not isinstance(rope, dict):
         raise TypeError("rope_parameters: names and values are expected")
-    beside = {"rope_theta": said.get("rope_theta", 10000.0)}
+    beside = {"rope_theta": said.get("rope_theta", base)}
     if said.get("partial_rotary_factor") is not None:
         beside["partial_rotary_factor"] = said["partial_rotary_factor"]
     found = {**beside, **rope}

@@ -18,6 +18,7 @@ from marin.data.borrowed.tensor_files import stored_width
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.evaluation.configuration import DEFAULTS, Configuration, read_configuration
+from marin.recipe.arithmetic import EXACT, Arithmetic
 from marin.recipe.schema import Model, Recipe, Tokens
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,21 @@ GPT2: Mapping[str, str] = {
     "layer_norm_epsilon": "layer_norm_epsilon",
 }
 """Fields of our models by the names that transformers has for them."""
+MIXED: Mapping[str, Mapping[str, str]] = {
+    "mixtral": {**NAMES, "num_experts": "num_local_experts", "num_experts_per_tok": "num_experts_per_tok"},
+    "qwen3_moe": {
+        **NAMES,
+        "intermediate_dim": "moe_intermediate_size",
+        "num_experts": "num_experts",
+        "num_experts_per_tok": "num_experts_per_tok",
+    },
+}
+"""Of mixtures of experts."""
 READ = ("rope_parameters", "head_dim", "layer_types", "n_inner", "bos_token_id", "eos_token_id", "vocab_size")
+BESIDE: Mapping[str, frozenset[str]] = {
+    "qwen3_moe": frozenset({"norm_topk_prob", "intermediate_size", "head_dim", "num_local_experts"})
+}
+"""What is read here too of one kind of model, or stands there and is of layers that it does not have."""
 """What is read here by itself."""
 FREE = frozenset(
     {
@@ -56,12 +71,14 @@ FREE = frozenset(
         ),
         *("problem_type", "initializer_range", "use_cache", "pad_token_id", "pretraining_tp", "attention_dropout"),
         *("resid_pdrop", "embd_pdrop", "attn_pdrop", "use_sliding_window", "sliding_window", "max_window_layers"),
+        *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
         *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
     }
 )
 """Settings that decide no prediction: dropout is of a training, ``layer_types`` says what a window makes of the layers."""
-ALIKE: Mapping[str, tuple[str, ...]] = {
+ALIKE: Mapping[str, tuple[Any, ...]] = {
     "hidden_act": ("silu", "swish"),
+    "mlp_only_layers": ([],),
     "activation_function": ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"),
 }
 """Names of one function: the second is GELU by the hyperbolic tangent."""
@@ -144,39 +161,58 @@ def folder_recipe(folder: Path) -> Recipe:
         raise _other(folder, "config.json", "sizes of a model, as transformers takes them", error) from None
     _check_others(config, folder)
     values = config.values
-    found = {ours: values[theirs] for ours, theirs in (GPT2 if kind == "gpt2" else NAMES).items()}
+    found = {ours: values[theirs] for ours, theirs in _names(kind).items()}
     found |= _inner(values, folder) if kind == "gpt2" else _rotary(values["rope_parameters"], folder)
-    found |= _padded(values, folder) | _head(values)
+    if kind == "qwen3_moe":  # its class has no such field, and its layers ask for one
+        values = {**values, "head_dim": config.others.get("head_dim")}
+    found |= _padded(values, folder) | _head(values) | _routers(values)
     try:
         model = msgspec.convert({"architecture": kind, **found}, Model)
     except msgspec.ValidationError as error:
         raise _other(folder, "config.json", "sizes of a model", error) from None
+    if model.sparse and (model.num_experts_per_tok or 1) > (model.num_experts or 1):
+        raise _other(folder, "num_experts_per_tok", f"at most {model.num_experts}", model.num_experts_per_tok)
+    if kind == "mixtral" and model.head_dim is not None:
+        raise _other(folder, "head_dim", "null, or hidden_size / num_attention_heads", model.head_dim)
     divided = model.head_dim is not None or model.hidden_dim % model.num_heads == 0
     if not divided or model.num_heads % model.num_kv_heads:
         sizes = f"{model.num_heads} heads, {model.num_kv_heads} of keys, of {model.hidden_dim}"
         raise _other(folder, "num_attention_heads, num_key_value_heads", "heads that divide what they are of", sizes)
     if kind != "gpt2" and model.head % 2:
         raise _other(folder, "head_dim", "an even number, as rotary embeddings need it", model.head)
-    return Recipe(model=model, tokens=_ends(values, said, folder))
+    arithmetic = EXACT if model.sparse else Arithmetic()
+    return Recipe(model=model, tokens=_ends(values, said, folder), arithmetic=arithmetic)
+
+
+def _names(kind: str) -> Mapping[str, str]:
+    return GPT2 if kind == "gpt2" else MIXED.get(kind, NAMES)
+
+
+def _routers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the loss for even loads weighs in a training that begins with the folder, where it has one."""
+    weight = values.get("router_aux_loss_coef")
+    return {"router_aux_loss_coef": weight} if weight else {}
 
 
 def _check_others(config: Configuration, folder: Path) -> None:
     """That no setting is another than our models have it; what transformers leaves out is said."""
-    names = {*(GPT2 if config.kind == "gpt2" else NAMES).values(), *READ} - {
-        "tie_word_embeddings" if config.kind == "gpt2" else ""
-    }
+    beside = BESIDE.get(config.kind, frozenset())
+    names = {*_names(config.kind).values(), *READ, *beside} - {"tie_word_embeddings" if config.kind == "gpt2" else ""}
     for name in sorted(config.values.keys() - names - FREE):
         value, default = config.values[name], config.defaults.get(name)
         if value != default and value not in ALIKE.get(name, ()):
             raise _other(folder, name, " or ".join(map(repr, ALIKE.get(name, (default,)))), value)
+    for name, wanted in (("norm_topk_prob", True), ("sliding_window", None)) if config.kind in MIXED else ():
+        if config.values.get(name, wanted) is not wanted:
+            raise _other(folder, name, json.dumps(wanted), config.values[name])
     kinds = config.values.get("layer_types") or config.others.get("layer_types") or []
     if not isinstance(kinds, list) or any(each != "full_attention" for each in kinds):
         raise _other(folder, "layer_types", "full_attention of every layer", kinds)
-    for name in sorted(config.others.keys() & BEYOND.keys() - {"layer_types"}):
+    for name in sorted(config.others.keys() & BEYOND.keys() - {"layer_types"} - beside):
         if config.others[name] not in BEYOND[name]:
             expected = " or ".join(repr(value) for value in BEYOND[name] if value is not None) or "none"
             raise _other(folder, name, expected, config.others[name])
-    beyond = config.others.keys() - BEYOND.keys() - {*NO_SETTINGS}
+    beyond = config.others.keys() - BEYOND.keys() - {*NO_SETTINGS} - beside
     if rest := sorted(name for name in beyond if not name.startswith("_") and config.others[name] not in (None, False)):
         _log.warning(
             "%s: a %s of transformers has no %s: left out", folder / "config.json", config.kind, ", ".join(rest)

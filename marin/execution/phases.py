@@ -128,6 +128,8 @@ def _check_kept(previous: Recipe, changed: Recipe) -> None:
     if previous.model.architecture == "gpt2":
         kept.append(("model.seq_len", previous.model.seq_len, changed.model.seq_len))
     kept.append(("optimizer.name", previous.optimizer.name, changed.optimizer.name))
+    factored = previous.optimizer.min_dim_size_to_factor, changed.optimizer.min_dim_size_to_factor
+    kept.append(("optimizer.min_dim_size_to_factor", *factored))
     kept.append(("tokenizer", previous.tokenizer, changed.tokenizer))
     kept.append(("lora", previous.lora, changed.lora))
     for name, before, after in kept:

@@ -59,6 +59,8 @@ class Arithmetic(Section, frozen=True):
     loss_vocabulary: Positive | None = None
 
 
+EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=8, reduction="integer", isa="any", xla_flags=())
+"""As conf/profile/exact.yaml has it."""
 CPU_PROFILES = ("portable-cpu", "arm-cpu", "exact")
 """Those that are executed on processors today."""
 REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {

@@ -172,7 +172,8 @@ def flops_per_token(model: Model, vocab_size: int, context: int | None = None) -
     across = heads * model.head
     gpt2 = model.architecture == "gpt2"
     kv_heads = heads if gpt2 else model.num_kv_heads
-    mlp = 2 * (2 if gpt2 else 3) * hidden * model.inner
+    experts, router = model.num_experts_per_tok or 1, 2 * hidden * (model.num_experts or 0)
+    mlp = 2 * (2 if gpt2 else 3) * hidden * model.inner * experts + router
     projections = 2 * hidden * (across + 2 * kv_heads * model.head) + 2 * hidden * across
     attention = 4 * span * across + 3 * span * heads
     return float(model.num_layers * (mlp + projections + attention) + 2 * hidden * vocab_size)
@@ -188,9 +189,19 @@ def parameters(model: Model, vocab_size: int) -> int:
         )
         return vocab_size * hidden + model.seq_len * hidden + layers * block + 2 * hidden
     attention = 2 * hidden * model.head * (model.num_heads + model.num_kv_heads)
-    norms = 2 * hidden + (2 * model.head if model.architecture == "qwen3" else 0)
-    block = attention + 3 * hidden * model.intermediate_dim + norms
+    norms = 2 * hidden + (2 * model.head if model.architecture in ("qwen3", "qwen3_moe") else 0)
+    router = hidden * (model.num_experts or 0)
+    block = attention + 3 * hidden * model.intermediate_dim * (model.num_experts or 1) + router + norms
     return (1 if model.tie_word_embeddings else 2) * vocab_size * hidden + layers * block + hidden
+
+
+def matrix_parameters(model: Model) -> int:
+    """Number of parameters in the matrices of the layers, without those of experts, which Levanter's mask leaves to Adam."""
+    hidden, across = model.hidden_dim, model.head * (model.num_heads + model.num_kv_heads)
+    if model.architecture == "gpt2":
+        return model.num_layers * (4 * hidden * hidden + 2 * hidden * model.inner)
+    inner = hidden * model.num_experts if model.num_experts else 3 * hidden * model.intermediate_dim  # or the router
+    return model.num_layers * (2 * hidden * across + inner)
 
 
 def adapter_parameters(model: Model, rank: int) -> int:
@@ -230,11 +241,14 @@ def _layer_bytes(model: Model, tokens: int, width: int, *, scores: bool = True) 
 
 def state_bytes(recipe: Recipe) -> int:
     """Bytes of one recorded training state: parameters and moments in float32."""
-    moments = {"adamw": 2, "lion": 1}[recipe.optimizer.name]
-    whole = parameters(recipe.model, recipe.vocabulary)
-    if recipe.lora is None:
-        return whole * FLOAT32 * (1 + moments)
-    return (whole + adapter_parameters(recipe.model, recipe.lora.rank) * (1 + moments)) * FLOAT32
+    name, whole = recipe.optimizer.name, parameters(recipe.model, recipe.vocabulary)
+    if recipe.lora is not None:
+        moments = {"adamw": 2, "lion": 1}[name]
+        return (whole + adapter_parameters(recipe.model, recipe.lora.rank) * (1 + moments)) * FLOAT32
+    kept = (1 if name in ("lion", "scion", "adafactor") else 2) * whole  # Adafactor keeps less of what is long
+    if name in ("muon", "muonh"):
+        kept -= matrix_parameters(recipe.model)
+    return (whole + kept) * FLOAT32
 
 
 def text_bytes(recipe: Recipe) -> float:

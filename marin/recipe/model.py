@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from marin.errors import UsageError
 from marin.recipe.section import Positive, Section
+
+MIXTURES = ("mixtral", "qwen3_moe")
+"""Architectures whose layers are mixtures of experts."""
 
 
 class Model(Section, frozen=True):
@@ -17,9 +20,14 @@ class Model(Section, frozen=True):
     ``rope_factor``: scaled by another number. ``embedding_rows``: of embedding and head, where they are more than the
     tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax. ``inner_width``: of a GPT-2, where
     it is not four times the outer; without it, as in records of an older release, ``intermediate_dim`` is cut down. ``head_dim``:
-    the size of a head, where it is another than ``hidden_dim / num_heads``, as in Qwen3 0.6B."""
+    the size of a head, where it is another than ``hidden_dim / num_heads``, as in Qwen3 0.6B.
 
-    architecture: Literal["llama", "gpt2", "qwen3"] = "llama"
+    ``mixtral`` and ``qwen3_moe`` (a Llama, and a Qwen3) have in each layer ``num_experts`` inner layers of
+    ``intermediate_dim``, of which a token gets ``num_experts_per_tok``, the most probable ones. ``router_aux_loss_coef``: what
+    the loss for even loads weighs beside that of the tokens, and ``router_z_loss_coef``, of a Mixtral, what the square of the
+    log of the router's sum does; null: nothing. Both are means over a microbatch."""
+
+    architecture: Literal["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"] = "llama"
     hidden_dim: Positive = 128
     intermediate_dim: Positive = 352
     num_layers: Positive = 4
@@ -36,6 +44,15 @@ class Model(Section, frozen=True):
     embedding_rows: Positive | None = None
     inner_width: Positive | None = None
     head_dim: Positive | None = None
+    num_experts: Annotated[int, Meta(ge=2, le=4096)] | None = None
+    num_experts_per_tok: Positive | None = None
+    router_aux_loss_coef: Annotated[float, Meta(gt=0.0, le=10.0)] | None = None
+    router_z_loss_coef: Annotated[float, Meta(gt=0.0, le=10.0)] | None = None
+
+    @property
+    def sparse(self) -> bool:
+        """Whether its layers are mixtures of experts."""
+        return self.architecture in MIXTURES
 
     @property
     def head(self) -> int:
@@ -50,17 +67,60 @@ class Model(Section, frozen=True):
         return self.inner_width or self.hidden_dim * (self.intermediate_dim // self.hidden_dim)
 
 
+def check_experts(recipe: Any, where: str) -> None:
+    """Refuse experts that are none, or too few, and what a mixture of experts is not trained with yet.
+
+    Raises:
+        UsageError: which field, and what it would have to be.
+    """
+    model: Model = recipe.model
+    fields = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
+    kinds = " or ".join(f"architecture={name}" for name in MIXTURES)
+    count, each, z_loss = model.num_experts, model.num_experts_per_tok, model.router_z_loss_coef
+    profile, lora = recipe.arithmetic.profile, None if recipe.lora is None else "adapters"
+    if not model.sparse:
+        rules = [(name, getattr(model, name), f"null, or {kinds}", getattr(model, name) is None) for name in fields]
+    else:
+        rules = [
+            ("num_experts", count, "how many experts a layer has", count is not None),
+            ("num_experts_per_tok", each, "how many experts a token gets", each is not None),
+            ("num_experts_per_tok", each, f"at most model.num_experts ({count})", (each or 0) <= (count or 0)),
+            (
+                "router_z_loss_coef",
+                z_loss,
+                "null, or architecture=mixtral",
+                model.architecture == "mixtral" or not z_loss,
+            ),
+            (
+                "architecture",
+                model.architecture,
+                f"a dense one: under {profile} experts have no form",
+                profile == "exact",
+            ),
+            ("architecture", model.architecture, "a dense one, where lora is trained", lora is None),
+        ]
+    for name, value, expected, fits in rules:
+        if not fits:
+            raise UsageError(
+                "settings that do not go together",
+                where=f"{where}: model.{name}",
+                expected=expected,
+                found="null" if value is None else str(value),
+                cure="compose the section from conf/model/moe-nano.yaml, with profile=exact",
+            )
+
+
 def check_head(model: Model, where: str) -> None:
     """Refuse heads of a size that the architecture cannot have.
 
     Raises:
         UsageError: they have it.
     """
-    if model.architecture == "gpt2" and model.head_dim is not None:
+    if model.architecture in ("gpt2", "mixtral") and model.head_dim is not None:
         raise UsageError(
             "heads of a size that the architecture does not have",
             where=f"{where}: model.head_dim",
-            expected="null: of a GPT-2 it is hidden_dim / num_heads",
+            expected=f"null: of a {model.architecture} it is hidden_dim / num_heads",
             found=str(model.head_dim),
             cure="leave it out, or take another model.architecture",
         )

@@ -38,9 +38,11 @@ from marin.recipe.form.record import unplain as unplain
 from marin.recipe.form.schedule import check_schedule
 from marin.recipe.mixture import block_counts
 from marin.recipe.model import Model as Model
-from marin.recipe.model import check_head
+from marin.recipe.model import check_experts, check_head
+from marin.recipe.optimizer import Optimizer as Optimizer
+from marin.recipe.optimizer import check_name, check_optimizer, completed
 from marin.recipe.section import Artifact as Artifact
-from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Rate, Section, Seed, Sha256, Weight
+from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
 from marin.recipe.section import Lora as Lora
 from marin.recipe.section import Phase as Phase
@@ -185,31 +187,6 @@ class Mixture(Section, frozen=True):
 
     weights: Annotated[dict[Name, Weight], Meta(min_length=1)]
     block_size: Annotated[int, Meta(ge=1, le=65_536)] = 1024
-
-
-class Optimizer(Section, frozen=True):
-    """An element-wise optimizer with decoupled weight decay, clipping by global norm, warm-up and decay of the rate.
-
-    Optimizers that look across a tensor (Muon, Adafactor, Shampoo) would need fixed orders of their own and are
-    refused.
-    """
-
-    name: Literal["adamw", "lion"] = "adamw"
-    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 6e-3
-    min_lr_ratio: Rate = 0.1
-    warmup_steps: Count = 20
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    decay: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
-    """The last part of all train steps, in which the rate decays; it is stable before (WSD, arXiv:2404.06395). None: it decays
-    from the end of the warm-up on."""
-    rounding: Literal["nearest"] | None = None
-    """How many train steps ``decay`` is of: the nearest number, as in every recipe that is composed; None: what is less than a
-    step is cut off, as runs recorded that began before there was this field."""
-    weight_decay: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
-    beta1: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
-    beta2: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.95
-    epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-8
-    max_grad_norm: Annotated[float, Meta(gt=0.0)] = 1.0
 
 
 class Trainer(Section, frozen=True):
@@ -391,6 +368,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
     if recipe.optimizer.decay is not None and recipe.optimizer.rounding is None:
         optimizer = msgspec.structs.replace(recipe.optimizer, rounding="nearest")
         recipe = msgspec.structs.replace(recipe, optimizer=optimizer)
+    recipe = msgspec.structs.replace(recipe, optimizer=completed(recipe.optimizer))
     model = recipe.model
     if model.architecture == "gpt2" and model.inner_width is None and model.intermediate_dim != 4 * model.hidden_dim:
         model = msgspec.structs.replace(model, inner_width=model.intermediate_dim)  # said in the exported folder too
@@ -443,6 +421,8 @@ def _typed(data: Any, *, where: str) -> Recipe:
             cure="use the version of Marin that wrote it, or a newer one",
         )
     data = {key: value for key, value in data.items() if key != "recipe_version"}
+    if isinstance(optimizer := data.get("optimizer"), Mapping):
+        check_name(optimizer.get("name"), where)
     if isinstance(ids := data.get("exclude"), list | tuple) and all(isinstance(one, str) for one in ids):
         data["exclude"] = sorted(set(ids))  # a set of documents has one form
     try:
@@ -581,6 +561,8 @@ def check(recipe: Recipe, *, where: str) -> None:
             cure="set model.inner_width",
         )
     check_head(model, where)
+    check_experts(recipe, where)
+    check_optimizer(recipe, where)
     _check_scale(recipe, where)
     check_schedule(recipe, where)
     if recipe.tokenizer.artifact is None and recipe.tokenizer.vocab_size < LEAST_TRAINED and recipe.initial is None:
@@ -649,7 +631,10 @@ def _check_scale(recipe: Recipe, where: str) -> None:
             "compute_dtype=bfloat16 on an accelerator",
             arithmetic.compute_dtype == "bfloat16" and arithmetic.profile in ("gpu", "tpu"),
         ),
-        *((name, value, "architecture=llama or qwen3", model.architecture != "gpt2") for name, value in rotary.items()),
+        *(
+            (name, value, "an architecture that is not gpt2", model.architecture != "gpt2")
+            for name, value in rotary.items()
+        ),
         ("model.rope_factor", model.rope_factor, "rope=llama3", model.rope == "llama3"),
         ("trainer.most_epochs", recipe.trainer.most_epochs, "mixture=null", recipe.mixture is None),  # its parts differ
         (

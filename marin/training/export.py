@@ -25,9 +25,16 @@ from marin.recipe.schema import Recipe, chats
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
 from marin.training.adapters import FOLDER, merged, write_adapters
 from marin.training.checkpoints.whole import restore
+from marin.training.experts.tensors import by_expert
 from marin.training.model import model_config, vocabulary_size
 
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel", "qwen3": "Qwen3ForCausalLM"}
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "qwen3": "Qwen3ForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
@@ -35,6 +42,8 @@ def hugging_face_config(recipe: Recipe, vocab_size: int) -> dict[str, object]:
     """``config.json`` without what changes from version to version of transformers, keys sorted by the writer."""
     config = model_config(recipe.model).to_hf_config(vocab_size).to_diff_dict()
     config.pop("transformers_version", None)
+    if recipe.model.sparse:
+        config["router_aux_loss_coef"] = recipe.model.router_aux_loss_coef or 0.0
     others = [token for token in recipe.tokens.stops if token != recipe.tokens.end]
     if recipe.model.inner_width is not None and recipe.model.architecture == "gpt2":
         config["n_inner"] = recipe.model.inner_width  # Levanter leaves it out, and so do old records
@@ -66,6 +75,8 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
         for name, value in to_torch_compatible_state_dict(model).items()
         if value is not None
     }
+    if recipe.model.architecture == "mixtral":
+        tensors = by_expert(tensors)
     if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
     save_file(dict(sorted(tensors.items())), folder / "model.safetensors", metadata={"format": "pt"})

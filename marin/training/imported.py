@@ -26,6 +26,7 @@ from marin.data.borrowed.tensor_files import tensor_files
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
 from marin.training.adapters import adapted, adapters_of
+from marin.training.experts.tensors import together
 from marin.training.initial import initial_state
 from marin.training.model import model_config
 from marin.training.state import TrainState, vocabulary
@@ -105,7 +106,10 @@ def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _named(found: dict[str, np.ndarray], architecture: str) -> dict[str, np.ndarray]:
-    """The tensors by the names of GPT-2's own folder, which other writers put under a prefix."""
+    """The tensors by the names of GPT-2's own folder, which other writers put under a prefix; of a Mixtral with its experts
+    together, as transformers has them in memory."""
+    if architecture == "mixtral":
+        return together(found)
     return (
         {name.removeprefix("transformer."): value for name, value in found.items()} if architecture == "gpt2" else found
     )

@@ -26,6 +26,7 @@ from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch, Batches, LeftOut, Span, streams, token_dataset
+from marin.training.experts.loads import measured
 from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary, hosts
@@ -48,7 +49,8 @@ Progress = Callable[[int, float], None]
 @dataclass
 class Steps:
     """What is known of train steps ``[start, end)``. Lists have one item per step; ``trace`` is uint32 little-endian
-    [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of the state's tree."""
+    [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of the state's tree. ``routers``: by name
+    (:func:`marin.training.experts.loads.measured`), where there are some."""
 
     start: int
     end: int
@@ -57,6 +59,7 @@ class Steps:
     batches: list[str] = field(default_factory=list)
     fingerprints: list[str] = field(default_factory=list)
     trace: bytes = b""
+    routers: dict[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -293,6 +296,9 @@ class Training:
             made.batches.append(batch.digest)
             made.fingerprints.append(fingerprint_of(outcome))
             made.trace += np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes()
+            for loads in outcome.loads:
+                for name, value in measured(loads).items():
+                    made.routers.setdefault(name, []).append(value)
             made.end = number + 1
             if progress is not None:
                 progress(number, float(outcome.loss))

@@ -22,14 +22,29 @@ from levanter.kernels.pallas.fused_cross_entropy_loss.xla import linear_softmax_
 from levanter.models.lm_model import LmExample, LmHeadModel, split_activations
 from levanter.models.loss import fused_cross_entropy_loss_and_logsumexp_penalty, next_token_loss_weight
 
+from marin.training.experts.models import activated
+
 BLOCKS_OF = "cpu"
 """The kind of device whose blocks Levanter is asked for."""
 
 
 def token_losses(model: LmHeadModel, example: LmExample, z_loss: float | None = None) -> NamedArray:
     """How badly the token after each position is predicted: nats, float32, with the axes of ``example.tokens``, each times
-    ``example.loss_weight``; 0 at the last position. ``z_loss``: how much of the square of log Z is added."""
-    hidden, beside = split_activations(model.activations(example.tokens, example.attn_mask, key=None))
+    ``example.loss_weight``; 0 at the last position. ``z_loss``: how much of the square of log Z is added. What a mixture of
+    experts would add for its router is left out."""
+    hidden, _ = split_activations(model.activations(example.tokens, example.attn_mask, key=None))
+    return _of_hidden(model, example, hidden, z_loss)
+
+
+def routed_losses(model: Any, example: LmExample, z_loss: float | None) -> tuple[NamedArray, jax.Array]:
+    """:func:`token_losses` of a mixture of experts, with what it adds for its router, once for each token that counts; and how
+    many tokens each expert got, float32[layers, experts]."""
+    hidden, beside, loads = activated(model, example.tokens, example.attn_mask)
+    weight = next_token_loss_weight(hidden.resolve_axis(model.Pos.name), example.loss_weight)
+    return _of_hidden(model, example, hidden, z_loss) + beside * weight, loads
+
+
+def _of_hidden(model: LmHeadModel, example: LmExample, hidden: NamedArray, z_loss: float | None) -> NamedArray:
     losses = fused_cross_entropy_loss_and_logsumexp_penalty(
         hidden,
         model.get_lm_head(),
@@ -42,7 +57,7 @@ def token_losses(model: LmHeadModel, example: LmExample, z_loss: float | None = 
         dtype=example.loss_weight.dtype,
         implementation=cast(Any, (in_known_blocks,)),
     )
-    return losses + beside
+    return losses + 0  # as programs that were recorded have it
 
 
 def in_known_blocks(

@@ -1,4 +1,4 @@
-"""From a recipe to Levanter's own model and optimizer configurations.
+"""From a recipe to Levanter's own model configurations.
 
 Every field that decides bits is passed explicitly, so that a changed default of Levanter changes nothing here (the
 locked version is part of a run's identity besides). Anyone who builds a model from here gets canonical matrix products.
@@ -7,29 +7,24 @@ locked version is part of a run's identity besides). Anyone who builds a model f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import haliax as hax
-import jax
 import jax.numpy as jnp
-import optax
 from haliax import Axis
 from levanter.layers.attention import AttentionBackend, AttentionMask
 from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig, RotaryEmbeddingsConfig
 from levanter.models.gpt2 import Gpt2Config
 from levanter.models.llama import LlamaConfig
 from levanter.models.qwen import Qwen3Config
-from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 from levanter.utils.activation import ActivationFunctionEnum
 
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
-from marin.recipe.form.schedule import decay_steps, whole
-from marin.recipe.schema import Model, Optimizer, Recipe
-from marin.training.adapters import only_adapters
+from marin.recipe.schema import Model, Recipe
+from marin.training.experts.models import MixtralExperts, Qwen3Experts
 from marin.training.runtime.products import canonical_products
 from marin.training.runtime.shape_checks import per_thread
 
@@ -98,10 +93,37 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
         attn_backend=AttentionBackend.VANILLA,
         tokenizer=folder,
     )
-    if model.architecture == "qwen3":
-        same = {field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)}
-        return Qwen3Config(**same | {"reference_checkpoint": "", "use_sliding_window": False})
-    return llama
+    same = {field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)} | {
+        "reference_checkpoint": ""
+    }
+    match model.architecture:
+        case "qwen3":
+            return Qwen3Config(**same | {"use_sliding_window": False})
+        case "mixtral":
+            return MixtralExperts(
+                **same,
+                n_routed_experts=model.num_experts,
+                num_experts_per_tok=model.num_experts_per_tok,
+                n_shared_experts=0,
+                lbl_coef=model.router_aux_loss_coef,
+                rzl_coef=model.router_z_loss_coef,
+                dense_router_gradient=False,
+            )
+        case "qwen3_moe":
+            return Qwen3Experts(
+                **same | {"use_qk_norm": True},
+                num_experts=model.num_experts,
+                num_experts_per_tok=model.num_experts_per_tok,
+                moe_intermediate_dim=model.intermediate_dim,
+                norm_topk_prob=True,
+                router_aux_loss_coef=model.router_aux_loss_coef,
+                decoder_sparse_step=1,
+                mlp_only_layers=(),
+                use_sliding_window=False,
+                dense_router_gradient=False,
+            )
+        case _:
+            return llama
 
 
 def vocabulary_size(tokenizer: Path, model: Model) -> int:
@@ -141,93 +163,6 @@ def attention_mask(recipe: Recipe, tokens: hax.NamedArray, *, blank: bool = Fals
     return mask if segments is None else mask.with_segment_ids(segments)
 
 
-def optimizer(recipe: Recipe) -> optax.GradientTransformation:
-    """Levanter's optimizer for ``recipe``: element-wise moments, masked decoupled decay, scheduled rate.
-
-    Without clipping: the gradient's global norm is a sum across tensors and devices, whose order the train step fixes
-    (``step.slice_update``). With ``recipe.lora`` it moves adapters alone.
-    """
-    config, steps = _configured(recipe)
-    built = config.build(steps)
-    return built if recipe.lora is None else only_adapters(built)
-
-
-def _configured(recipe: Recipe) -> tuple[OptimizerConfig, int]:
-    """Levanter's configuration, and the length of its schedule in train steps."""
-    phase, steps = recipe.phase, whole(recipe)
-    begin = phase.first_step if phase is not None and phase.schedule == "restart" else 0
-    decay: float | None = recipe.optimizer.decay
-    if recipe.optimizer.rounding == "nearest" and (asked := decay_steps(recipe)) is not None:
-        decay = _steps(asked, steps)
-    return _levanter_optimizer(recipe.optimizer, _steps(recipe.optimizer.warmup_steps, steps), decay, begin), steps
-
-
-@dataclass(frozen=True)
-class _FromStep:
-    """Mixed into an optimizer's configuration: its schedule begins with train step ``begin``."""
-
-    begin: int = 0
-
-    def lr_scheduler(self, num_train_steps: int, override_lr: float | None = None) -> Callable[[jax.Array], jax.Array]:
-        schedule: Callable[[jax.Array], jax.Array] = super().lr_scheduler(num_train_steps, override_lr)  # type: ignore[misc]
-        return schedule if not self.begin else lambda count: schedule(count - self.begin)
-
-
-@dataclass(frozen=True)
-class _Adam(_FromStep, AdamConfig):
-    pass
-
-
-@dataclass(frozen=True)
-class _Lion(_FromStep, LionConfig):
-    pass
-
-
-def _steps(steps: int, num_steps: int) -> float:
-    """Levanter takes 1 for the fraction 1.0, the whole run; one step is said as a fraction that rounds to it."""
-    return steps if steps != 1 else min(1.0, 1.5 / num_steps)
-
-
-def _levanter_optimizer(config: Optimizer, warmup: float, decay: float | None, begin: int) -> OptimizerConfig:
-    match config.name:
-        case "adamw":
-            return _Adam(
-                begin=begin,
-                learning_rate=config.learning_rate,
-                weight_decay=config.weight_decay,
-                min_lr_ratio=config.min_lr_ratio,
-                warmup=warmup,
-                decay=decay,
-                lr_schedule=config.schedule,
-                beta1=config.beta1,
-                beta2=config.beta2,
-                epsilon=config.epsilon,
-                max_grad_norm=None,
-                nesterov=False,
-            )
-        case "lion":
-            return _Lion(
-                begin=begin,
-                learning_rate=config.learning_rate,
-                weight_decay=config.weight_decay,
-                min_lr_ratio=config.min_lr_ratio,
-                warmup=warmup,
-                decay=decay,
-                lr_schedule=config.schedule,
-                beta1=config.beta1,
-                beta2=config.beta2,
-                epsilon=config.epsilon,
-                max_grad_norm=None,
-            )
-
-
 def compute_dtype(recipe: Recipe) -> jnp.dtype:
     """The dtype in which forward and backward passes compute; master weights are always float32."""
     return jnp.dtype(recipe.arithmetic.compute_dtype)
-
-
-def learning_rates(recipe: Recipe, first: int, end: int) -> list[float]:
-    """The rates of the optimizer's updates number ``first`` to ``end - 1``, counted from 0."""
-    config, steps = _configured(recipe)
-    schedule = config.lr_scheduler(steps)
-    return [float(schedule(number)) for number in range(first, end)]

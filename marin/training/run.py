@@ -43,6 +43,7 @@ from marin.training.initial import initial_program
 from marin.training.learning import check_learning
 from marin.training.loop import NotFinite, SegmentRecord, Steps, Training
 from marin.training.model import vocabulary_size
+from marin.training.optimizers.rule import groups
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
@@ -63,8 +64,9 @@ def program_identity(training: Training) -> Json:
 
 
 def compiled_identity(training: Training) -> Json:
-    """Flags, versions and, where one device's programs are compiled apart from the mesh, their optimised HLO with the kind
-    of device and its compiler. Independent of the number of devices, and known without tracing anything again."""
+    """Flags, versions, the groups of an optimizer that has some and, where one device's programs are compiled apart from the
+    mesh, their optimised HLO with the kind of device and its compiler. Independent of the number of devices, and known without
+    tracing anything again."""
     arithmetic, optimised = training.recipe.arithmetic, training.step.optimised
     known: Json = {
         "xla_flags": list(arithmetic.xla_flags),
@@ -73,12 +75,23 @@ def compiled_identity(training: Training) -> Json:
         "jax": version("jax"),
         "jaxlib": version("jaxlib"),
         "levanter": version("marin-levanter"),
+        **_optimizer_groups(training),
     }
     if not optimised:
         return known
     device = training.mesh.devices.flat[0]
     compiler = version("libtpu") if device.platform == "tpu" else " ".join(device.client.platform_version.split())
     return known | {"optimised": dict(optimised), "device_kind": device.device_kind, "compiler": compiler}
+
+
+def _optimizer_groups(training: Training) -> Json:
+    """Of an optimizer that looks across tensors: the parameters that each of its rules moves, by their paths in the model."""
+    if training.recipe.optimizer.elementwise:
+        return {}
+    layout = training.step.layout
+    paths = [name.removeprefix("model/") for name in layout.param_names]
+    found = groups(training.recipe, layout.named).items()
+    return {"optimizer_groups": {name: [paths[number] for number in numbers] for name, numbers in found}}
 
 
 def retained(recipe: Recipe, keep: Keep | None) -> Retention | None:
@@ -225,9 +238,8 @@ class Recorder:
         task.journal.record(
             TRAIN_SEGMENT, segment_event(task.run, SegmentRecord(steps, before, saved.manifest), trace.digest)
         )
-        task.journal.record(
-            METRICS_RECORDED, recorded(task.run, "train", steps.start, {GRAD_NORM: steps.grad_norms}, lap)
-        )
+        curves = {GRAD_NORM: steps.grad_norms, **steps.routers}
+        task.journal.record(METRICS_RECORDED, recorded(task.run, "train", steps.start, curves, lap))
         logger.info("train steps %d to %d recorded", steps.start, steps.end - 1)
 
     def checkpoint(self, step: int, saved: Saved) -> None:

@@ -26,7 +26,8 @@ from levanter.utils.jax_utils import leaf_key_paths
 from ledger import StateManifest, TensorInfo, describe_state
 from marin.recipe.schema import Recipe, digest
 from marin.training.adapters import adapted
-from marin.training.model import model_config, optimizer
+from marin.training.model import model_config
+from marin.training.optimizers.rule import optimizer
 
 DATA = "data"
 """The axis of a mesh along which the batch and the state are cut."""

@@ -31,7 +31,7 @@ from jax.sharding import SingleDeviceSharding
 from marin.plugins.exact.step import gradient_of
 from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import state_like
 from marin.training.step.slices import Layout
 

@@ -32,7 +32,8 @@ from marin.recipe.schema import Execution, Recipe
 from marin.record.root import open_root
 from marin.training.checkpoints.whole import load
 from marin.training.data import Batch, Batches
-from marin.training.model import optimizer, vocabulary_size
+from marin.training.model import vocabulary_size
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import TrainState, arrays_of, leaves
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout

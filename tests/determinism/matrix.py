@@ -76,7 +76,11 @@ GROUPS: dict[str, dict[str, Any]] = (
     }
     | {
         f"{model} {optimizer} exact": {"architecture": model, "optimizer": optimizer, "profile": "exact"}
-        for model, optimizer in (("llama", "adamw"), ("gpt2", "lion"))
+        for model, optimizer in (("llama", "adamw"), ("gpt2", "lion"), ("llama", "muon"))
+    }
+    | {
+        f"{model} {optimizer} exact": {"architecture": model, "optimizer": optimizer, "profile": "exact", "experts": 4}
+        for model, optimizer in (("mixtral", "adamw"), ("qwen3_moe", "muonh"))
     }
     | {
         f"{model} {optimizer} {dtype} by layer{more}": {

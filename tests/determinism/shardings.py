@@ -32,7 +32,7 @@ from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.plugins.exact.step import gradient_of
 from marin.recipe.schema import Arithmetic, Model, Recipe, Trainer
 from marin.training.initial import initial_state
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import arrays_of
 from marin.training.step.slices import Layout, unnamed
 

@@ -33,7 +33,7 @@ class Case:
     """What to train. ``devices``: how many of the process's devices. ``resume_at``: stop before these steps, save a
     training checkpoint, and go on from it; ``moves``: with so many devices after each stop. ``replicas``: of how many slices
     of a pod the devices are; ``tensor``: how many of them share matrices. ``tied``: Llama's embeddings are its head too,
-    as GPT-2's always are."""
+    as GPT-2's always are. ``experts``: of each layer of a mixture, of which a token gets two."""
 
     name: str
     architecture: str = "llama"
@@ -57,11 +57,12 @@ class Case:
     replicas: int = 1
     tensor: int = 1
     compiled: bool = False
+    experts: int | None = None
 
 
 def recipe_of(case: Case) -> Any:
     """The recipe of a case; its schedule is as long as the case."""
-    from marin.recipe.schema import Model, Optimizer, Recipe, Trainer
+    from marin.recipe.schema import Model, Recipe, Trainer
 
     inner = 4 * case.hidden if case.architecture == "gpt2" else 3 * case.hidden
     return Recipe(
@@ -75,11 +76,28 @@ def recipe_of(case: Case) -> Any:
             num_kv_heads=2,
             seq_len=case.length,
             tie_word_embeddings=case.tied,
+            **_experts(case),
         ),
-        optimizer=Optimizer(name=case.optimizer, warmup_steps=2, learning_rate=1e-2),  # type: ignore[arg-type]
+        optimizer=_optimizer(case),
         trainer=Trainer(num_steps=case.steps, batch_size=case.batch, steps_per_segment=2),
         arithmetic=_arithmetic(case),
     )  # type: ignore[arg-type]
+
+
+def _experts(case: Case) -> dict[str, Any]:
+    if case.experts is None:
+        return {}
+    z_loss = {"router_z_loss_coef": 1e-3} if case.architecture == "mixtral" else {}
+    return {"num_experts": case.experts, "num_experts_per_tok": 2, "router_aux_loss_coef": 1e-2} | z_loss
+
+
+def _optimizer(case: Case) -> Any:
+    from marin.recipe.optimizer import completed
+    from marin.recipe.schema import Optimizer
+
+    decay = {"weight_decay": 0.0} if case.optimizer in ("muonh", "adamh") else {}
+    scaled = {"use_kimi_scaling": True} if (case.optimizer, case.architecture) == ("muon", "gpt2") else {}
+    return completed(Optimizer(name=case.optimizer, warmup_steps=2, learning_rate=1e-2, **decay, **scaled))  # type: ignore[arg-type]
 
 
 def _arithmetic(case: Case) -> Any:

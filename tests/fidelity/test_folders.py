@@ -28,6 +28,7 @@ from marin.evaluation.folder import folder_recipe
 from marin.evaluation.folder_subject import open_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.recipe.schema import Model, Recipe
+from marin.training.experts.tensors import together
 from marin.training.export import write_model
 from marin.training.model import attention_mask, model_config
 from tests.fidelity.references import asked
@@ -51,6 +52,16 @@ LLAMA: Mapping[str, Any] = {
     "eos_token_id": 2,
 }
 QWEN3: Mapping[str, Any] = {**LLAMA, "model_type": "qwen3", "head_dim": 8}
+MIXTRAL: Mapping[str, Any] = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+QWEN3_MOE: Mapping[str, Any] = {
+    **LLAMA,
+    "model_type": "qwen3_moe",
+    "head_dim": 8,
+    "moe_intermediate_size": 24,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "norm_topk_prob": True,
+}
 GPT2: Mapping[str, Any] = {
     "model_type": "gpt2",
     "n_embd": 32,
@@ -187,6 +198,14 @@ SAME = [
         "qwen3, a window that is off", QWEN3, {"use_sliding_window": False, "sliding_window": 4, "max_window_layers": 0}
     ),
     Case("qwen3, layer_types", QWEN3, {"layer_types": ["full_attention"] * 2}),
+    Case("mixtral", MIXTRAL),
+    Case("mixtral, one expert for each token, tied", MIXTRAL, {**TIED, "num_experts_per_tok": 1}),
+    Case("mixtral, every expert for each token", MIXTRAL, {"num_experts_per_tok": 4, "rope_theta": 10000.0}),
+    Case("mixtral, settings of training", MIXTRAL, {"router_aux_loss_coef": 0.02, "router_jitter_noise": 0.1}),
+    Case("mixtral, experts together", MIXTRAL, {}, tensors_of(lambda found: dict(together(found)))),
+    Case("qwen3_moe", QWEN3_MOE),
+    Case("qwen3_moe, head_dim of its own", QWEN3_MOE, {"head_dim": 16, "rope_theta": 1e6}),
+    Case("qwen3_moe, head_dim left out", QWEN3_MOE, {"head_dim": DROP, "num_experts": 8, "num_experts_per_tok": 3}),
     Case("gpt2", GPT2),
     Case("gpt2, n_inner null", GPT2, {"n_inner": None}),
     Case("gpt2, n_inner three times", GPT2, {"n_inner": 96}),
@@ -225,6 +244,18 @@ REFUSED = [
     Case("llama, sliding window", LLAMA, {"sliding_window": 8}, refusal=OTHER_MODELS),
     Case("qwen3, windows", QWEN3, {"use_sliding_window": True, "max_window_layers": 0}, refusal=OTHER_MODELS),
     Case("qwen3, attention_bias", QWEN3, {"attention_bias": True}, refusal=OTHER_MODELS),
+    Case("mixtral, sliding window", MIXTRAL, {"sliding_window": 8}, refusal=OTHER_MODELS),
+    Case("mixtral, more experts for a token than there are", MIXTRAL, {"num_experts_per_tok": 5}, refusal=OTHER_MODELS),
+    Case("qwen3_moe, weights that are not normed", QWEN3_MOE, {"norm_topk_prob": False}, refusal=OTHER_MODELS),
+    Case("qwen3_moe, a dense layer", QWEN3_MOE, {"mlp_only_layers": [0]}, refusal=OTHER_MODELS),
+    Case("qwen3_moe, every second layer", QWEN3_MOE, {"decoder_sparse_step": 2}, refusal=OTHER_MODELS),
+    Case(
+        "mixtral, an expert less",
+        MIXTRAL,
+        {},
+        tensors_of(lambda found: {name: value for name, value in found.items() if ".3.w2." not in name}),
+        OTHER_TENSORS,
+    ),
     Case("gpt2, scaled by layer", GPT2, {"scale_attn_by_inverse_layer_idx": True}, refusal=OTHER_MODELS),
     Case("gpt2, unscaled", GPT2, {"scale_attn_weights": False}, refusal=OTHER_MODELS),
     Case("gpt2, relu", GPT2, {"activation_function": "relu"}, refusal=OTHER_MODELS),
@@ -269,7 +300,7 @@ def shapes(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
             for norm in ("ln_1", "ln_2"):
                 found |= dict.fromkeys((f"h.{layer}.{norm}.weight", f"h.{layer}.{norm}.bias"), (width,))
         return found | dict.fromkeys(("ln_f.weight", "ln_f.bias"), (width,))
-    width, inner, heads = 32, 48, said["num_attention_heads"]
+    width, heads = 32, said["num_attention_heads"]
     head = said.get("head_dim") or (128 if said["model_type"] == "qwen3" else width // heads)
     keys = (said.get("num_key_value_heads") or heads) * head
     found = {"model.embed_tokens.weight": (ROWS, width), "model.norm.weight": (width,)}
@@ -279,12 +310,27 @@ def shapes(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
             f"{at}.self_attn.{name}_proj.weight": (size, width)
             for name, size in (("q", heads * head), ("k", keys), ("v", keys))
         }
-        found |= {f"{at}.self_attn.o_proj.weight": (width, heads * head), f"{at}.mlp.down_proj.weight": (width, inner)}
-        found |= {f"{at}.mlp.{name}_proj.weight": (inner, width) for name in ("gate", "up")}
+        found |= {f"{at}.self_attn.o_proj.weight": (width, heads * head)} | _inner(said, at)
         found |= {f"{at}.{name}_layernorm.weight": (width,) for name in ("input", "post_attention")}
-        if said["model_type"] == "qwen3":
+        if said["model_type"].startswith("qwen3"):
             found |= {f"{at}.self_attn.{name}_norm.weight": (head,) for name in ("q", "k")}
     return found if said.get("tie_word_embeddings") else found | {"lm_head.weight": (ROWS, width)}
+
+
+def _inner(said: Mapping[str, Any], at: str) -> dict[str, tuple[int, ...]]:
+    """Of the inner layer of a Llama, or of the experts in its place."""
+    width, inner = 32, said.get("moe_intermediate_size", 48)
+    kinds = {"gate_proj": (inner, width), "up_proj": (inner, width), "down_proj": (width, inner)}
+    if said["model_type"] == "mixtral":
+        at, kinds = f"{at}.block_sparse_moe", {"w1": (inner, width), "w3": (inner, width), "w2": (width, inner)}
+    elif said["model_type"] == "qwen3_moe":
+        at = f"{at}.mlp"
+    else:
+        return {f"{at}.mlp.{name}.weight": shape for name, shape in kinds.items()}
+    count = said.get("num_local_experts") or said["num_experts"]
+    experts = range(count)
+    found: dict[str, tuple[int, ...]] = {f"{at}.gate.weight": (count, width)}
+    return found | {f"{at}.experts.{n}.{name}.weight": shape for n in experts for name, shape in kinds.items()}
 
 
 def write(folder: Path, case: Case) -> Path:
@@ -387,13 +433,14 @@ def by_reference(folder: Path) -> dict[str, Any]:
     config = AutoConfig.from_pretrained(folder)
     gpt2 = config.model_type == "gpt2"
     inner = (config.n_inner or 4 * config.n_embd) if gpt2 else config.intermediate_size
+    inner = getattr(config, "moe_intermediate_size", inner)
     ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     begin = ends[0] if config.bos_token_id is None else config.bos_token_id
     heads, rope = config.num_attention_heads, None if gpt2 else config.rope_parameters
     keys = heads if gpt2 else config.num_key_value_heads
     return {
         "sizes": [config.hidden_size, inner, config.num_hidden_layers, heads, keys, config.max_position_embeddings],
-        "head": getattr(config, "head_dim", config.hidden_size // heads),
+        "head": getattr(config, "head_dim", None) or config.hidden_size // heads,
         "epsilon": config.layer_norm_epsilon if gpt2 else config.rms_norm_eps,
         "tied": config.tie_word_embeddings,
         "rope": [rope["rope_type"], rope["rope_theta"]] if rope else [],
@@ -443,6 +490,10 @@ EXPORTED = [
     replace(SMALL, architecture=kind, num_kv_heads=1, rope=rope, head_dim=head)
     for kind in ("llama", "qwen3")
     for rope, head in ((None, None), ("llama3", None), (None, 16))
+]
+EXPORTED += [
+    replace(SMALL, architecture=kind, num_kv_heads=1, num_experts=4, num_experts_per_tok=2, head_dim=head)
+    for kind, head in (("mixtral", None), ("qwen3_moe", None), ("qwen3_moe", 16))
 ]
 
 

@@ -35,7 +35,7 @@ def array(value: Any) -> dict[str, Any]:
 
 
 def programs() -> Iterator[tuple[str, Any]]:
-    """Every group of the known answers (marin/exact/known.py), as the reference computes it."""
+    """Every group of the known answers (marin/plugins/exact/known.py), as the reference computes it."""
     for name, case in known.cases().items():
         program = case.made().program
         outputs = reference.run(program, case.arguments)

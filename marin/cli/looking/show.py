@@ -221,6 +221,9 @@ def _show_run(root: Root, view: Run) -> None:
             ],
             empty="",
         )
+    if rules := _moved_by(view):
+        say()
+        print_table(("moved by", "tensors", "which"), rows=rules, empty="")
     for preempted in view.preemptions:
         say()
         say(
@@ -233,6 +236,15 @@ def _show_run(root: Root, view: Run) -> None:
         say(f"{ended} at event {fact.index}: {fact.body.step}: {fact.body.error}")
     if view.status == "interrupted" or (view.status == "open" and not view.is_running):
         say("to go on: the same command again (`dvc repro`, `marin train …`); what is recorded is not made again")
+
+
+def _moved_by(view: Run) -> list[tuple[str, str, str]]:
+    """The parameters that each rule of an optimizer of matrices moves, as the newest training recorded them."""
+    found = view.training[-1].body.program.get("optimizer_groups") if view.training else None
+    if not isinstance(found, dict):
+        return []
+    groups = {str(name): list(map(str, paths)) for name, paths in sorted(found.items()) if isinstance(paths, list)}
+    return [(name, str(len(paths)), ", ".join(paths)) for name, paths in groups.items()]
 
 
 def _show_data(root: Root, view: Run, step: int, *, as_json: bool) -> None:

@@ -97,7 +97,8 @@ def train(
 
     trainer.most_epochs lowers trainer.num_steps to what fits, once the tokens are counted.
 
-    --from begins with a model that was made elsewhere, Llama, Qwen3 or GPT-2: its sizes are the folder's (model.seq_len may be
+    --from begins with a model that was made elsewhere, Llama, Qwen3 or GPT-2, or with profile=exact Mixtral or Qwen3-MoE: its
+    sizes are the folder's (model.seq_len may be
     less), its tokenizer is kept as it is, and its bytes go into the store. With lora.rank=N only low-rank adapters are trained:
     what is exported is one model, and the adapters in a folder of it. With dataset=preferences what is
     learned is what people prefer (DPO).
@@ -123,6 +124,7 @@ def train(
       marin train +model=gpt2-small +dataset=babylm_10M optimizer.learning_rate=1e-3 seed=1 --devices 2
       marin train model=nano seed=1,2,3 -m
       marin train -m model=nano hydra/sweeper=optuna hydra.sweeper.n_trials=12 'optimizer.learning_rate=interval(1e-4,1e-2)'
+      marin train model=moe-nano optimizer=muonh profile=exact --devices 8
       marin train model=nano --devices 8 --pause-at 100     then on two:  marin train model=nano --devices 2
       marin train --continue latest optimizer.learning_rate=1e-4 trainer.num_steps=60
       marin train --from hf:OWNER/NAME@COMMIT +dataset=babylm_10M model.seq_len=256

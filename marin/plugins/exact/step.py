@@ -1,9 +1,10 @@
 """One train step in arithmetic without an order (docs/exact.md): the same bits on any processor and any number of devices.
 
 Two exact programs compute: ``gradient`` (sums over the whole batch, by differentiation, and the sum of their squares) and
-``update`` (clipping and optimizer, element by element). Their sums are of whole numbers, so a compiler may share them out
-over devices as it likes. The state lies in one slice for each device; parameters are gathered for the gradient, whole or
-(tensor parallel) in the shares of Levanter's own mapping, and every device updates its own slice.
+``update`` (clipping and optimizer). Their sums are of whole numbers, so a compiler may share them out over devices as it
+likes. The state lies in one slice for each device; parameters are gathered for the gradient, whole or (tensor parallel) in
+the shares of Levanter's own mapping. An optimizer that moves each number by itself updates, on every device, its own slice;
+one that looks across a tensor gets whole tensors.
 
 The digest of what is computed (:meth:`ExactStep.program`) is that of the exact programs over whole tensors, which no
 device and no compiler enters.
@@ -15,6 +16,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,13 +34,14 @@ from marin.plugins.exact.factors import factors_of
 from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.state import TENSOR, TrainState, batch_axes
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
-from marin.training.step.shards import shard_sums
-from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
-from marin.training.step.update import slice_after, slice_print, slice_square
+from marin.training.step.fingerprint import words_sum
+from marin.training.step.shards import sums_and_loads
+from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed, whole
+from marin.training.step.update import slice_after, slice_print, slice_square, whole_after
 
 
 class ExactStep(Step):
@@ -110,7 +113,7 @@ class ExactStep(Step):
             check_vma=False,
         )
         with jax.enable_x64(True), ThreadPoolExecutor(max_workers=2, thread_name_prefix="compiler") as compilers:
-            out = (tuple(self.by_slice for _ in params), whole, whole, whole)
+            out = (tuple(self.by_slice for _ in params), whole, whole, whole, (whole,) if recipe.model.sparse else ())
             keys = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for one in self._key(0)]
             coming = {
                 name: compilers.submit(
@@ -119,11 +122,32 @@ class ExactStep(Step):
                 for name, of in (("gradient", self._gradient), ("blank", self._blank))
                 if of is not None
             }
-            last = jax.jit(shared, donate_argnums=(1, 2)).lower(z, params, moments, params, scalar, scalar, scalar)
+            by_slice = jax.jit(shared, donate_argnums=(1, 2))
+            after = by_slice if recipe.optimizer.elementwise else self._of_whole_tensors(update)
+            last = after.lower(z, params, moments, params, scalar, scalar, scalar)
             coming["update"] = compilers.submit(last.compile)
             programs = {name: program.result() for name, program in coming.items()}
         give_back_memory()
         return programs
+
+    def _of_whole_tensors(self, update: Exact) -> Any:
+        """The program of an optimizer that looks across tensors: each is gathered, and cut again afterwards."""
+        layout, devices = self.layout, self.devices
+        everywhere, by_slice = NamedSharding(self.mesh, P()), self.by_slice
+
+        def gathered(rows: Leaves, likes: Leaves) -> list[jax.Array]:
+            same = (jax.lax.with_sharding_constraint(x, everywhere) for x in rows)
+            return [whole(x, like.shape) for x, like in zip(same, likes, strict=True)]
+
+        def updated(z: jax.Array, params: Leaves, moments: Leaves, grads: Leaves, *scalars: jax.Array) -> Any:
+            own = (gathered(params, layout.params), gathered(moments, layout.moments), gathered(grads, layout.params))
+            kept, loss, norm = update(z, *own, *scalars)
+            rows = tuple(layout.rows(x) if x.ndim else jnp.broadcast_to(x, (devices,)) for x in kept)
+            prints = jnp.stack([words_sum(x) for x in kept])
+            return rows[: len(params)], rows[len(params) :], prints, loss, norm
+
+        cut = tuple(by_slice for _ in layout.params), tuple(by_slice for _ in layout.moments)
+        return jax.jit(updated, donate_argnums=(1, 2), out_shardings=(*cut, everywhere, everywhere, everywhere))
 
     def run(
         self, state: SlicedState, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
@@ -132,9 +156,10 @@ class ExactStep(Step):
         (params,), (moments,) = state.params, state.moments
         key = self._key(int(state.step))
         gradient = self.named["blank" if blank else "gradient"]
-        grads, *sums = gradient(MINUS_ZERO, params, tokens, weights, *key)
+        grads, *sums, loads = gradient(MINUS_ZERO, params, tokens, weights, *key)
         params, moments, prints, loss, norm = self.named["update"](MINUS_ZERO, params, moments, grads, *sums)
-        return self.after(state, (params,), (moments,), (loss, norm), prints)
+        after, outcome = self.after(state, (params,), (moments,), (loss, norm), prints)
+        return after, replace(outcome, loads=tuple(np.asarray(x.addressable_data(0)) for x in loads))
 
     def _shared_out(self, x: jax.Array) -> jax.Array:
         """What a loop goes through, if it is the batch in microbatches and devices divide them: each microbatch shared out over
@@ -180,7 +205,7 @@ class ExactStep(Step):
         layout = Layout(self._example, optimizer(self.recipe), 1)
         update = update_of(self.recipe, layout)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
-        slices = [_slices(layout, x) for x in (layout.params, layout.moments, layout.params)]
+        slices = [_updated(self.recipe, layout, x) for x in (layout.params, layout.moments, layout.params)]
         blank = {} if self._blank is None else {"blank": self._blank.program.digest}
         return blank | {
             "gradient": self._gradient.program.digest,
@@ -226,26 +251,30 @@ def _batch(recipe: Recipe) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
 
 
 def gradient_of(recipe: Recipe, layout: Layout, *, blank: bool = False) -> Exact:
-    """(parameters, tokens, weights) -> gradient sums (whole tensors), their sum of squares, sums of loss and weight.
-    ``blank``: of a batch with blank positions."""
+    """(parameters, tokens, weights) -> gradient sums (whole tensors), their sum of squares, sums of loss and weight, and of a
+    mixture of experts how many tokens each of them got. ``blank``: of a batch with blank positions."""
 
     def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
-        grads, loss, weight = shard_sums(layout.static, recipe, arrays, tokens, weights, blank=blank)
+        grads, loss, weight, loads = sums_and_loads(layout.static, recipe, arrays, tokens, weights, blank=blank)
         leaves = tuple(jax.tree.leaves(unnamed(grads)))
-        return leaves, slice_square(leaves), loss, weight
+        return leaves, slice_square(leaves), loss, weight, loads
 
     return exact(gradient, layout.named, *_batch(recipe), factors=factors_of(recipe, step=True))
 
 
 def update_of(recipe: Recipe, layout: Layout) -> Exact:
-    """(parameters, moments, gradient, square, loss, weight), of one slice each -> the slice after the step, mean loss,
-    gradient norm."""
+    """(parameters, moments, gradient, square, loss, weight) -> the same tensors after the step, mean loss, gradient norm: of
+    one slice each, or of whole tensors where the optimizer looks across them."""
     scalar = jax.ShapeDtypeStruct((), jnp.float32)
-    params, moments = _slices(layout, layout.params), _slices(layout, layout.moments)
-    return exact(partial(slice_after, recipe, layout), params, moments, params, scalar, scalar, scalar)
+    after = slice_after if recipe.optimizer.elementwise else whole_after
+    params, moments = _updated(recipe, layout, layout.params), _updated(recipe, layout, layout.moments)
+    return exact(partial(after, recipe, layout), params, moments, params, scalar, scalar, scalar)
 
 
-def _slices(layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
+def _updated(recipe: Recipe, layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:
+    """What of these tensors an update is given at once."""
+    if not recipe.optimizer.elementwise:
+        return list(tensors)
     return [jax.ShapeDtypeStruct(layout.sliced_shape(x.shape), x.dtype) for x in tensors]
 
 

@@ -22,7 +22,7 @@ from marin.plugins.exact.step import ExactStep, update_of
 from marin.plugins.explain.opened import INITIAL, Opened, Question, record
 from marin.recipe.schema import Recipe
 from marin.training.initial import exact_initializer
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import arrays_of
 from marin.training.step.slices import Layout
 from marin.verify.segments.explanation import Record
@@ -60,7 +60,7 @@ class ExactStepwise(Opened):
         before = [_whole(x, like.shape) for x, like in zip((*params, *moments), self._likes(), strict=True)]
         tokens, weights = (np.asarray(jax.device_get(x)) for x in (batch.tokens, batch.weights))
         gradient = self.step.named["blank" if batch.blank else "gradient"]
-        grads, *sums = gradient(MINUS_ZERO, params, batch.tokens, batch.weights, *self.step._key(number))
+        grads, *sums, loads = gradient(MINUS_ZERO, params, batch.tokens, batch.weights, *self.step._key(number))
         whole = [_whole(x, like.shape) for x, like in zip(grads, layout.params, strict=True)]
         scalars = [np.asarray(x.addressable_data(0)) for x in sums]
         self._made["gradient"] = [*before[:count], tokens, weights]
@@ -68,13 +68,19 @@ class ExactStepwise(Opened):
             record(
                 "gradient",
                 self._made["gradient"],
-                [*whole, *scalars],
-                [*(f"gradient of {name}" for name in own), "sum of squares", "sum of losses", "sum of weights"],
+                [*whole, *scalars, *(np.asarray(x.addressable_data(0)) for x in loads)],
+                [
+                    *(f"gradient of {name}" for name in own),
+                    *("sum of squares", "sum of losses", "sum of weights"),
+                    *("tokens of experts" for _ in loads),
+                ],
             )
         )
         params, moments, _, loss, norm = self.step.named["update"](MINUS_ZERO, params, moments, grads, *sums)
         after = [_whole(x, like.shape) for x, like in zip((*params, *moments), self._likes(), strict=True)]
-        self._made["update"] = [x.reshape(-1) if x.ndim else x for x in (*before, *whole, *scalars)]
+        forms = self._program("update").of(self._program("update").inputs)
+        given = zip((*before, *whole, *scalars), forms, strict=True)
+        self._made["update"] = [x.reshape(form.shape) for x, form in given]
         ends = [np.asarray(x.addressable_data(0)) for x in (loss, norm)]
         records.append(record("update", self._made["update"], [*after, *ends], [*names, "loss", "gradient norm"]))
         return records

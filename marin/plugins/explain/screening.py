@@ -167,6 +167,8 @@ def look(
             continue
         new = after[path]
         if path.startswith("model/"):
+            if not optimizer.elementwise:
+                continue  # how far a number travels depends on its whole tensor
             add("reach", path, beyond_reach(old, new, far, shrink, steps), old.size)
         elif "/nu/" in path and optimizer.name == "adamw":
             add("second moment", path, fallen_moment(old, new, optimizer.beta2, steps), old.size)

@@ -18,7 +18,7 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.training.checkpoints.whole import load
 from marin.training.initial import initial_state
-from marin.training.model import learning_rates
+from marin.training.optimizers.rule import learning_rates
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.verify.jax.tensors import arrays_of
 from marin.verify.segments.screening import Finding, Screening

@@ -44,7 +44,8 @@ from jax.sharding import PartitionSpec as P
 from marin.plugins.scale import hlo
 from marin.plugins.scale.parts import PARTS, Part, Parts, stack_of
 from marin.recipe.schema import CPU_PROFILES, Recipe
-from marin.training.model import compute_dtype, optimizer
+from marin.training.model import compute_dtype
+from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, REPLICA, TrainState

@@ -26,7 +26,8 @@ from levanter.layers.attention import AttentionBackend, AttentionMask
 from levanter.models.lm_model import LmExample
 
 from marin.recipe.schema import Recipe
-from marin.training.model import model_config, optimizer
+from marin.training.model import model_config
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import vocabulary
 
 PARAMETERS = {"embed": "data"}

@@ -16,6 +16,24 @@ DURING = ("every", "sets", "tasks")
 FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "rounding", "z_loss", "states_at_words", "most_epochs")
+OPTIMIZERS = (
+    "adam_lr",
+    "momentum",
+    "nesterov",
+    "backend_steps",
+    "coefficient_type",
+    "muon_epsilon",
+    "use_kimi_scaling",
+    "adam_weight_decay",
+    "scion_to_signum_lr",
+    "scion_epsilon",
+    "min_dim_size_to_factor",
+    "decay_rate",
+    "clipping_threshold",
+    "multiply_by_parameter_scale",
+    "factored_epsilon",
+)
+EXPERTS = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
 ENDS = ("begin_of_text", "end_of_text", "stop_tokens")
 FROM_FOLDERS = (
     "initial",
@@ -52,6 +70,8 @@ ADDED_LATER = frozenset(
         *FACTORS,
         *BY_LAYER,
         *SCALE,
+        *OPTIMIZERS,
+        *EXPERTS,
         *DURING,
         *FROM_FOLDERS,
     }

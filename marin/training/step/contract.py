@@ -30,11 +30,13 @@ Program = Any
 @dataclass(frozen=True)
 class StepOutcome:
     """``loss``: mean over the batch's weighted tokens, float32. ``grad_norm``: before clipping, float32.
-    ``fingerprint``: uint32[tensors, 2] over the state after the step, in the order of ``state.leaves``."""
+    ``fingerprint``: uint32[tensors, 2] over the state after the step, in the order of ``state.leaves``. ``loads``: of a mixture
+    of experts, how many tokens each of them got, float32[layers, experts]."""
 
     loss: np.float32
     grad_norm: np.float32
     fingerprint: np.ndarray
+    loads: tuple[np.ndarray, ...] = ()
 
     @property
     def finite(self) -> bool:

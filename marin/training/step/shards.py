@@ -42,8 +42,9 @@ from levanter.models.lm_model import LmExample
 from marin.recipe.schema import Recipe
 from marin.training.adapters import adapters_of
 from marin.training.blank import embedded, weighted
-from marin.training.loss import token_losses
-from marin.training.model import attention_mask, compute_dtype, optimizer
+from marin.training.loss import routed_losses, token_losses
+from marin.training.model import attention_mask, compute_dtype
+from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, TrainState
@@ -68,6 +69,13 @@ def shard_sums(
     are blank (:mod:`marin.training.blank`). What is not trained (``recipe.lora``) has a gradient of zeros. Of preferences the
     loss is that of :mod:`marin.training.step.preference`, and each weighs 1.
     """
+    return sums_and_loads(static, recipe, arrays, tokens, weights, blank=blank)[:3]
+
+
+def sums_and_loads(
+    static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
+) -> tuple[Arrays, jax.Array, jax.Array, tuple[jax.Array, ...]]:
+    """:func:`shard_sums`, and of a mixture of experts how many tokens each of them got: float32[layers, experts]."""
     weights = weighted(tokens, weights) if blank else weights
     micro = recipe.arithmetic.microbatch_size
     dtype = compute_dtype(recipe)
@@ -77,7 +85,7 @@ def shard_sums(
     moving = arrays if recipe.lora is None else adapters_of(arrays)
     beta = None if recipe.lora is None else recipe.lora.dpo_beta
 
-    def loss_sum(moving: Arrays, tokens: jax.Array, weights: jax.Array) -> jax.Array:
+    def loss_sum(moving: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
         whole = eqx.combine(moving, arrays)
         model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), whole), static)
         if beta is not None:
@@ -85,6 +93,9 @@ def shard_sums(
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
         ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
         example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
+        if recipe.model.sparse:
+            per_token, loads = routed_losses(model, example, recipe.trainer.z_loss)
+            return hax.sum(per_token).array, loads
         per_token = token_losses(model, example, recipe.trainer.z_loss)
         return hax.sum(per_token.astype(jnp.float32)).array
 
@@ -94,22 +105,28 @@ def shard_sums(
     def counted() -> jax.Array:
         return jnp.sum(weights) if beta is None else jnp.float32(tokens.shape[0] // recipe.together)
 
-    grad = jax.value_and_grad(loss_sum)
+    sparse = recipe.model.sparse
+    grad = jax.value_and_grad(loss_sum, has_aux=sparse)
     count = tokens.shape[0] // micro
     if count == 1:
-        loss, grads = grad(moving, tokens, weights)
-        return filled(grads), loss, counted()
+        sums, grads = grad(moving, tokens, weights)
+        return filled(grads), *_parts(sums, counted())
 
-    def body(
-        carry: tuple[Arrays, jax.Array], piece: tuple[jax.Array, jax.Array]
-    ) -> tuple[tuple[Arrays, jax.Array], None]:
-        loss, grads = grad(moving, *piece)
-        return (jax.tree.map(jnp.add, carry[0], grads), carry[1] + loss), None
+    def body(carry: tuple[Arrays, Any], piece: tuple[jax.Array, jax.Array]) -> tuple[tuple[Arrays, Any], None]:
+        sums, grads = grad(moving, *piece)
+        return (jax.tree.map(jnp.add, carry[0], grads), jax.tree.map(jnp.add, carry[1], sums)), None
 
-    zero = (jax.tree.map(jnp.zeros_like, moving), jnp.zeros((), jnp.float32))
+    loads = (jnp.zeros((recipe.model.num_layers, recipe.model.num_experts or 0), jnp.float32),) if sparse else ()
+    none = jnp.zeros((), jnp.float32)
+    zero = (jax.tree.map(jnp.zeros_like, moving), (none, *loads) if sparse else none)
     pieces = (tokens.reshape(count, micro, -1), weights.reshape(count, micro, -1))
-    (grads, loss), _ = jax.lax.scan(body, zero, pieces)
-    return filled(grads), loss, counted()
+    (grads, sums), _ = jax.lax.scan(body, zero, pieces)
+    return filled(grads), *_parts(sums, counted())
+
+
+def _parts(sums: Any, weight: jax.Array) -> tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]:
+    """Sum of losses, of weights, and loads where there are some."""
+    return (sums[0], weight, tuple(sums[1:])) if isinstance(sums, tuple) else (sums, weight, ())
 
 
 def fold(x: jax.Array) -> jax.Array:

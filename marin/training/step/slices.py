@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -61,12 +62,14 @@ def unnamed(tree: Any) -> Any:
     )
 
 
+def whole(rows: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """A tensor of ``shape`` from its flat slices [S, width]; of a scalar, which is in every slice, the first."""
+    return rows.reshape(-1)[: math.prod(shape)].reshape(tuple(shape))
+
+
 class Layout:
     """How the state of one recipe is cut into ``slices`` slices, and back. ``names``: paths of all its tensors, in the order
     of :func:`marin.training.state.leaves`: step, cursor, key, parameters, moments; ``kinds``: their dtypes and shapes.
-
-    Raises:
-        UsageError: the optimizer keeps tensors that are not shaped like parameters, so it looks across elements.
     """
 
     def __init__(
@@ -85,18 +88,8 @@ class Layout:
         self.tree = jax.tree.structure(plain)
         moments = jax.tree.leaves(example.moments)
         self.moments = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in moments)
-        widths = [jax.ShapeDtypeStruct((math.prod(x.shape),), x.dtype) for x in self.params]
-        flat = jax.eval_shape(optimizer.init, jax.tree.unflatten(self.tree, widths))
-        self.moments_tree = jax.tree.structure(flat)
-        if [(math.prod(x.shape),) if x.shape else () for x in self.moments] != [x.shape for x in jax.tree.leaves(flat)]:
-            raise UsageError(
-                "the optimizer looks across elements of a tensor",
-                where="optimizer.name",
-                expected="an element-wise optimizer (adamw, lion)",
-                found="moments not shaped like parameters",
-                cure="choose another one: its result would depend on how tensors are cut",
-            )
-        self._moments_named = jax.tree.structure(example.moments)
+        self._optimizer = optimizer
+        self.moments_named = jax.tree.structure(example.moments)
         sliced = zip(self.names[OWN:], (*self.params, *self.moments), strict=True)
         stack = None if layered is None else layered.removeprefix("model/") + "/"
         self.leads = {name: x.shape[0] for name, x in sliced if stack is not None and stack in name}
@@ -106,6 +99,25 @@ class Layout:
             self.names[OWN : OWN + len(self.params)],
             self.names[OWN + len(self.params) :],
         )
+
+    @cached_property
+    def moments_tree(self) -> Any:
+        """The structure of the moments of one slice, whose tensors have one axis.
+
+        Raises:
+            UsageError: the optimizer keeps tensors that are not shaped like parameters, so it looks across elements.
+        """
+        widths = [jax.ShapeDtypeStruct((math.prod(x.shape),), x.dtype) for x in self.params]
+        flat = jax.eval_shape(self._optimizer.init, jax.tree.unflatten(self.tree, widths))
+        if [(math.prod(x.shape),) if x.shape else () for x in self.moments] != [x.shape for x in jax.tree.leaves(flat)]:
+            raise UsageError(
+                "the optimizer looks across elements of a tensor",
+                where="optimizer.name",
+                expected="an element-wise optimizer (adamw, lion)",
+                found="moments not shaped like parameters",
+                cure="choose another one: its result would depend on how tensors are cut",
+            )
+        return jax.tree.structure(flat)
 
     def width(self, name: str) -> int:
         """Elements of one slice of a tensor, in one of its layers where it is cut by them; padding counted."""
@@ -228,7 +240,7 @@ class Layout:
             cursor=state.cursor,
             key=state.key,
             model=model,
-            moments=jax.tree.unflatten(self._moments_named, moments),
+            moments=jax.tree.unflatten(self.moments_named, moments),
         )
 
     def _whole(self, pieces: Sequence[jax.Array], name: str) -> np.ndarray:
@@ -244,10 +256,7 @@ class Layout:
 
     def whole_params(self, gathered: Sequence[jax.Array]) -> Any:
         """The model's tree of named arrays from one array [S, width] per parameter."""
-        arrays = [
-            rows.reshape(-1)[: math.prod(x.shape)].reshape(x.shape)
-            for rows, x in zip(gathered, self.params, strict=True)
-        ]
+        arrays = [whole(rows, x.shape) for rows, x in zip(gathered, self.params, strict=True)]
         return jax.tree.unflatten(jax.tree.structure(self.named), arrays)
 
     def rows(self, tensor: jax.Array) -> jax.Array:

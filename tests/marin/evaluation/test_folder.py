@@ -23,6 +23,7 @@ from marin.evaluation.folder import folder_recipe, is_folder
 from marin.evaluation.folder_subject import open_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.evaluation.subject import Subject
+from marin.recipe.model import MIXTURES
 from marin.recipe.schema import Model, Recipe
 from marin.training.export import config_files, hugging_face_config, write_model
 from marin.training.model import model_config
@@ -46,13 +47,17 @@ def test_an_exported_model_scores_with_the_same_bits(exported: Path, subject: Su
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("architecture", "head"), [("llama", None), ("gpt2", None), ("qwen3", None), ("llama", 4), ("qwen3", 16)]
+    ("architecture", "head"),
+    [
+        *(("llama", None), ("gpt2", None), ("qwen3", None), ("llama", 4), ("qwen3", 16)),
+        *(("mixtral", None), ("qwen3_moe", None), ("qwen3_moe", 16)),
+    ],
 )
 @pytest.mark.parametrize("tied", [False, True])
 def test_both_layouts_come_back_tied_or_not(
     tmp_path: Path,
     subject: Subject,
-    architecture: Literal["llama", "gpt2", "qwen3"],
+    architecture: Literal["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"],
     head: int | None,
     tied: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -69,6 +74,7 @@ def test_both_layouts_come_back_tied_or_not(
         seq_len=32,
         tie_word_embeddings=tied,
         head_dim=head,
+        **({"num_experts": 4, "num_experts_per_tok": 2} if architecture in MIXTURES else {}),
     )
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257)
@@ -95,6 +101,10 @@ def test_both_layouts_come_back_tied_or_not(
         Model(architecture="qwen3", num_kv_heads=2, rope_theta=1e6),
         Model(architecture="qwen3", hidden_dim=1024, num_heads=16, num_kv_heads=8, head_dim=128),
         Model(head_dim=8),
+        Model(architecture="mixtral", num_experts=8, num_experts_per_tok=2, router_aux_loss_coef=0.01),
+        Model(architecture="mixtral", num_experts=4, num_experts_per_tok=1, rope_theta=1e6),
+        Model(architecture="qwen3_moe", num_experts=16, num_experts_per_tok=4, router_aux_loss_coef=0.002),
+        Model(architecture="qwen3_moe", num_experts=4, num_experts_per_tok=2, head_dim=64, num_kv_heads=2),
     ],
 )
 def test_the_sizes_of_a_model_come_back(tmp_path: Path, model: Model) -> None:
@@ -126,7 +136,7 @@ def test_a_padded_vocabulary_is_the_models(exported: Path, subject: Subject, sco
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"model_type": "mistral"}, "llama, qwen3, gpt2"),
+        ({"model_type": "mistral"}, "llama, qwen3, mixtral, qwen3_moe, gpt2"),
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"layer_types": ["sliding_attention"]}, "layer_types.*sliding_attention"),
         ({"layer_types": 5}, "layer_type"),

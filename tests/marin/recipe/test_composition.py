@@ -52,7 +52,8 @@ def test_precedence_is_defaults_then_groups_then_json_then_the_command_line(tmp_
 @given(st.integers(0, 2**63 - 1), st.floats(1e-6, 10.0), st.sampled_from(sorted(groups(CONF)["model"])))
 @settings(max_examples=10)
 def test_what_is_written_is_what_is_composed(seed: int, rate: float, model: str) -> None:
-    recipe = one(f"seed={seed}", f"optimizer.learning_rate={rate!r}", f"model={model}")
+    profile = ["profile=exact"] if model.startswith("moe-") else []
+    recipe = one(f"seed={seed}", f"optimizer.learning_rate={rate!r}", f"model={model}", *profile)
     assert recipe.seed == seed and recipe.optimizer.learning_rate == rate
 
 
@@ -93,7 +94,18 @@ def test_a_sweep_is_every_combination(arguments: list[str], expected: list[tuple
         (["model.seqlen=64"], r"did you mean seq_len\?"),
         (["model.n_layers=2"], r"did you mean num_layers\?"),
         (["dataset.seeed=2"], r"did you mean seed\?"),
-        (["optimizer.momentum=0.9"], r"valid keys here: name, learning_rate"),
+        (["optimizer.amsgrad=true"], r"valid keys here: name, learning_rate"),
+        (
+            ["optimizer.momentum=0.9"],
+            r"optimizer.momentum: expected null: adamw has none, found 0.9; .*name=muon or muonh",
+        ),
+        (["optimizer=muon"], r"optimizer.name: expected adamw or lion: under profile portable-cpu .*profile=exact"),
+        (["model=moe-nano"], r"model.architecture: expected a dense one: under portable-cpu"),
+        (
+            ["model=moe-nano", "profile=exact", "model.num_experts_per_tok=5"],
+            r"at most model.num_experts \(4\), found 5",
+        ),
+        (["model.num_experts=4"], r"model.num_experts: expected null, or architecture=mixtral or .*qwen3_moe, found 4"),
         (["~optimizer.lr"], r"did you mean learning_rate\?"),
         (
             ["optimizer.learning_rate=abc"],

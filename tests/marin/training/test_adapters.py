@@ -26,7 +26,8 @@ from marin.training.adapters import adapters_of, merged, write_adapters
 from marin.training.export import write_model
 from marin.training.imported import imported_state
 from marin.training.initial import initial_state
-from marin.training.model import model_config, optimizer
+from marin.training.model import model_config
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import TrainState, arrays_of
 
 VOCABULARY = 257

@@ -19,7 +19,8 @@ from marin.plugins.exact.step import gradient_of
 from marin.recipe.schema import Recipe
 from marin.training import blank
 from marin.training.initial import initial_state
-from marin.training.model import attention_mask, optimizer
+from marin.training.model import attention_mask
+from marin.training.optimizers.rule import optimizer
 from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout
 

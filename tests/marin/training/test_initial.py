@@ -19,7 +19,7 @@ from marin.errors import UsageError
 from marin.training import initial, state
 from marin.training.checkpoints.digesting import describe
 from marin.training.initial import Known, Scope, initial_program, initial_slices, initial_state
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import DATA, made, manifest_of, state_like
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import FillRun, Layout, SlicedState

@@ -21,7 +21,8 @@ from marin.recipe.cost import flops_per_token, parameters
 from marin.recipe.form.schedule import cut, schedule_of
 from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest, from_plain, recorded
 from marin.training.initial import initial_state
-from marin.training.model import learning_rates, model_config
+from marin.training.model import model_config
+from marin.training.optimizers.rule import learning_rates
 from marin.training.step.shards import shard_sums
 
 

@@ -20,7 +20,7 @@ from marin.plugins.exact.step import ExactStep, gradient_of, shares_of, update_o
 from marin.recipe.schema import Arithmetic, Execution, Recipe, check, digest, from_plain, plain
 from marin.training.initial import exact_initializer, initial_state
 from marin.training.loop import step_of, training_mesh
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.run import described
 from marin.training.state import DATA, TENSOR, arrays_of, state_like
 from marin.training.step.contract import mesh_of

@@ -24,7 +24,7 @@ from marin.plugins.explain.explain import first_operation
 from marin.plugins.explain.opened import Opened, Question
 from marin.recipe.schema import Recipe, plain
 from marin.training.data import Batch
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import state_like
 from marin.training.step.slices import Layout
 from marin.verify.segments.explanation import Record

@@ -32,7 +32,8 @@ def write(folder: Path, recipe: Recipe, recorded: dict[str, str], run: str) -> N
     """All files of one run; the arithmetic contract is in force."""
     from marin.plugins.exact.step import gradient_of, update_of
     from marin.training.data import DataOrder, streams, token_dataset
-    from marin.training.model import optimizer, vocabulary_size
+    from marin.training.model import vocabulary_size
+    from marin.training.optimizers.rule import optimizer
     from marin.training.state import state_like
     from marin.training.step.slices import Layout
 

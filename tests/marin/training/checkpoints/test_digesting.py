@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from ledger import hash_shards, merge_shards, tensor_digest
 from marin.training.checkpoints import digesting
 from marin.training.initial import initial_state
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import DATA, leaves, manifest_of
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout

@@ -20,7 +20,7 @@ from marin.tensors.checkpoints import checkpoint_state, stray_files
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.whole import load
 from marin.training.initial import initial_state
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import DATA, TrainState, arrays_of, local, manifest_of
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout

@@ -21,7 +21,7 @@ from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.checkpoints.whole import load
 from marin.training.initial import initial_slices
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.runtime import hosts
 from marin.training.state import DATA, leaves, manifest_of, state_like
 from marin.training.step.contract import mesh_of

@@ -20,7 +20,7 @@ from levanter.optim.config import AdamConfig, LionConfig
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
 from marin.training.initial import initial_state
-from marin.training.model import optimizer
+from marin.training.optimizers.rule import optimizer
 from marin.training.state import TrainState, leaves, manifest_of
 from marin.training.step import fingerprint
 from marin.training.step.contract import StepOutcome, mesh_of

@@ -18,11 +18,11 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 40_600, 36_000),
-    "stage": (gauges.STAGE, 36_500, 31_000),
-    "README": (gauges.README, 48_200, 46_000),
+    "verification": (gauges.VERIFICATION, 40_900, 36_000),
+    "stage": (gauges.STAGE, 36_600, 31_000),
+    "README": (gauges.README, 47_400, 46_000),
 }
-PRODUCT = 114_300
+PRODUCT = 115_500
 MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 4, 2
 STEP_STARTED, CODECS = 1, 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marin.errors import UsageError
-from marin.recipe.nearest import nearest
+from marin.recipe.form.nearest import nearest
 
 METRICS = {
     "corpus": (

@@ -38,7 +38,7 @@ from marin.recipe.form.files import PRICES as PRICES
 from marin.recipe.form.files import conf_folder as conf_folder
 from marin.recipe.form.files import groups as groups
 from marin.recipe.form.files import installed_conf as installed_conf
-from marin.recipe.nearest import nearest
+from marin.recipe.form.nearest import nearest
 from marin.recipe.schema import DATASETS, Recipe, from_mapping
 
 SPELT = {"eval_steps": "evaluation.every", "training.eval_steps": "evaluation.every", "training.seed": "seed"}

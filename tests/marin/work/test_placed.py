@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -80,7 +80,7 @@ def test_each_process_of_a_worker_gets_the_setup_of_its_seat() -> None:
 
 @given(st.lists(st.builds(Part, st.text(), st.binary())))
 def test_answers_in_any_order_keep_their_number(parts: list[Part]) -> None:
-    def backwards(start, setup, tasks):
+    def backwards(start: placed.Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         work = start(setup)
         for number in reversed(range(len(tasks))):
             yield number, work(tasks[number])

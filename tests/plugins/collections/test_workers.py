@@ -230,8 +230,13 @@ def write(project: Path, files: int) -> None:
 
 @contextmanager
 def machine(name: str, project: Path, term: float = 120) -> Iterator[subprocess.Popen[str]]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", MACHINE, name, project, str(term)], text=True, **pipes) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", MACHINE, name, str(project), str(term)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         try:
             yield process
         finally:
@@ -285,6 +290,7 @@ def test_a_build_that_failed_leaves_no_lease(project: Path) -> None:
     root = root_of(project)
     with machine("one", project) as first:
         assert is_inside(first)
-        assert first.communicate("no\n", timeout=120) and first.returncode != 0
+        first.communicate("no\n", timeout=120)
+        assert first.returncode != 0
     last = [event for _, event in root.reader().events()][-1]
     assert last.type == events.LEASE_RELEASED

@@ -95,17 +95,6 @@ def withdrawn_states(history: History, run: str) -> set[str]:
     return gone - standing
 
 
-def unlearning_stream(run: str) -> str:
-    """The stream that holds what was asked to be unlearned of ``run``, which is no part of its execution."""
-    return f"unlearning/{run}"
-
-
-def attribution_stream(run: str) -> str:
-    """The stream that holds what was measured of ``run`` without some of its documents, which is no part of its
-    execution."""
-    return f"attribution/{run}"
-
-
 def stream_of_graph(graph: str) -> str:
     """The stream that holds the events of one execution of a graph."""
     return f"graph/{graph}"

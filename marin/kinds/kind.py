@@ -93,6 +93,8 @@ class Kind:
         withdraws: the train step from which on what was recorded before stands no more.
         aside: why it does not stand, in words; "" where it does.
         twice: where several of them, which stand, say different things of one.
+        refers: what it names in other streams of the log, read with the record of the run.
+        says: what it amounts to, as verdicts establish it.
         claims: what it amounts to and no replay establishes.
         numbers: what it measured of the state before its ``step``, by what was measured and by name, for curves.
     """
@@ -115,6 +117,8 @@ class Kind:
     withdraws: Callable[[Any], int] | None = None
     aside: Callable[[Fact[Any], Standing], str] | None = None
     twice: Callable[[Sequence[Fact[Any]], Standing], Iterable[Contradiction]] | None = None
+    refers: Callable[[Fact[Any], Any, InStream], Any] | None = None
+    says: Callable[[Fact[Any], Around], Iterable[Claim]] | None = None
     claims: Callable[[Fact[Any], Around], Iterable[Claim]] | None = None
     numbers: Callable[[Any], Mapping[str, Mapping[str, str]]] | None = None
 
@@ -176,13 +180,22 @@ class Standing(Protocol):
     def run(self) -> FoldedRun: ...
 
 
+class InStream(Protocol):
+    """A stream in which an event stands: the run that it is of, and how that began."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def started(self) -> Fact[Any]: ...
+
+
 class Around(Protocol):
-    """What stands around an event: the beginning of the run in whose stream it is, and what followers asked of its training."""
+    """What stands around an event: the beginning of the run in whose stream it is, and what events refer to, by index."""
 
     @property
     def started(self) -> Any: ...
     @property
-    def requests(self) -> Mapping[int, Fact[Any]]: ...
+    def referred(self) -> Mapping[int, Any]: ...
 
 
 class Seen(Standing, Around, Protocol):
@@ -215,9 +228,6 @@ class Seen(Standing, Around, Protocol):
 
     def of_output(self, step: str, output: Output) -> Iterable[Pair]:
         """How an output must be stored."""
-
-    def of_fork(self, index: int) -> Iterable[Pair]:
-        """What the fork of a training must be by the run that it was forked from."""
 
 
 class SeenLoop(Protocol):

@@ -25,7 +25,6 @@ from marin.kinds.families import (
     step,
     tracking,
     train,
-    unlearning,
     verification,
 )
 from marin.kinds.kind import Kind
@@ -36,21 +35,7 @@ GROUP = "marin.kinds"
 LEDGER = "log."
 """How the types begin to which the ledger itself gives a meaning."""
 
-FAMILIES = (
-    run,
-    train,
-    tracking,
-    step,
-    following,
-    evaluation,
-    loop,
-    graph,
-    verification,
-    lease,
-    experiment,
-    collection,
-    unlearning,
-)
+FAMILIES = (run, train, tracking, step, following, evaluation, loop, graph, verification, lease, experiment, collection)
 """In the order in which a run's claims are listed."""
 CORE: Mapping[str, Kind] = {kind.type: kind for family in FAMILIES for kind in family.KINDS}
 

@@ -96,10 +96,6 @@ from marin.kinds.families.train import CheckpointSaved as CheckpointSaved
 from marin.kinds.families.train import Retention as Retention
 from marin.kinds.families.train import TrainSegment as TrainSegment
 from marin.kinds.families.train import TrainStarted as TrainStarted
-from marin.kinds.families.unlearning import UNLEARNING_FORKED as UNLEARNING_FORKED
-from marin.kinds.families.unlearning import UNLEARNING_REQUESTED as UNLEARNING_REQUESTED
-from marin.kinds.families.unlearning import UnlearningForked as UnlearningForked
-from marin.kinds.families.unlearning import UnlearningRequested as UnlearningRequested
 from marin.kinds.families.verification import REPLAY_COMPLETED as REPLAY_COMPLETED
 from marin.kinds.families.verification import REPLAY_SEGMENT as REPLAY_SEGMENT
 from marin.kinds.families.verification import STORE_SCRUBBED as STORE_SCRUBBED

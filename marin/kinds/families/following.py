@@ -7,12 +7,16 @@ own stream: from there on it says what of the training stands.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from msgspec import ValidationError, convert
 
 from ledger import canonical_digest
 from marin.kinds.body import Body, Digest
 from marin.kinds.claim import Claim
 from marin.kinds.families.train import TRAIN_SEGMENT, within
-from marin.kinds.kind import Around, Fact, Held, Kind, Pair, Seen
+from marin.kinds.kind import Around, Fact, Held, InStream, Kind, Pair, Seen
 
 STOP_REQUESTED = "stop.requested/v1"
 TRAIN_WITHDRAWN = "train.withdrawn/v1"
@@ -41,9 +45,18 @@ class TrainWithdrawn(Body, frozen=True):
     request: int
 
 
+def _request(fact: Fact[TrainWithdrawn], history: Any, stretch: InStream) -> Fact[StopRequested] | None:
+    """What a follower asked of this training, which it answers."""
+    for index, event in history.events(type=STOP_REQUESTED, run=stretch.run):
+        if index == fact.body.request:
+            with suppress(ValidationError):
+                return Fact(index, event.time, convert(event.body, StopRequested), event.actor)
+    return None
+
+
 def _withdrawn(fact: Fact[TrainWithdrawn], seen: Seen) -> Iterator[Pair]:
     """A training withdraws what a follower had refuted before, from the state on that the request names."""
-    body, asked = fact.body, seen.requests.get(fact.body.request)
+    body, asked = fact.body, seen.referred.get(fact.index)
     if asked is None or asked.index >= fact.index or asked.body.run != seen.stream:
         yield "request", f"a {STOP_REQUESTED} of run {seen.stream} before it", f"event {body.request}"
     elif not any(
@@ -61,7 +74,7 @@ def _withdrawn(fact: Fact[TrainWithdrawn], seen: Seen) -> Iterator[Pair]:
 
 
 def _went_back(fact: Fact[TrainWithdrawn], around: Around) -> Iterator[Claim]:
-    asked = around.requests.get(fact.body.request)
+    asked = around.referred.get(fact.index)
     why = f", for a follower said: {asked.body.found}" if asked is not None else ""
     back = f"the training went back to the state before train step {fact.body.step}{why}"
     yield Claim(back, "claimed", event=fact.index)
@@ -76,6 +89,7 @@ KINDS = (
         run=Held(agrees=_withdrawn),
         kept=True,
         withdraws=lambda body: int(body.step),
+        refers=_request,
         claims=_went_back,
     ),
 )

@@ -98,17 +98,6 @@ def write_requests(root: Root, view: Run, values: Values) -> Iterator[Written]:
     yield Written("rekor", dest, digest_bytes(str(proof).encode()))
 
 
-def write_certificate(root: Root, view: Run, values: Values) -> Iterator[Written]:
-    """What the run has unlearned."""
-    from ledger import digest_bytes
-    from marin.plugins.sharing import certificate
-
-    path: Path = values["certificate"]
-    text = certificate.certificate(root.history(), root.reader(), view.run, root.signer())
-    path.write_text(text, "utf-8")
-    yield Written("unlearning", path, digest_bytes(text.encode()))
-
-
 def write_blank_card(root: Root, view: Run, values: Values) -> Iterator[Written]:
     """A card to be filled in by the provider."""
     from ledger import digest_bytes
@@ -198,16 +187,6 @@ REKOR = Shape(
     ),
     write_requests,
     examples=("latest --rekor for-rekor/",),
-)
-CERTIFICATE = Shape(
-    click.Option(
-        ["--unlearning", "certificate"],
-        type=File,
-        metavar="FILE",
-        help="What the run has unlearned, and what that does not prove, signed by the log's key: FILE.intoto.jsonl.",
-    ),
-    write_certificate,
-    examples=("latest --unlearning unlearned.intoto.jsonl",),
 )
 BLANK_CARD = Shape(
     click.Option(

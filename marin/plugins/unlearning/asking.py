@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ledger import Draft, Store
+from ledger import Store
 from marin.data.collected import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.history.run import Run
-from marin.history.runs import load, resolve, unlearning_stream
+from marin.history.runs import load, resolve
 from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.asking.uses import readings
 from marin.plugins.unlearning import forks
 from marin.plugins.unlearning.choosing import chosen
 from marin.plugins.unlearning.forks import Place
+from marin.plugins.unlearning.kinds import UnlearningRequested, unlearning_stream
 from marin.recipe.schema import Recipe, digest, from_plain, plain
 from marin.record import events
 from marin.record.root import Root
@@ -170,7 +171,7 @@ def _copies(corpus: Path, recipe: Recipe, ids: frozenset[str]) -> dict[str, tupl
 
 def request(root: Root, planned: Plan, reason: str) -> int:
     """Record the request, once however often it is made; the index of its event."""
-    body = events.UnlearningRequested(
+    body = UnlearningRequested(
         from_run=planned.run.run,
         documents=[document.id for document in planned.documents],
         reason=reason,
@@ -183,5 +184,5 @@ def request(root: Root, planned: Plan, reason: str) -> int:
         if fact.body == body:
             return fact.index
     stream = unlearning_stream(planned.run.run)
-    (receipt,) = root.append([Draft(events.UNLEARNING_REQUESTED, stream, events.write(body))])
+    (receipt,) = root.append([events.draft(body, stream)])
     return receipt.index

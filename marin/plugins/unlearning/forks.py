@@ -21,18 +21,11 @@ from ledger import Store
 from marin.errors import MissingEvidence, UsageError
 from marin.execution.step import Journal
 from marin.history.run import Fact, Run
-from marin.history.runs import History, facts, load, stream_of, unlearning_stream
+from marin.history.runs import History, facts, load, stream_of
 from marin.kinds.known import type_of
+from marin.plugins.unlearning.kinds import UnlearningForked, UnlearningRequested, unlearning_stream
 from marin.recipe.schema import Recipe, digest
-from marin.record.events import (
-    GRAD_NORM,
-    Body,
-    MetricsRecorded,
-    Series,
-    TrainSegment,
-    UnlearningForked,
-    UnlearningRequested,
-)
+from marin.record.events import GRAD_NORM, Body, MetricsRecorded, Series, TrainSegment
 
 
 @dataclass(frozen=True)

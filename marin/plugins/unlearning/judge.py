@@ -13,6 +13,7 @@ import msgspec
 
 from marin.data.exclusion import not_excluded_from, numbers
 from marin.errors import UsageError
+from marin.plugins.unlearning.kinds import forks_of
 from marin.process.arithmetic import apply
 from marin.verify.case import Case
 from marin.verify.verdict import Verdict
@@ -31,7 +32,7 @@ def with_exclusion(case: Case, made: Verdict) -> Verdict:
         f"exclusion: {len(exclude)} documents are blank in the tokens"
         + (f"; not established of {' and '.join(rest)}" if rest else ", and unread by the tokenizer")
     ]
-    for fork in case.record.forks.values():
+    for fork in forks_of(case.record).values():
         if fork.request is not None and fork.fact.body.same_tokenizer:
             first, step = fork.request.body.first_use, fork.fact.body.step
             lines.append(f"exclusion: first read by train step {first}, forked before train step {step}")
@@ -43,7 +44,7 @@ def _wrong(case: Case) -> Iterator[str]:
     apply(case.run.recipe.arithmetic, case.execution)
     from marin.training.inspection.uses import as_documents, uses  # jax, after the contract is in force
 
-    for index, fork in case.record.forks.items():
+    for index, fork in forks_of(case.record).items():
         if fork.request is None or not fork.fact.body.same_tokenizer:
             continue
         inputs = case.inputs(("corpus", "tokens"))

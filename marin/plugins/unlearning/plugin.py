@@ -1,6 +1,19 @@
-"""What this plugin adds: the commands ``unlearn`` and ``attribute``."""
+"""What this plugin adds: the commands ``unlearn`` and ``attribute``, and the certificate of what was unlearned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
 
 from marin.cli.lazy import Lazy
+from marin.cli.sharing.shapes import Shape, Values, Written
+
+if TYPE_CHECKING:
+    from marin.history.run import Run
+    from marin.record.root import Root
 
 COMMANDS = {
     "unlearn": Lazy(
@@ -12,3 +25,26 @@ COMMANDS = {
         "Train RUN again without each of some documents, and measure exactly what its losses would be.",
     ),
 }
+
+
+def write_certificate(root: Root, view: Run, values: Values) -> Iterator[Written]:
+    """What the run has unlearned."""
+    from ledger import digest_bytes
+    from marin.plugins.unlearning import certificate
+
+    path: Path = values["certificate"]
+    text = certificate.certificate(root.history(), root.reader(), view.run, root.signer())
+    path.write_text(text, "utf-8")
+    yield Written("unlearning", path, digest_bytes(text.encode()))
+
+
+CERTIFICATE = Shape(
+    click.Option(
+        ["--unlearning", "certificate"],
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="What the run has unlearned, and what that does not prove, signed by the log's key: FILE.intoto.jsonl.",
+    ),
+    write_certificate,
+    examples=("latest --unlearning unlearned.intoto.jsonl",),
+)

@@ -40,7 +40,6 @@ from marin.record.events import (
     MetricsRecorded,
     ReplayCompleted,
     RunStarted,
-    StopRequested,
 )
 from marin.record.outputs import by_content
 from marin.verify.derivation.record import RunRecord, facts, is_verdict
@@ -297,20 +296,11 @@ def _of_exclusion(record: RunRecord) -> Iterator[Claim]:
             "data",
             record.run.started.index,
         )
-    for index, fork in record.forks.items():
-        body, request = fork.fact.body, fork.request
-        kept = f"its train steps before {body.step} are those of run {body.from_run}"
-        begun = (
-            kept if body.same_tokenizer else f"without them the tokenizer is another than that of run {body.from_run}"
-        )
-        yield Claim(f"{begun}, and its recipe is that run's but for what it excludes", "signature", "ledger", index)
-        if request is not None:
-            asked = f"asked for by event {request.index}, before the work, for {len(request.body.documents)} documents"
-            yield Claim(asked, "signature", "ledger", request.index)
-            yield Claim(f"for this reason: {request.body.reason or 'none given'}", "claimed", event=request.index)
-            if body.same_tokenizer:
-                first = f"the first train step of run {body.from_run} that read one of them is {request.body.first_use}"
-                yield Claim(first, "execution", "data", request.index)
+    for stretch in record.stretches:
+        for kind in among({event.type for _, event in stretch.events}):
+            if kind.says is not None:
+                for fact in facts(stretch, kind.body):
+                    yield from kind.says(fact, _Around(stretch.started.body, record.referred))
     if exclude:
         yield Claim("no other copy of the model is left, and no near copy of their text was read", "claimed")
 
@@ -355,7 +345,7 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
     for fact in (*record.evaluations, *record.measured):
         kind = kind_of_body(type(fact.body))
         assert kind is not None and kind.claims is not None
-        yield from kind.claims(fact, _Around(record.own.started.body, record.requests))
+        yield from kind.claims(fact, _Around(record.own.started.body, record.referred))
     try:
         asked = record.run.recipe.evaluation.sets or {}
     except UsageError:
@@ -368,7 +358,7 @@ def _of_evaluations(record: RunRecord) -> Iterator[Claim]:
 @dataclass(frozen=True)
 class _Around:
     started: RunStarted
-    requests: Mapping[int, Fact[StopRequested]]
+    referred: Mapping[int, Any]
 
 
 def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
@@ -389,7 +379,7 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
         for kind in among({event.type for _, event in stretch.events}):
             if kind.claims is not None and not kind.judge:
                 for fact in facts(stretch, kind.body):
-                    yield from kind.claims(fact, _Around(stretch.started.body, record.requests))
+                    yield from kind.claims(fact, _Around(stretch.started.body, record.referred))
         measured = {
             series.key
             for fact in facts(stretch, MetricsRecorded)

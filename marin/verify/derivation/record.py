@@ -7,8 +7,8 @@ there, so those events belong to the record too, up to the one that completed th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from ledger import Event
 from marin.errors import MarinError, MissingEvidence
@@ -16,8 +16,7 @@ from marin.history.run import Fact, Indexed, Run, StepView
 from marin.history.runs import History, evaluation_stream, is_a, load, read_fact, stream_of, withdrawn_from
 from marin.history.runs import facts as facts_in
 from marin.kinds.claim import Contradiction as Contradiction
-from marin.kinds.known import own_kind, type_of
-from marin.recipe.schema import Recipe, from_plain
+from marin.kinds.known import among, own_kind, type_of
 from marin.record import events as kinds
 from marin.record.events import (
     CheckpointSaved,
@@ -26,13 +25,9 @@ from marin.record.events import (
     ExperimentRegistered,
     RunStarted,
     StepCompleted,
-    StopRequested,
     TrainWithdrawn,
-    UnlearningForked,
-    UnlearningRequested,
 )
 from marin.verify.derivation.fields import unknown_fields
-from marin.verify.derivation.unlearning import Fork
 
 
 @dataclass(frozen=True)
@@ -61,12 +56,10 @@ class RunRecord:
     """What a harness evaluated of its states."""
     measured: tuple[Fact[EvaluationMeasured], ...] = ()
     """What held-out sets measured of them while it trained."""
-    forks: Mapping[int, Fork] = field(default_factory=dict)
-    """Where its training says that it was forked from another run's, by event."""
     aside: tuple[Indexed, ...] = ()
     """What was evaluated of states that its training withdrew."""
-    requests: Mapping[int, Fact[StopRequested]] = field(default_factory=dict)
-    """What followers asked of the trainings that it tells of, by event."""
+    referred: Mapping[int, Any] = field(default_factory=dict)
+    """What its events refer to in other streams of the log, by event."""
 
     @property
     def evaluated(self) -> bool:
@@ -145,9 +138,8 @@ def read_record(history: History, run: str) -> RunRecord:
         tuple(item for item in outside if item[0] not in evaluations and item[0] not in measured),
         tuple(evaluations.values()),
         tuple(measured.values()),
-        {fork.fact.index: fork for stretch in (own, *taken.values()) for fork in _forks(history, stretch)},
         aside,
-        dict(_requests(history, own, *taken.values())),
+        {index: found for stretch in (own, *taken.values()) for index, found in _referred(history, stretch)},
     )
 
 
@@ -172,6 +164,13 @@ def is_verdict(event: Event) -> bool:
     return kind is not None and kind.verdict
 
 
+def _referred(history: History, stretch: Stretch) -> Iterator[tuple[int, Any]]:
+    for kind in among({event.type for _, event in stretch.events}):
+        if kind.refers is not None:
+            for fact in facts(stretch, kind.body):
+                yield fact.index, kind.refers(fact, history, stretch)
+
+
 def withdrawn(stretch: Stretch) -> set[int]:
     """The events of a stretch that tell of train steps which its training withdrew later."""
     cuts = facts(stretch, TrainWithdrawn)
@@ -193,37 +192,6 @@ def _withdrawn_states(view: Run, stretches: Iterable[Stretch]) -> set[str]:
 
 def _is_of(item: Indexed, states: set[str]) -> bool:
     return item[1].type in kinds.EVALUATIONS and item[1].body.get("state") in states
-
-
-def _requests(history: History, *stretches: Stretch) -> Iterator[tuple[int, Fact[StopRequested]]]:
-    """What was asked of the runs of these stretches, as far as one of their trainings says that it answered."""
-    for stretch in stretches:
-        if facts(stretch, TrainWithdrawn):
-            for item in history.events(type=type_of(StopRequested), run=stretch.run):
-                with suppress(MarinError):
-                    yield item[0], read_fact(StopRequested, item)
-
-
-def _forks(history: History, stretch: Stretch) -> Iterator[Fork]:
-    """The forks of a stretch, with the runs and the requests that they name."""
-    for fact in facts(stretch, UnlearningForked):
-        before: Run | None = None
-        with suppress(MarinError):
-            loaded = load(history, fact.body.from_run)
-            before = loaded if "tokenizer" in loaded.steps and loaded.recipe else None
-        yield Fork(fact, before, _request(history, fact.body.request), _recipe_of(stretch))
-
-
-def _request(history: History, index: int) -> Fact[UnlearningRequested] | None:
-    """The request at this index; None where none is."""
-    event = history.event(index) if index >= 0 else None
-    if event is None or not is_a((index, event), UnlearningRequested):
-        return None
-    return read_fact(UnlearningRequested, (index, event))
-
-
-def _recipe_of(stretch: Stretch) -> Recipe:
-    return from_plain(stretch.started.body.recipe, where=f"run {stretch.run}")
 
 
 def _evaluations[T: (EvaluationRecorded, EvaluationMeasured)](

@@ -33,7 +33,6 @@ from marin.verify.derivation import loops
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import Contradiction, RunRecord, Stretch, Unexplained, pinned_steps, step_of
 from marin.verify.derivation.standing import Standing, beside, disagreements, superseded
-from marin.verify.derivation.unlearning import fork_pairs
 
 
 def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
@@ -141,11 +140,11 @@ class _Looked(Standing):
     def __init__(self, record: RunRecord, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
         super().__init__(record.run)
         self.recipe, self.recipe_digest, self.recipe_plain = recipe, digest(recipe), plain(recipe)
-        self.seeds, self.requests = seeds_of(recipe), record.requests
+        self.seeds, self.referred = seeds_of(recipe), record.referred
         self.stream, self.started = stretch.run, stretch.started.body
         self.events: Sequence[Indexed] = stretch.events
         self.begun: dict[str, Any] = {}
-        self._forks, self._plan, self._gone = record.forks, plan, superseded(record.run, stretch)
+        self._plan, self._gone = plan, superseded(record.run, stretch)
         self._pinned = pinned_steps(record.run) & set(DATA_STEPS)
 
     def at(self, item: Indexed) -> Iterator[Contradiction]:
@@ -211,10 +210,6 @@ class _Looked(Standing):
             yield "output.kind", KINDS[step], output.kind
         if not by_content(output):
             yield "output.artifact", output.digest, output.artifact  # a tree is its own digest
-
-    def of_fork(self, index: int) -> Iterator[Pair]:
-        """What the fork of a training must be by the run that it was forked from."""
-        return fork_pairs(self.run, self.recipe, index, self._forks.get(index))
 
 
 def _texts(expected: Any, found: Any) -> tuple[str, str]:

@@ -12,8 +12,8 @@ import pytest
 from sessions import new_cache
 
 from marin.errors import UsageError
-from marin.history.runs import attribution_stream
 from marin.plugins.unlearning.attribution.asking import read_groups
+from marin.plugins.unlearning.kinds import attribution_stream
 from marin.record.root import open_root
 from tests.e2e.conftest import Project
 from tests.e2e.training.unlearned import LATE, READ, Unlearned

@@ -25,9 +25,10 @@ from bench.forgeries.workshop import OTHER, Shop
 from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, verify_proof
 from marin.errors import UsageError
 from marin.export.envelope import public_key
-from marin.history.runs import load, run_ids, unlearning_stream
+from marin.history.runs import load, run_ids
 from marin.plugins.collections.asking.uses import documents_of
 from marin.plugins.unlearning import asking
+from marin.plugins.unlearning.kinds import UNLEARNING_FORKED, UNLEARNING_REQUESTED, unlearning_stream
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import open_root
@@ -86,26 +87,26 @@ def ledger_of(shop: Shop, run: str) -> tuple[str, str]:
 
 def _late(shop: Shop) -> None:
     last = shop.all(kinds.TRAIN_SEGMENT)[-1].body["end_state"]
-    shop.one(kinds.UNLEARNING_FORKED).body |= {"step": 6, "state": last}
+    shop.one(UNLEARNING_FORKED).body |= {"step": 6, "state": last}
 
 
 def _unasked(shop: Shop) -> None:
-    shop.remove(*[entry for entry in shop.events if entry.type == kinds.UNLEARNING_REQUESTED])
+    shop.remove(*[entry for entry in shop.events if entry.type == UNLEARNING_REQUESTED])
 
 
 def _request(**changes: Any) -> Callable[[Shop], None]:
     def forge(shop: Shop) -> None:
-        (entry,) = [entry for entry in shop.events if entry.type == kinds.UNLEARNING_REQUESTED]
+        (entry,) = [entry for entry in shop.events if entry.type == UNLEARNING_REQUESTED]
         entry.body |= changes
 
     return forge
 
 
 def _after(shop: Shop) -> None:
-    (entry,) = [entry for entry in shop.events if entry.type == kinds.UNLEARNING_REQUESTED]
+    (entry,) = [entry for entry in shop.events if entry.type == UNLEARNING_REQUESTED]
     shop.remove(entry)
     shop.events.append(entry)
-    shop.rerecord(kinds.UNLEARNING_FORKED, request=len(shop.events) - 1)
+    shop.rerecord(UNLEARNING_FORKED, request=len(shop.events) - 1)
 
 
 def _wider(shop: Shop) -> None:
@@ -137,12 +138,9 @@ FORGED: dict[str, tuple[Callable[[Shop], None], str]] = {
     "a request with another state": (_request(state=OTHER), "request.state"),
     "more excluded than asked for": (_wider, "request."),
     "more changed than the exclusion": (_other_recipe, "recipe"),
-    "an unknown run before": (
-        lambda shop: shop.rerecord(kinds.UNLEARNING_FORKED, from_run="nobody00") and None,
-        "from_run",
-    ),
+    "an unknown run before": (lambda shop: shop.rerecord(UNLEARNING_FORKED, from_run="nobody00") and None, "from_run"),
     "another tokenizer, says the fork": (
-        lambda shop: shop.rerecord(kinds.UNLEARNING_FORKED, same_tokenizer=False) and None,
+        lambda shop: shop.rerecord(UNLEARNING_FORKED, same_tokenizer=False) and None,
         "same_tokenizer",
     ),
     "other train steps than were taken over": (_taken, "as run"),
@@ -265,7 +263,7 @@ def test_the_page_does_what_it_says(trained: Project, tmp_path: Path) -> None:
     assert len(said) == 8
     history = open_root(str(project.root)).history()
     run = load(history, run_ids(history)[-1])
-    ((_, event),) = history.events(type=kinds.UNLEARNING_FORKED)
+    ((_, event),) = history.events(type=UNLEARNING_FORKED)
     assert event.body["same_tokenizer"] is False and event.body["step"] == 0
     (told,) = [words for line, words in said.items() if "--reason" in line]
     assert re.search(r"^forked +before train step 0 of 6: the tokenizer is another one", told, re.M), told
@@ -298,7 +296,7 @@ def test_a_certificate_says_what_is_proven_and_what_not(unlearned: Unlearned, tm
     assert (asked["firstUse"], asked["fork"]["trainStep"]) == ({"trainStep": str(LATE)}, "4")
     texts = [predicate["evidence"][asked[name]["event"]] for name in ("requested", "fork")]
     proven = [json.loads(verify_proof(LogProof.parse(text.encode()), [key]).entry) for text in texts]
-    assert [event["type"] for event in proven] == [kinds.UNLEARNING_REQUESTED, kinds.UNLEARNING_FORKED]
+    assert [event["type"] for event in proven] == [UNLEARNING_REQUESTED, UNLEARNING_FORKED]
     judged = unlearned.project.marin("verify", "--unlearning", str(file))
     assert judged.returncode == 0, judged.stdout + judged.stderr
     assert "1 excluded documents, 1 requests and 1 subjects follow" in judged.stdout

@@ -64,7 +64,8 @@ def test_what_else_a_type_says_fits_its_body(kind: Kind) -> None:
     assert not (kind.step and "step" in fields(kind) and kind.names_step)
     assert {"step"} <= fields(kind) or not kind.names_step
     assert {"step", "identity", "run"} <= fields(kind) or not kind.identifies
-    assert kind.judge == "" or kind.judge in plugins.own_points("marin.judges")
+    judges = [name for there in (True, False) for name in plugins.own_names("marin.judges", there=there)]
+    assert kind.judge in ("", *judges)
     assert kind.numbers is None or {"step", "state", "run"} <= fields(kind)
     assert kind.run is not None or kind.loop is not None or not (kind.reaches or kind.withdraws or kind.aside)
 

@@ -17,11 +17,11 @@ from marin.data.documents import VALIDATION
 from marin.errors import UsageError
 from marin.evaluation.code import SCORING, deciding_digest
 from marin.history.run import Run
-from marin.history.runs import attribution_stream, read_fact
+from marin.history.runs import read_fact
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.unlearning.attribution.asking import Group
 from marin.plugins.unlearning.attribution.leaving_out import WORKER, Setup, Task, TrainedWithout, encode_sums
-from marin.plugins.unlearning.kinds import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss
+from marin.plugins.unlearning.kinds import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss, attribution_stream
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Execution
 from marin.record import outputs

@@ -8,13 +8,13 @@ import click
 
 from marin.cli.execution import no_diff, takes_execution
 from marin.cli.output import print_json, say
+from marin.plugins.unlearning.kinds import UnlearningForked
 from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.history.run import Run
     from marin.plugins.unlearning.asking import Plan
     from marin.recipe.schema import Execution
-    from marin.record.events import UnlearningForked
     from marin.record.root import Root
 
 

@@ -23,17 +23,17 @@ from marin.data.exclusion import not_excluded_from
 from marin.errors import MissingEvidence, UsageError
 from marin.export.envelope import envelope, plain
 from marin.history.run import Fact, Run
-from marin.history.runs import History, is_a, load, read_fact, stream_of, unlearning_stream
+from marin.history.runs import History, is_a, load, read_fact, stream_of
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.unlearning.kinds import Fork, UnlearningForked, UnlearningRequested, fork_pairs, unlearning_stream
 from marin.recipe.schema import digest
 from marin.record.attestation import Attested, attested
-from marin.record.events import ReplayCompleted, RunStarted, UnlearningForked, UnlearningRequested
+from marin.record.events import ReplayCompleted, RunStarted
 from marin.record.verdicts import NAMES
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
 from marin.verify.alone.proven import Noting, Proven, note_keys, proofs, proven
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
-from marin.verify.derivation.unlearning import Fork, fork_pairs
 from marin.verify.segments.compare import chain
 from marin.verify.verdict import Verdict, judged
 
@@ -87,7 +87,7 @@ def statement(history: History, checkpoint: LogCheckpoint, run: str) -> dict[str
     Raises:
         UsageError: the run has unlearned nothing, is not complete, or a part of it was made before or elsewhere, perhaps with
             the documents; or what is recorded of its forks does not agree, by the rules of
-            :func:`marin.verify.derivation.unlearning.fork_pairs`.
+            :func:`marin.plugins.unlearning.kinds.fork_pairs`.
     """
     view = load(history, run)
     exclude = view.recipe.exclude

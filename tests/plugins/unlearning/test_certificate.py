@@ -23,9 +23,18 @@ from ledger import Draft, Log, PosixStorage, Unavailable, VerifierKey, canonical
 from marin.data.exclusion import not_excluded_from
 from marin.errors import MissingEvidence, UsageError
 from marin.export.envelope import public_key
-from marin.history.runs import load, unlearning_stream
-from marin.plugins.sharing import certificate as unlearning
-from marin.plugins.sharing.certificate import certificate, judge_certificate
+from marin.history.runs import load
+from marin.plugins.unlearning import certificate as unlearning
+from marin.plugins.unlearning.certificate import certificate, judge_certificate
+from marin.plugins.unlearning.kinds import (
+    UNLEARNING_FORKED,
+    UNLEARNING_REQUESTED,
+    UnlearningForked,
+    UnlearningRequested,
+    fork_pairs,
+    forks_of,
+    unlearning_stream,
+)
 from marin.recipe.schema import Recipe, digest, from_mapping, plain
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE
@@ -33,7 +42,6 @@ from marin.record.homes import VKEY
 from marin.record.root import Root, create_root, open_root
 from marin.verify.alone.judgement import Judgement
 from marin.verify.derivation.record import read_record
-from marin.verify.derivation.unlearning import fork_pairs
 from tests.marin.conftest import own_folders
 
 ONE = "sha256:" + "1" * 64
@@ -98,7 +106,7 @@ def trained(
 
 def asked(root: Root, base: str, documents: Sequence[str], exclude: Sequence[str], stream: str = "") -> int:
     """A request that ``documents`` of ``base`` be unlearned, so that ``exclude`` is; its index."""
-    request = events.UnlearningRequested(
+    request = UnlearningRequested(
         from_run=base,
         recipe=digest(recipe_without(exclude)),
         documents=list(documents),
@@ -107,14 +115,14 @@ def asked(root: Root, base: str, documents: Sequence[str], exclude: Sequence[str
         step=3,
         state=sha("c"),
     )
-    return record(root, events.UNLEARNING_REQUESTED, request, stream or unlearning_stream(base))
+    return record(root, UNLEARNING_REQUESTED, request, stream or unlearning_stream(base))
 
 
 def fork(root: Root, base: str, run: str, request: int, said: str = "", step: int = 3) -> None:
-    told = events.UnlearningForked(
+    told = UnlearningForked(
         run=said or run, from_run=base, request=request, step=step, state=sha("c"), same_tokenizer=True
     )
-    record(root, events.UNLEARNING_FORKED, told, f"run/{run}")
+    record(root, UNLEARNING_FORKED, told, f"run/{run}")
 
 
 def forked(root: Root, project: Path, base: str, run: str, documents: Sequence[str], exclude: Sequence[str]) -> None:
@@ -332,7 +340,7 @@ def records_agree(root: Root, run: str) -> bool:
     record = read_record(root.history(), run)
     return all(
         expected == told
-        for index, one in record.forks.items()
+        for index, one in forks_of(record).items()
         for _, expected, told in fork_pairs(record.run, record.run.recipe, index, one)
     )
 

@@ -202,6 +202,8 @@ def _check_others(config: Configuration, folder: Path) -> None:
         value, default = config.values[name], config.defaults.get(name)
         if value != default and value not in ALIKE.get(name, ()):
             raise _other(folder, name, " or ".join(map(repr, ALIKE.get(name, (default,)))), value)
+    if config.kind == "qwen3_moe" and config.others.get("head_dim", 0) is None:
+        raise _other(folder, "head_dim", "a number, or nothing", None)
     for name, wanted in (("norm_topk_prob", True), ("sliding_window", None)) if config.kind in MIXED else ():
         if config.values.get(name, wanted) is not wanted:
             raise _other(folder, name, json.dumps(wanted), config.values[name])

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from haliax.state_dict import to_torch_compatible_state_dict
 from levanter.models.lm_model import LmHeadModel
+from msgspec import structs
 from safetensors.numpy import save_file
 
 from ledger import describe_tree
@@ -40,15 +41,16 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 def hugging_face_config(recipe: Recipe, vocab_size: int) -> dict[str, object]:
     """``config.json`` without what changes from version to version of transformers, keys sorted by the writer."""
-    config = model_config(recipe.model).to_hf_config(vocab_size).to_diff_dict()
+    model = recipe.model
+    if model.sparse:  # transformers has a number, and no null
+        model = structs.replace(model, router_aux_loss_coef=model.router_aux_loss_coef or 0.0)
+    config = model_config(model).to_hf_config(vocab_size).to_diff_dict()
     config.pop("transformers_version", None)
-    if recipe.model.sparse:
-        config["router_aux_loss_coef"] = recipe.model.router_aux_loss_coef or 0.0
     others = [token for token in recipe.tokens.stops if token != recipe.tokens.end]
     if recipe.model.inner_width is not None and recipe.model.architecture == "gpt2":
         config["n_inner"] = recipe.model.inner_width  # Levanter leaves it out, and so do old records
-    if recipe.model.head_dim is not None:
-        config["head_dim"] = recipe.model.head_dim  # of a Llama, Levanter leaves it out
+    if model.head_dim is not None or model.architecture == "qwen3_moe":
+        config["head_dim"] = model.head  # of a Llama, Levanter leaves it out; of a Qwen3-MoE transformers takes no null
     config |= {
         "architectures": [ARCHITECTURES[recipe.model.architecture]],
         "bos_token_id": recipe.tokens.begin,

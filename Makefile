@@ -7,6 +7,7 @@
 # make faults   every system call of an append failing; sixteen processes killed for a minute; whole tables of cases (minutes);
 # make foreign  programs and test vectors that nobody here wrote, fetched and pinned, judge our bytes (minutes)
 # make harness  installs lm-evaluation-harness beside the lock, for `marin eval`; make evaluation: its tests too
+# make findings what was learned about other people's libraries, asked of them again (many minutes; NAMES="NAME..." for some)
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
 #               make without PLUGINS="NAME...": the tree without a plugin passes (an hour for all; DRAWN=2: two, by the
@@ -43,7 +44,7 @@ UV ?= uv
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py) tests/marin/test_house.py tests/marin/test_dvc.py \
          tests/marin/work/test_code.py
 
-.PHONY: help environment repro test touched long lint types rules bench experiments without survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu harness fidelity references foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test touched long lint types rules bench experiments without survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu harness findings fidelity references foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -70,7 +71,7 @@ types:
 rules:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	bash -n .ci/environment .ci/references .ci/run
+	for script in .ci/environment .ci/findings .ci/references .ci/run findings/*.sh; do bash -n "$$script"; done
 	$(BIN)/hadolint docker/Dockerfile
 	$(PYTEST) -q $(RULES)
 
@@ -129,6 +130,9 @@ references: environment
 
 foreign: environment
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md
+
+findings: # no environment of its own: each script makes one
+	@./.ci/findings $(NAMES)
 
 harness: environment
 	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-evaluation.lock

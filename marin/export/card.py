@@ -9,10 +9,9 @@ import json
 import math
 from pathlib import Path
 
-import yaml
-
 from marin.data.template import template_of
 from marin.errors import UsageError
+from marin.export.quoting import yaml_of
 from marin.history.run import Run
 from marin.history.runs import History
 from marin.recipe import schema as recipes
@@ -58,7 +57,7 @@ def card(view: Run, *, license: str | None = None) -> str:
         **({"license": license} if license is not None else {}),
         **({"model-index": [_index(view.run, data, numbers)]} if numbers else {}),
     }
-    head = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+    head = yaml_of(metadata)
     sizes = recipe.model
     rows = [
         ("run", view.run),

@@ -13,9 +13,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from ledger import Storage, Store, open_storage
+from marin.export.quoting import yaml_of
 from marin.process.files import write_whole
 from marin.record import outputs
 from marin.record.events import Output
@@ -39,7 +38,7 @@ def write_dvc(store: Store, made: Mapping[str, Output], dest: Path) -> list[Path
             described = _folder(remote, folder) if folder.is_dir() else _file(remote, folder)
         path = dest / f"{name}.dvc"
         document = {"outs": [described | {"hash": "md5", "path": name}]}
-        write_whole(path, yaml.safe_dump(document, sort_keys=False).encode())
+        write_whole(path, yaml_of(document).encode())
         written.append(path)
     return written
 

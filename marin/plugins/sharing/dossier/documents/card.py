@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
+from marin.export.quoting import yaml_of
 from marin.plugins.sharing.dossier.documents.marked import field, fields, plain
 from marin.plugins.sharing.dossier.facts import OPEN, Subject, Told
 from marin.process.text import in_markdown
@@ -45,7 +44,7 @@ def card(subject: Subject) -> tuple[bytes, list[dict[str, Any]]]:
     """The file and its fields."""
     head = metadata(subject)
     listed = list(fields(head, FILE, "/metadata"))
-    lines = ["---", yaml.safe_dump(plain(head), sort_keys=False, allow_unicode=True).rstrip(), "---", ""]
+    lines = ["---", yaml_of(plain(head)).rstrip(), "---", ""]
     title = in_markdown(str(_title(subject)))
     lines += [f"# {title}", "", _INTRODUCTION, "", f"    marin verify {subject.run.run}", ""]
     for title, names in _SECTIONS:

@@ -430,6 +430,7 @@ def test_names_of_a_foreign_log_lead_nowhere(marin: Marin, own: Root, tmp_path: 
     assert written == {
         "pages/speedruns/exp9_lowest.html",
         "pages/speedruns/index.html",
+        "whole/check.html",
         "whole/index.html",
         "whole/experiments/exp9_lowest.html",
         "whole/speedruns/exp9_lowest.html",

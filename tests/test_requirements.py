@@ -176,7 +176,7 @@ def test_private_names_of_other_packages_are_those_listed() -> None:
     }
     assert {name for name in used if not any(listed.startswith(name) for listed in PRIVATE)} == set()
     listed = {part for name in PRIVATE for part in name.split(".") if is_private(part)}
-    assert attributes <= listed
+    assert attributes <= listed or gauges.absent(), "a plugin that is not there may define it"
     unused = listed - attributes - {part for name in used for part in name.split(".")}
     assert gauges.absent() or unused == set(), "one is used no more"
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from ledger import MemoryStorage, Store
-from marin.export.dvc import write_dvc
 from marin.export.quoting import yaml_of
+from marin.plugins.sharing.dvc import write_dvc
 from marin.record.events import Output
 
 # The md5 of its bytes is 401013266745e5661589292315434968: digits and one "e", a number of YAML 1.2.

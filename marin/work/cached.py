@@ -1,6 +1,6 @@
 """The result cache: what the ledger and the store have under an identity. Every door asks here, and nobody else decides.
 
-A result is a hit when an event of exactly this identity records it (``step.completed``, ``collection.completed``) and every
+A result is a hit when an event of exactly this identity records it (``step.completed``, a collection's end) and every
 stored byte of it hashes to what the event says. Who made it does not matter: any run, any graph. Time, existence and DVC's
 opinion count for nothing. Each question costs what is recorded under the identity, however long the ledger is.
 """
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ledger import LedgerError, Store
 from marin.history.fold import step_view
 from marin.history.run import Fact, StepView
 from marin.history.runs import History, completions, facts, is_a, read_fact, stream_of
-from marin.kinds.families.collection import CollectionCompleted
-from marin.record.events import RunStarted, StepChecked, StepCompleted, StepFailed
+from marin.record.events import Body, RunStarted, StepChecked, StepCompleted, StepFailed
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +51,10 @@ class ResultCache:
             log.warning("%s: the result of event %d is not whole (%s); not used", view.step, view.completed_at, damage)
         return None
 
-    def collection(self, identity: str) -> CollectionCompleted | None:
-        """The newest collection of this identity, if it is whole."""
-        newest = deque(facts(self.history, CollectionCompleted, identity=identity), maxlen=1)
-        return next((fact.body for fact in newest if not self.damage_of([fact.body.artifact])), None)
+    def newest[B: Body](self, kind: type[B], identity: str, artifact: Callable[[B], str]) -> B | None:
+        """The newest fact of another type with this identity, if the artifact that it names is whole."""
+        newest = deque(facts(self.history, kind, identity=identity), maxlen=1)
+        return next((fact.body for fact in newest if not self.damage_of([artifact(fact.body)])), None)
 
     def damage(self, view: StepView) -> str:
         """:meth:`damage_of` the stored bytes of a result."""

@@ -194,7 +194,8 @@ def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = N
 
 
 def _complete(root: Root, identity: str) -> CollectionCompleted | None:
-    return ResultCache(root.history(), root.store()).collection(identity)
+    cache = ResultCache(root.history(), root.store())
+    return cache.newest(CollectionCompleted, identity, lambda body: body.artifact)
 
 
 def _is_missing(root: Root, identity: str, changed: bool) -> bool:

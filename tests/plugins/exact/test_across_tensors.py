@@ -26,7 +26,7 @@ from marin.errors import UsageError
 from marin.plugins.exact import reference
 from marin.plugins.exact.step import ExactStep, gradient_of, update_of
 from marin.process.cache import compilation_cache
-from marin.recipe.optimizer import OWN
+from marin.recipe.form.optimizer import OWN
 from marin.recipe.schema import Arithmetic, Lora, Optimizer, Recipe, check, digest, from_mapping, from_plain, plain
 from marin.training.initial import initial_state
 from marin.training.loop import step_of

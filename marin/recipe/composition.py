@@ -39,6 +39,7 @@ from marin.recipe.form.files import conf_folder as conf_folder
 from marin.recipe.form.files import groups as groups
 from marin.recipe.form.files import installed_conf as installed_conf
 from marin.recipe.form.nearest import nearest
+from marin.recipe.form.optimizer import foreign
 from marin.recipe.schema import DATASETS, Recipe, from_mapping
 
 SPELT = {"eval_steps": "evaluation.every", "training.eval_steps": "evaluation.every", "training.seed": "seed"}
@@ -531,4 +532,6 @@ def _keys(field: msgspec.structs.FieldInfo, values: Mapping[str, Any]) -> list[s
         section = DATASETS.get(str(found.get("kind"))) if isinstance(found, Mapping) else None
     if not (isinstance(section, type) and issubclass(section, msgspec.Struct)):
         return []
-    return [item.encode_name for item in msgspec.structs.fields(section)]
+    chosen = found.get("name") if field.name == "optimizer" and isinstance(found, Mapping) else None
+    others = foreign(chosen) if field.name == "optimizer" else frozenset[str]()
+    return [item.encode_name for item in msgspec.structs.fields(section) if item.encode_name not in others]

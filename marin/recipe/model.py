@@ -11,6 +11,8 @@ from marin.recipe.section import Positive, Section
 
 MIXTURES = ("mixtral", "qwen3_moe")
 """Architectures whose layers are mixtures of experts."""
+OF_MIXTURES = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
+"""The fields that they have and others have not."""
 
 
 class Model(Section, frozen=True):
@@ -74,12 +76,13 @@ def check_experts(recipe: Any, where: str) -> None:
         UsageError: which field, and what it would have to be.
     """
     model: Model = recipe.model
-    fields = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
     kinds = " or ".join(f"architecture={name}" for name in MIXTURES)
     count, each, z_loss = model.num_experts, model.num_experts_per_tok, model.router_z_loss_coef
     profile, lora = recipe.arithmetic.profile, None if recipe.lora is None else "adapters"
     if not model.sparse:
-        rules = [(name, getattr(model, name), f"null, or {kinds}", getattr(model, name) is None) for name in fields]
+        rules = [
+            (name, getattr(model, name), f"null, or {kinds}", getattr(model, name) is None) for name in OF_MIXTURES
+        ]
     else:
         rules = [
             ("num_experts", count, "how many experts a layer has", count is not None),

@@ -28,6 +28,8 @@ from marin.recipe.arithmetic import Arithmetic as Arithmetic
 from marin.recipe.arithmetic import check_contract
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
+from marin.recipe.form.optimizer import Optimizer as Optimizer
+from marin.recipe.form.optimizer import check_name, check_optimizer, completed
 from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
 from marin.recipe.form.record import RECIPE_VERSION as RECIPE_VERSION
 from marin.recipe.form.record import digest as digest
@@ -39,8 +41,6 @@ from marin.recipe.form.schedule import check_schedule
 from marin.recipe.mixture import block_counts
 from marin.recipe.model import Model as Model
 from marin.recipe.model import check_experts, check_head
-from marin.recipe.optimizer import Optimizer as Optimizer
-from marin.recipe.optimizer import check_name, check_optimizer, completed
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial

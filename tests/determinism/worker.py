@@ -92,7 +92,7 @@ def _experts(case: Case) -> dict[str, Any]:
 
 
 def _optimizer(case: Case) -> Any:
-    from marin.recipe.optimizer import completed
+    from marin.recipe.form.optimizer import completed
     from marin.recipe.schema import Optimizer
 
     decay = {"weight_decay": 0.0} if case.optimizer in ("muonh", "adamh") else {}

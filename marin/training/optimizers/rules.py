@@ -18,7 +18,7 @@ from levanter.optim.muon import MuonConfig
 from levanter.optim.muonh import MuonHConfig
 from levanter.optim.scion import ScionConfig, scale_with_scion
 
-from marin.recipe.optimizer import Optimizer
+from marin.recipe.form.optimizer import Optimizer
 
 
 @dataclass(frozen=True)

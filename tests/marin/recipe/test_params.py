@@ -10,6 +10,8 @@ from omegaconf import OmegaConf
 
 from marin.errors import Unsupported, UsageError
 from marin.recipe.form.files import groups, sections_of
+from marin.recipe.form.optimizer import foreign
+from marin.recipe.model import MIXTURES, OF_MIXTURES
 from marin.recipe.params import load_params
 from marin.recipe.schema import Recipe, digest, from_mapping, from_plain
 
@@ -40,7 +42,9 @@ def test_the_default_experiment_is_the_default_recipe() -> None:
 def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_path: Path) -> None:
     group, name = choice.split("=")
     path = tmp_path / "params.yaml"
-    kind = ["arithmetic.device_kind=some"] if choice in ("profile=arm-cpu", "profile=gpu", "profile=tpu") else []
+    exact = name.startswith("moe-") or name in ("muon", "muonh", "adamh", "scion", "adafactor")
+    kind = ["profile=exact"] if exact else []
+    kind += ["arithmetic.device_kind=some"] if choice in ("profile=arm-cpu", "profile=gpu", "profile=tpu") else []
     pairs = ["trainer.batch_size=16", "arithmetic.microbatch_size=2"] if choice == "dataset=preferences" else []
     pairs += ["trainer=babylm-1M"] if choice == "evaluation=babylm-1M" else []  # measured by its segments
     path.write_text(composed(choice, *kind, *pairs))
@@ -55,6 +59,8 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
     assert whole
     for section, own in whole.items():
         fields = set(getattr(recipe, section).__struct_fields__) | ({"kind"} if section == "dataset" else set())
+        fields -= foreign(own["name"]) if section == "optimizer" else set()
+        fields -= set(OF_MIXTURES) if section == "model" and own["architecture"] not in MIXTURES else set()
         assert set(own) == fields, "a group says every value, so that a new default changes nothing in silence"
 
 
@@ -71,7 +77,7 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
         (
             "architecture: llama",
             "architecture: lama",
-            r"params.yaml: model.architecture.*one of gpt2, llama, qwen3, found 'lama'",
+            r"params.yaml: model.architecture.*one of gpt2, llama, mixtral, qwen3, qwen3_moe, found 'lama'",
         ),
         ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
         (
@@ -84,7 +90,11 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
             "profile: tpu",
             r"those of one kind: params.yaml: arithmetic.device_kind.*found None",
         ),
-        ("name: adamw", "name: sgd", r"params.yaml: optimizer.name.*one of adamw, lion, muon.*, found 'sgd'"),
+        (
+            "name: adamw",
+            "name: sgd",
+            r"params.yaml: optimizer.name.*one of adafactor, adamh, adamw, lion, muon.*, found 'sgd'",
+        ),
         (
             "generator: threefry2x32-partitionable",
             "generator: rbg",

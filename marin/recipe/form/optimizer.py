@@ -109,6 +109,11 @@ def completed(optimizer: Optimizer) -> Optimizer:
     return structs.replace(optimizer, **{name: value for name, value in own if getattr(optimizer, name) is None})
 
 
+def foreign(name: object) -> frozenset[str]:
+    """The fields that belong to other optimizers than the one of this name, and that nobody who chose it means."""
+    return _LATER - OWN.get(str(name), {}).keys()
+
+
 def check_name(name: object, where: str) -> None:
     """Refuse an optimizer that is known and has no exact form, with the reason.
 
@@ -132,7 +137,7 @@ def check_optimizer(recipe: Any, where: str) -> None:
         UsageError: which field, and what it would have to be.
     """
     optimizer, own = recipe.optimizer, OWN[recipe.optimizer.name]
-    others = ((name, getattr(optimizer, name)) for name in sorted(_LATER - own.keys()))
+    others = ((name, getattr(optimizer, name)) for name in sorted(foreign(optimizer.name)))
     for name, value in others:
         if value is not None:
             owners = " or ".join(one for one, fields in OWN.items() if name in fields)

@@ -26,7 +26,7 @@ def coded(data: bytes) -> str:
 
 def array(value: Any) -> dict[str, Any]:
     """A tensor: its bytes are its elements in C order, little-endian."""
-    own = np.ascontiguousarray(value)
+    own = np.asarray(value, order="C")  # ascontiguousarray gives a number an axis
     return {
         "bytes": coded(own.astype(own.dtype.newbyteorder("<"), copy=False).tobytes()),
         "dtype": str(own.dtype),

@@ -3779,7 +3779,7 @@ function page() {
   const served = location.protocol === "http:" || location.protocol === "https:";
   const program = [...document.scripts].find(({ type }) => type === "module");
   at("program").textContent = digestText(sha256(encoder.encode(program.textContent)));
-  at("run").value = new URLSearchParams(location.search).get("run") ?? "";
+  at("run").value = /^#[a-z0-9]{1,64}$/.test(location.hash) ? location.hash.slice(1) : "";
   if (!served) at("place").textContent = "This page was opened from a disk: choose the folder that you want to check.";
   at("folder").required = !served;
   let wanted = true;

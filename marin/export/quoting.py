@@ -1,7 +1,7 @@
 """YAML for others' programs: what is a text here is a text to a reader of YAML 1.1 and of 1.2.
 
-PyYAML writes by 1.1, where `1e3`, `12345e67` and `0o17` are texts and need no quotes. To readers of 1.2 (DVC, the Hub) they are
-numbers: an md5 of digits and one `e` is infinity.
+PyYAML writes by 1.1, where ``1e3``, ``12345e67`` and ``0o17`` are texts and need no quotes. To readers of 1.2 (DVC,
+the Hub) they are numbers: an md5 of digits and one ``e`` is infinity.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _Dumper.add_implicit_resolver(
 )
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     # Line ends to 1.1 and letters to 1.2: escaped, which only double quotes can.
     return dumper.represent_scalar(
         "tag:yaml.org,2002:str", text, style='"' if re.search("[\x85\u2028\u2029]", text) else None
     )
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _quoted)
 
 
 def yaml_of(document: object) -> str:

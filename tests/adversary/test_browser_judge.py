@@ -40,7 +40,9 @@ ELSEWHERE = {
     "a link for the key": "the key of the folder is not read",
     "pin files that are damaged": "pins",
     "a hybrid log whose ML-DSA signature is of something else": "not looked at, and said so",
-    "witnesses of the operator's own, for a history that he rewrote": "a policy",
+    "witnesses of the operator's own, for a rewritten history": "a policy",
+    "another log for anyone who looks twice": "it reads a log once; what others were shown, a witness knows",
+    "another log for anyone who audits it": "as above",
     **dict.fromkeys(
         (
             "a log that was cut short",
@@ -65,6 +67,7 @@ HONEST = {kind.name: kind for kind in KINDS.values() if kind.honest and kind.of 
 
 def test_there_are_enough_kinds() -> None:
     assert len(REFUSED) >= 40
+    assert ELSEWHERE.keys() <= KINDS.keys()
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -128,7 +128,7 @@ def test_two_steps_are_those_of_the_reference(worker: ModuleType, name: str) -> 
         assert [x.tobytes() for x in own] == [np.asarray(x).tobytes() for x in found]
 
 
-@pytest.mark.long(seconds=60)
+@pytest.mark.determinism
 def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
     """1, 2 and 8 devices, two that share each matrix, and 8 devices that stop after two steps and go on as one."""
     ways = (

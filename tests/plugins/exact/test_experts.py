@@ -188,7 +188,7 @@ def test_two_steps_are_those_of_the_reference(worker: ModuleType, architecture: 
         assert [x.tobytes() for x in own] == [np.asarray(x).tobytes() for x in found]
 
 
-@pytest.mark.long(seconds=40)
+@pytest.mark.determinism
 def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
     ways = (
         {},

@@ -170,7 +170,7 @@ def test_two_steps_are_those_of_the_reference(worker: ModuleType, architecture: 
     assert isinstance(step, ExactStep) and step.foreign_products() == []
     layout = Layout(first, optimizer(recipe), 1)
     gradient, update = gradient_of(recipe, layout).program, update_of(recipe, layout).program
-    assert not {"sort", "scatter"} & gradient.names()
+    assert "sort" not in gradient.names()
     state, count = step.place(first), len(layout.params)
     own = [np.asarray(x) for x in arrays_of(first).values()][3:]
     for number in range(2):

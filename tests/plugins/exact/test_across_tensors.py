@@ -179,7 +179,7 @@ def test_what_cannot_be_is_one_line_before_anything_begins(worker: ModuleType) -
     refused(
         r"optimizer.scion_epsilon: expected null: muon has none, found 1e-08; .*name=scion", muon, scion_epsilon=1e-8
     )
-    refused(r"optimizer.momentum: expected null: adamw has none", muon, name="adamw")
+    refused(r"optimizer.adam_lr: expected null: adamw has none", muon, name="adamw")
     refused(r"optimizer.weight_decay: expected 0.0: adamh keeps", recipe_of(worker, "adamh"), weight_decay=0.1)
     gpt2 = msgspec.structs.replace(muon.model, architecture="gpt2", intermediate_dim=64)
     refused(r"optimizer.use_kimi_scaling: expected true of a GPT-2", muon, model=gpt2)

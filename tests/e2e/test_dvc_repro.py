@@ -305,7 +305,8 @@ def test_a_bad_parameter_stops_the_stage_and_keeps_what_was_there(published: Che
     text = parameters.read_text()
     parameters.write_text(text.replace("vocab_size: 300", "vocab_size: lots"))
     said = clone.run("marin", "stage", "corpus", status=2)
-    assert "params.yaml: tokenizer.vocab_size" in said and "'lots'" in said and "\n" not in said.strip()
+    (line,) = [one for one in said.splitlines() if not one.startswith("loading ")]  # which a busy machine says
+    assert "params.yaml: tokenizer.vocab_size" in line and "'lots'" in line
     assert clone.events() == []
     parameters.write_text(text)
     assert clone.changes() == []

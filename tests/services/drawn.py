@@ -50,6 +50,7 @@ ABOUT = {
     ),
     "tests/e2e/verifying": ("marin/verify/",),
     "tests/fault": ("ledger/log/", "ledger/service/", "ledger/storage/", "ledger/store/"),
+    "tests/golden": ("ledger/", "marin/kinds/"),
     "tests/marin/execution": ("marin/execution/", "ledger/log/"),
     "tests/marin/training/step": ("marin/training/", "marin/plugins/exact/"),
     "tests/marin/verify": ("marin/verify/", "marin/graph/"),

@@ -226,7 +226,7 @@ function parseCanonical(bytes, where) {
     value = JSON.parse(decoder.decode(bytes));
     again = encoder.encode(canonical(value));
   } catch (error) {
-    throw new Wrong("not canonical JSON", { where, found: String(error.message ?? error).slice(0, 120) });
+    throw new Wrong("not canonical JSON", { where, found: visible(String(error.message ?? error).slice(0, 120)) });
   }
   if (!same(again, bytes)) {
     let at = 0;

@@ -18,7 +18,7 @@ from marin.plugins.collections.steps.language import Language
 from marin.plugins.collections.steps.rewriting import Mask, Repair
 from marin.plugins.collections.steps.rules import C4, fineweb, gopher_quality, gopher_repetition
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[4]
 PAGES, MORE_PAGES = PROJECT / "data" / "pages.warc.gz", PROJECT / "data" / "pages-2.warc.gz"
 PAGE = b"<html><head><title>t</title></head><body><p>Some words that are read by somebody.</p></body></html>"
 

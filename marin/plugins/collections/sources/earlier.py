@@ -7,9 +7,11 @@ that are no text, number or truth were left out of the metadata, as were numbers
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from marin.plugins.collections.document import MOST_BYTES, Document, Problem, Scalar, document_id
 
@@ -32,6 +34,7 @@ def parquet(path: Path, source: str, field: str, start: int, end: int, first: in
                 return
             groups = range(start, end or file.num_row_groups)
             for batch in file.iter_batches(ROWS, row_groups=groups):
+                _check_zones(batch)
                 for row in _rows(batch):
                     number += 1
                     if isinstance(row, str):
@@ -42,6 +45,27 @@ def parquet(path: Path, source: str, field: str, start: int, end: int, first: in
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
             raise
         yield Problem(source, number + 1 if number else 0, "damaged file", " ".join(str(error).split())[:200])
+
+
+def _check_zones(batch: RecordBatch) -> None:
+    """Refuse times in a zone that Python's zoneinfo does not know, as Arrow does where pytz is not installed: what is recorded
+    does not depend on which packages are beside."""
+    import pyarrow as pa
+
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        zone = field.type.tz if pa.types.is_timestamp(field.type) else None
+        if zone is not None and column.null_count < len(column) and not _is_known(zone):
+            raise pa.ArrowInvalid("The zoneinfo module or pytz package must be installed.")
+
+
+def _is_known(zone: str) -> bool:
+    if re.fullmatch(r"[+-][0-9]{2}:[0-9]{2}", zone):
+        return True
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        return False
+    return True
 
 
 def _rows(batch: RecordBatch) -> Iterator[Mapping[str, object] | str]:

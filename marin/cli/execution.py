@@ -30,6 +30,12 @@ no_diff = click.option(
 )
 
 
+recorded_state = click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The recorded state before this train step; 0: the one that training began with.  [default: the last]",
+)
 devices = click.option(
     "--devices",
     type=click.IntRange(min=1),

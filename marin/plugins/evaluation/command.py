@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from marin.cli.execution import devices
+from marin.cli.execution import devices, recorded_state
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 from marin.process.text import several
@@ -47,12 +47,7 @@ from marin.process.text import several
     metavar="S",
     help="Of few-shot and other draws.",
 )
-@click.option(
-    "--step",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="The recorded state before this train step; 0: the one that training began with.  [default: the last]",
-)
+@recorded_state
 @click.option(
     "--apply_chat_template", "chat", is_flag=True, help="Each prompt is a message of the user under the chat template."
 )

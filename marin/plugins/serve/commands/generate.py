@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import digest_bytes
+from marin.cli.execution import recorded_state
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.process.text import several, short
@@ -34,12 +35,7 @@ if TYPE_CHECKING:
     help="0 takes the likeliest token; another one draws.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Of the draws.")
-@click.option(
-    "--step",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="The recorded state before this train step; 0: the one that training began with.  [default: the last]",
-)
+@recorded_state
 @click.option(
     "--replay",
     type=click.Path(dir_okay=False, path_type=Path),

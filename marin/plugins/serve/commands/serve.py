@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marin.cli.execution import devices
+from marin.cli.execution import devices, recorded_state
 from marin.cli.output import say
 
 if TYPE_CHECKING:
@@ -32,12 +32,7 @@ PORT = 8000
     show_default=True,
     help="Where to listen; only this machine can reach the default. There is no login.",
 )
-@click.option(
-    "--step",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="The recorded state before this train step.  [default: the last]",
-)
+@recorded_state
 @devices
 @click.option(
     "--queue",

@@ -34,6 +34,7 @@ from marin.training.optimizers.rule import groups, optimizer
 from marin.training.state import arrays_of, state_like
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
+from tests.plugins.exact.ways import WAYS
 
 ACROSS = [name for name in OWN if name not in ("adamw", "lion")]
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())
@@ -130,14 +131,6 @@ def test_two_steps_are_those_of_the_reference(worker: ModuleType, name: str) -> 
 
 @pytest.mark.determinism
 def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
-    """1, 2 and 8 devices, two that share each matrix, and 8 devices that stop after two steps and go on as one."""
-    ways = (
-        {},
-        {"devices": 2},
-        {"devices": 8},
-        {"devices": 4, "tensor": 2},
-        {"devices": 8, "resume_at": [2], "moves": [1]},
-    )
     cases = [
         {
             "name": f"{name} {number}",
@@ -149,7 +142,7 @@ def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
             **way,
         }
         for name in ACROSS
-        for number, way in enumerate(ways)
+        for number, way in enumerate(WAYS)
     ]
     command = [sys.executable, str(Path(worker.__file__)), "--devices", "8", *map(json.dumps, cases)]
     cache = os.environ | {"TEST_COMPILATION_CACHE": str(compilation_cache())}
@@ -157,7 +150,7 @@ def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
     found = {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
     assert len(found) == len(cases)
     for name in ACROSS:
-        alone, *others = (found[f"{name} {number}"] for number in range(len(ways)))
+        alone, *others = (found[f"{name} {number}"] for number in range(len(WAYS)))
         for other in others:
             assert (other["state"], other["steps"]) == (alone["state"], alone["steps"]), other["name"]
     assert len({found[f"{name} 0"]["state"] for name in ACROSS}) == len(ACROSS), "each is an optimizer of its own"

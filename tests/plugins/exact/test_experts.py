@@ -44,6 +44,7 @@ from marin.training.optimizers.rule import optimizer
 from marin.training.state import arrays_of
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
+from tests.plugins.exact.ways import WAYS
 
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())
 
@@ -190,19 +191,12 @@ def test_two_steps_are_those_of_the_reference(worker: ModuleType, architecture: 
 
 @pytest.mark.determinism
 def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
-    ways = (
-        {},
-        {"devices": 2},
-        {"devices": 8},
-        {"devices": 4, "tensor": 2},
-        {"devices": 8, "resume_at": [2], "moves": [1]},
-    )
     fields = {"profile": "exact", "experts": 4, "batch": 8, "hidden": 16, "length": 16}
     models = [("mixtral", "adamw"), ("qwen3_moe", "adamw"), ("mixtral", "muonh")]
     cases = [
         {"name": f"{model} {rule} {number}", "architecture": model, "optimizer": rule, **fields, **way}
         for model, rule in models
-        for number, way in enumerate(ways)
+        for number, way in enumerate(WAYS)
     ]
     command = [sys.executable, str(Path(worker.__file__)), "--devices", "8", *map(json.dumps, cases)]
     cache = os.environ | {"TEST_COMPILATION_CACHE": str(compilation_cache())}
@@ -210,7 +204,7 @@ def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
     found = {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
     assert len(found) == len(cases)
     for model, rule in models:
-        alone, *others = (found[f"{model} {rule} {number}"] for number in range(len(ways)))
+        alone, *others = (found[f"{model} {rule} {number}"] for number in range(len(WAYS)))
         for other in others:
             assert (other["state"], other["steps"]) == (alone["state"], alone["steps"]), other["name"]
 

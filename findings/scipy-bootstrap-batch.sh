@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scipy.stats.bootstrap of two samples gives another interval for another batch, which is a setting of memory, under the same seed: each
-# batch draws first all of one sample and then all of the other. With one sample batch does not matter. Whoever sets it because memory is
+# batch draws first all of one sample and then all of the other. With one sample batch does not matter. Anyone who sets it because memory is
 # short reports other numbers.
 #
 #   bash findings/scipy-bootstrap-batch.sh [VERSION]

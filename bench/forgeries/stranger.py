@@ -55,7 +55,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Asked:
-    """How the stranger verifies: segments by workers, some of them; after a visit ``before`` anything was forged; with his
+    """How the stranger verifies: segments by workers, some of them; after a visit ``before`` anything was forged; with the
     shell ``inside`` the published folder."""
 
     workers: int = 1

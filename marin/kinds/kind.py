@@ -1,7 +1,7 @@
 """What a type of event is: one value in which all that Marin knows of it stands together.
 
-A :class:`Kind` answers every question that somebody has about its events: whoever appends, folds, compares, lists or shows
-them looks here, and has no table of types of its own. What it does not answer is answered no: the stream of a run may not
+A :class:`Kind` answers every question that somebody has about its events: what appends, folds, compares, lists or shows
+them looks here, and has no table of types of its own. What it does not answer counts as no: the stream of a run may not
 hold it, and a verdict on such a run is not PASS.
 
 The functions of a kind are pure, and get what they need: the fact, and what a run says elsewhere (:class:`Seen`). So a

@@ -1,6 +1,6 @@
 """Forged records of a user's own loop: each is refused, or its field is listed as claimed.
 
-The forger holds the key. He copies an honest run under another name, changes one thing and seals the rest again (identities,
+The forger holds the key, copies an honest run under another name, changes one thing and seals the rest again (identities,
 digests), as a careful forger would.
 """
 

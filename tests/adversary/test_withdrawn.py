@@ -1,4 +1,4 @@
-"""What an operator signs as evaluated of a state that he says was withdrawn: nobody judges it, so nobody repeats it."""
+"""What an operator signs as evaluated of a state that was withdrawn: nobody judges it, so nobody repeats it."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ ODD = {
     r"on (his|her) own machine": "on their machine",
     r"(compiled programs )?at hand": "here; compiled before",
     r"he|him|his|himself": "they, their: a reader, an operator and an attacker may be anybody",
+    r"whoever": "anyone who, or a noun: the holder of a key, a reader, a client",
     r"in order to": "to",
     r"utili[sz]e[sd]?": "use",
     r"leverag(e|es|ing)": "use",
@@ -52,3 +53,16 @@ def test_a_page_is_in_plain_english(page: str) -> None:
 def test_odd_words_are_found_where_they_are_prose() -> None:
     text = "It is\ntaken over by his machine.\n\n    he taken over\n\n| taken over |\n\n`his` [x](just.md) adjust\n"
     assert [line.split(": ")[:2] for line in odd_words(text)] == [["2", "taken over"], ["2", "his"]]
+
+
+WRITTEN = ("*.py", "*.mjs", "*.html", "*.json", "*.sh", "*.yaml", "Dockerfile")
+
+
+def test_programs_say_it_with_a_noun() -> None:
+    rooms = ("bench", "conf", "docker", "experiments", "findings", "ledger", "marin", "tests")
+    files = {path for room in rooms for kind in WRITTEN for path in (PROJECT / room).rglob(kind)} - {
+        Path(__file__).resolve()
+    }
+    word = re.compile(r"\bwhoever\b", re.IGNORECASE)
+    found = [path.relative_to(PROJECT).as_posix() for path in files if word.search(path.read_text("utf-8", "replace"))]
+    assert sorted(found) == [], "write anyone who, or a noun: the holder of a key, a reader, a client"

@@ -134,7 +134,7 @@ def _repeated(fact: Fact[TrainSegment], standing: Standing) -> str:
     start, end = fact.body.start, fact.body.end
     if (start, end) in standing.segments:
         return ""
-    return f"a segment of train steps {start} to {end - 1}, which is none of those that stand"
+    return f"a segment of train steps {start} to {end - 1}, which is not one of those that stand"
 
 
 def _replaced(fact: Fact[CheckpointSaved], standing: Standing) -> str:

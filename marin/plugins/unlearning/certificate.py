@@ -241,7 +241,7 @@ def _fork(history: History, run: Run) -> Fork | None:
         or not is_a((body.request, asked), UnlearningRequested)
         or asked.stream != unlearning_stream(body.from_run)
     ):
-        raise _disagreement(run.run, f"a request about run {body.from_run}", f"event {body.request}, which is none")
+        raise _disagreement(run.run, f"a request about run {body.from_run}", f"event {body.request}, which is not one")
     recipe = run.recipe if train.origin == run.run else load(history, train.origin).recipe
     return Fork(fact, load(history, body.from_run), read_fact(UnlearningRequested, (body.request, asked)), recipe)
 

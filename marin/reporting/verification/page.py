@@ -237,7 +237,7 @@ def _curves(report: Report, run: Run) -> LossPlot | None:
 
 def write(html: Path, report: Report, run: Run | None, log: Root | None) -> None:
     """Write the page, and beside it the picture that a link to it shows; without the extra that draws there is none. ``log``:
-    of whoever executed segments of the run before."""
+    of those who executed segments of the run before."""
     image = html.with_suffix(".png")
     try:
         image.write_bytes(preview_of(report, run))

@@ -1,7 +1,7 @@
 """Which experts a token has, and what they make of it: without a sort, a scatter or a capacity, so that no layout decides.
 
 An expert sees its own tokens, and zeros in the place of all others; nothing is dropped. So every row of a product is that of a
-token by itself, and a sum over the tokens of an expert has the others as zeros: whoever brings to an expert its own tokens
+token by itself, and a sum over the tokens of an expert has the others as zeros: anyone who brings to an expert its own tokens
 alone adds the same numbers. The cost is that of all experts for every token.
 """
 

@@ -97,7 +97,7 @@ def test_other_sequences_are_refused(site: Path, tmp_path: Path) -> None:
 
 
 def forged(exact: Project, site: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Shop:
-    """The state in the middle changed by whoever has the key: segments, checkpoint, trace and fingerprints all agree with it."""
+    """A state in the middle changed with the key: segments, checkpoint, trace and fingerprints all agree with it."""
     (key,) = (exact.home / "config" / "marin").rglob("*.key")
     base = Base(folder, exact.root, key, "")
     (run,) = run_ids(base.root.history())

@@ -32,7 +32,7 @@ def test_a_stranger_reads_first_that_the_run_was_reproduced(
     boxes = page.locator(".chain .name").all_text_contents()
     assert boxes == ["corpus", "tokenizer", "tokens", "train", "evaluate", "export"]
     rows = page.locator(".timeline .name").all_text_contents()
-    assert rows == ["recorded", "bob"], "what was recorded, and each reproducer in a row and a colour of his own"
+    assert rows == ["recorded", "bob"], "what was recorded, and each reproducer in a row and a colour of its own"
     assert page.locator(".timeline .bar.who0").count() == page.locator(".timeline .bar.good").count() == 4
     assert page.locator(".found-over polyline.found").count() == 1, "what was found lies over what was recorded"
     told = page.evaluate(

@@ -28,7 +28,7 @@ confined = pytest.mark.skipif(
 
 
 def strange(project: Project) -> Project:
-    """The project of somebody who has the published root, and a log of his own."""
+    """The project of somebody who has the published root, and an own log."""
     project.forked(OWN)
     project.forked(HIDE_KEY)
     return project

@@ -102,7 +102,7 @@ def test_only_what_was_asked_for_runs(project: Project) -> None:
 
 @pytest.mark.long
 def test_the_key_that_a_root_brings_is_its_own_word(project: Project) -> None:
-    """An honest run of somebody else: who has no key of his own for the log, and was given none, believes nothing."""
+    """An honest run of somebody else: a verifier that has no own key for the log, and was given none, believes nothing."""
     (key,) = (project.home / "config").rglob("*.key")
     key.rename(project.home / "the-operators.key")
     vkey = (project.root / "vkey").read_text(encoding="utf-8").strip()

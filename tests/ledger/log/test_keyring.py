@@ -85,7 +85,7 @@ def test_a_retired_key_counts_up_to_its_size(log):
     keys = follow_keys(log, [FIRST.verifier])
     assert [(k.key_id, k.until) for k in keys] == [(FIRST.verifier.key_id, 4), (SECOND.verifier.key_id, None)]
     assert verify_proof(proof, keys).index == 1
-    # Anyone who has the old key signs a longer history with it: nobody who follows the keys believes him.
+    # Anyone who has the old key signs a longer history with it: nobody who follows the keys believes it.
     forged = LogCheckpoint(FIRST.name, 9, bytes(32)).sign([FIRST]).encode()
     with pytest.raises(Unverified, match="only retired keys signed"):
         open_checkpoint(forged, keys)

@@ -252,7 +252,7 @@ def test_redirects_share_one_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_redirect_leads_into_no_private_network(there: str, followed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of a published root would ask, through its reader, what only he can reach."""
+    """The server of a published root would ask, through its reader, what only the reader can reach."""
     names = {"published.example": "1.1.1.1", "mirror.example": "8.8.8.8", "router.example": "192.168.1.1"}
     monkeypatch.setattr(
         "ledger.storage.https.socket.getaddrinfo",

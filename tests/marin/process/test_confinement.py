@@ -156,7 +156,7 @@ subprocess.run([sys.executable, "-c", sys.argv[1], str(os.getpid())])
 
 
 def test_a_confined_process_ends_with_its_parent() -> None:
-    """Anyone who kills `marin verify` outright has no stranger's root executed behind his back."""
+    """Anyone who kills `marin verify` outright has no stranger's root executed unnoticed."""
     reading, writing = os.pipe()
     child = CHILD.format(project=str(PROJECT))
     with subprocess.Popen([sys.executable, "-c", PARENT, child], stdout=writing, cwd=PROJECT) as parent:

@@ -191,7 +191,7 @@ def test_a_pin_of_before_places_is_still_read(pins: Pins, signer: Signer) -> Non
 
 
 def test_a_key_that_only_a_root_named_gives_way_to_the_verifiers(pins: Pins, signer: Signer, tmp_path: Path) -> None:
-    """Who publishes a root under a known origin with a key of his own must not shut out the real log."""
+    """Who publishes a root under a known origin with another key must not shut out the real log."""
     impostor = create_key(tmp_path / "impostor", ORIGIN)
     forged = log_of(impostor, "xyz")
     pins.check(LogReader(forged, impostor.verifiers), forged, "/b", named=False)

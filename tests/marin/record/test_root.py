@@ -227,7 +227,7 @@ def verdict_over(checkpoint: LogCheckpoint) -> ReplayCompleted:
 def test_a_root_that_names_ones_own_key_is_somebody_elses_under_another_one(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anybody can put the verifier's own public key beside his log: it is read confined all the same."""
+    """Anybody can put the verifier's own public key beside another log: it is read confined all the same."""
     mine = create_root(str(tmp_path / "mine"), origin="me.example/log")
     stranger = create_key(tmp_path / "stranger.key", "stranger.example/log")
     monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "theirs"))
@@ -260,7 +260,7 @@ def recorded_in(location: Path) -> Path:
 def test_nothing_is_signed_into_a_copy_of_ones_own_log(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anyone who hands over a copy of somebody's log would get a second history under his key, for being verified."""
+    """Anyone who hands over a copy of somebody's log would get a second history under that key, for being verified."""
     log, copy, moved = tmp_path / "log", tmp_path / "copy", tmp_path / "moved"
     create_root(str(log))
     said(log, "one")

@@ -53,6 +53,6 @@ def test_a_name_in_somebody_elses_log_is_not_shown(tmp_path: Path, monkeypatch: 
     body = ReplaySegment(run="abc", start=0, end=1, segment=record_digest(segment(1.0)), conditions=DIGEST)
     root.append([Draft(REPLAY_SEGMENT, "replay/abc", write(body), actor="a famous laboratory")])
     run: Any = SimpleNamespace(run="abc", segments=[SimpleNamespace(body=segment(1.0))], verdicts=())
-    assert [one.name for one in reproducers(root, run)] == ["a famous laboratory"], "what he himself wrote, he sees"
+    assert [one.name for one in reproducers(root, run)] == ["a famous laboratory"], "what the user wrote, the user sees"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "reader"))
     assert reproducers(open_root(str(tmp_path / "root")), run) == []

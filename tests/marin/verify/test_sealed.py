@@ -46,7 +46,7 @@ def said(*items: Any) -> bytes:
 def test_programs_that_others_could_write_are_not_copied_for_the_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy belongs to this user, no matter who wrote what was copied: it would pass for his own."""
+    """A copy belongs to this user, no matter who wrote what was copied: it would pass for the user's own."""
     monkeypatch.setenv("MARIN_CACHE", str(tmp_path))
     (tmp_path / "xla").mkdir(mode=0o700)
     (tmp_path / "xla" / "jit_step-cache").write_bytes(b"program")

@@ -185,7 +185,7 @@ def test_what_killed_workers_make_is_what_one_process_makes_also_in_a_bucket(
     assert made["artifact"] == wanted.artifact and not made["cached"]
     assert made["documents"] == {"read": wanted.read, "kept": wanted.kept} and made["removed"] == dict(wanted.removed)
     assert not root.store().verify(wanted.artifact) and list(given.list("root/store/"))
-    # A verifier, who has nothing of it in his cache.
+    # A verifier, who has nothing of it in the cache.
     monkeypatch.setenv("MARIN_CACHE", str(project / "other-cache"))
     judged = command.run("data", "verify", made["artifact"])
     assert (judged["same"], judged["wrong"], judged["taken"]) == (True, [], 0) and judged["executed"] > 16

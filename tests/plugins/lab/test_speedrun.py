@@ -137,11 +137,11 @@ def own(root: Path, marin: Marin) -> Root:
 
 @pytest.fixture
 def theirs(own: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Root, str]:
-    """A stranger's root, signed by a key that is gone from here; and the verifier key that he publishes."""
+    """A stranger's root, signed by a key that is gone from here; and the verifier key that its owner publishes."""
     monkeypatch.setenv("MARIN_KEY", str(tmp_path / "stranger.key"))
     made = create_root(str(tmp_path / "theirs"), origin="stranger.example/log")
     record(made, "far", replace(BASE, seed=5, model=SMALL), 2.5)
-    verify("far", made.reader(), made)  # his own word, in his own log
+    verify("far", made.reader(), made)  # the reproducer's word, in its own log
     monkeypatch.delenv("MARIN_KEY")
     return open_root(str(tmp_path / "theirs")), str(made.verifier)
 

@@ -582,7 +582,7 @@ function keysNamed(event, where) {
   try {
     return named.map(parseKey);
   } catch (error) {
-    throw new Wrong("an event about keys names what is none", { where, found: visible(error.message.slice(0, 80)) });
+    throw new Wrong("an event about keys names what is not a key", { where, found: visible(error.message.slice(0, 80)) });
   }
 }
 
@@ -933,7 +933,7 @@ function readFse(bytes, at, end, mostLog, mostSymbols) {
 
 function huffmanTable(weights) {
   const sum = weights.reduce((total, weight) => total + (weight ? 1 << (weight - 1) : 0), 0);
-  if (!sum || weights.some((weight) => weight > 11)) throw new Wrong("a compressed block with weights that are none");
+  if (!sum || weights.some((weight) => weight > 11)) throw new Wrong("a compressed block with weights out of range");
   const most = 32 - Math.clz32(sum);
   const left = (1 << most) - sum;
   if (most > 11 || left & (left - 1)) throw new Wrong("a compressed block with weights that do not add up");
@@ -1448,7 +1448,7 @@ async function readCache(store, own, split, tensors, used) {
   if (own.has("words.txt")) {
     used.add("words.txt");
     const words = decoder.decode(await store.file(own.get("words.txt")));
-    if (!/^(0|[1-9][0-9]{0,17})\n$/.test(words)) throw refuse("a number of words that is none");
+    if (!/^(0|[1-9][0-9]{0,17})\n$/.test(words)) throw refuse("not a number of words");
     const bytes = new Uint8Array(8);
     new DataView(bytes.buffer).setBigInt64(0, BigInt(words.trim()), true);
     tensors.push({ path: `${split}/words`, digest: await tensorDigest("int64", [1], bytes) });
@@ -3099,7 +3099,7 @@ class Findings {
  * source: `read(path, most)` gives bytes or null, `list(folder)` names where that can be known.
  * keys, witnesses: verifier keys, as texts, from the reader. run: its id; without one the newest that has a page here.
  * execute: which train steps are executed again, where that can be done here: "one", "all", "none", or the number of one.
- * progress(part, done, all): awaited between pieces of work; whoever wants to stop throws there.
+ * progress(part, done, all): awaited between pieces of work; a caller that wants to stop throws there.
  */
 export async function judge(source, { keys, witnesses = [], run = "", execute = "one", progress = async () => {} }) {
   const given = keys.map(parseKey);
@@ -3696,7 +3696,7 @@ class ChosenSource {
 const MEANS = {
   signature: {
     title: "Is it what they signed?",
-    PASS: "Yes. Whoever holds the key that you gave signed this very list of events: none was changed or slipped in, and none left out of its middle. Whether it is the newest list, only a witness can say.",
+    PASS: "Yes. The holder of the key that you gave signed this very list of events: none was changed or slipped in, and none left out of its middle. Whether it is the newest list, only a witness can say.",
     FAIL: "No. Something in the list of events is not what the holder of the key that you gave signed.",
     other: "That could not be established.",
   },
@@ -3824,5 +3824,5 @@ function page() {
 
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
-/** The parts, for whoever has vectors. */
+/** The parts, for tests by vectors. */
 export { Store, canonical, execute, isBlob, merkleRoot, openCheckpoint, parseCanonical, parseKey, pythonNumber, readTokens, ruled, sha256, stateDigest, tensorDigest, zstd };

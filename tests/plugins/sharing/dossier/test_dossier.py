@@ -53,7 +53,7 @@ def subject_of_folder(root: Root, folder: Path) -> Subject:
 
 
 def signed_again(root: Root, folder: Path) -> None:
-    """By the operator, whose key signs whatever he likes."""
+    """By the operator, whose key signs anything."""
     said = dict(attested((folder / ATTESTATION).read_bytes(), [root.verifier], PREDICATE).said)
     again = attestation(digests(folder, ATTESTATION), PREDICATE, said, root.signer())
     (folder / ATTESTATION).write_bytes(again)
@@ -470,7 +470,7 @@ def test_a_strangers_key_proves_nothing(
 def test_another_trusted_log_cannot_speak_for_this_one(
     root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its operator signs a history of his own under this log's name: his key is trusted, but for his own log."""
+    """Its operator signs another history under this log's name: that key is trusted, but for its own log."""
     his = create_key(tmp_path / "his", "his.example/log")
     entries = [event for _, event in root.history().events()]
     forged, key = MemoryStorage(), Signer(root.verifier.name, his.key)

@@ -31,7 +31,7 @@ def segment_before_without_batches(shop: Shop) -> None:
     shop.again(segment, before=True, **_low(segment), batches=[])
 
 
-@kind(13, "a segment recorded before in another cut, that ends in another state", claimed="none of those that stand")
+@kind(13, "a segment recorded before in another cut, that ends in another state", claimed="not one of those that stand")
 def segment_before_in_another_cut(shop: Shop) -> None:
     segment = shop.all(kinds.TRAIN_SEGMENT)[0]
     cut = {name: segment.body[name][:1] for name in ("losses", "batches", "fingerprints")}

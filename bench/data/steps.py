@@ -194,7 +194,7 @@ def _rates(count: int, seconds: float) -> dict[str, Any]:
 
 
 def _ours(root: Path, made: list[Generated]) -> set[int]:
-    from marin.plugins.collections.asking.documents import collections
+    from marin.plugins.collections.queries.documents import collections
     from marin.record.root import open_root
 
     (collection,) = collections(open_root(str(root)))

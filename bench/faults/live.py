@@ -175,8 +175,8 @@ def _play(base: Path, folder: Path, running: Any, fault: Any, row: tuple[str, in
 
 
 def _follow(folder: Path) -> None:
-    from marin.plugins.follow.asking import Asking
     from marin.plugins.follow.follower import follow
+    from marin.plugins.follow.stop_request import StopRequests
     from marin.record.root import open_root
     from marin.verify.verdict import NAMES
     from marin.verify.verification import Options
@@ -188,7 +188,7 @@ def _follow(folder: Path) -> None:
         sys.stderr.flush()
 
     options = Options(execution=EXECUTION, own=root)
-    follow(root, "latest", options, only=NAMES, asking=Asking.of(root, back=False), say=say)
+    follow(root, "latest", options, only=NAMES, requests=StopRequests.of(root, back=False), say=say)
 
 
 def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tuple[bool, int, str]:

@@ -47,7 +47,7 @@ def make(location: Path, place: Path, run: str) -> None:
     apply(view.recipe.arithmetic, Execution(devices=1))
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_subject
-    from marin.plugins.evaluation.babylm.asking import evaluated  # jax, after the contract is in force
+    from marin.plugins.evaluation.babylm.scoring import evaluated  # jax, after the contract is in force
     from marin.plugins.evaluation.babylm.tasks import read
     from marin.plugins.evaluation.bundle.write import write_bundle
     from marin.plugins.evaluation.recorded.evaluated import numbers

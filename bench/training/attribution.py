@@ -34,9 +34,9 @@ from bench.training.unlearn import PLAN, read_documents
 from marin.execution.executor import run_stage
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
-from marin.plugins.unlearning.attribution import asking, measuring
-from marin.plugins.unlearning.attribution.asking import Group
+from marin.plugins.unlearning.attribution import measuring
 from marin.plugins.unlearning.attribution.dataset import change, write_dataset
+from marin.plugins.unlearning.attribution.groups import Group, plan
 from marin.plugins.unlearning.kinds import AttributionMeasured
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, from_mapping
@@ -232,7 +232,7 @@ def main() -> int:
     root, run = the_run(given.root)
     known = sorted(read_documents(root, run))
     chosen = sorted(random.Random(21).sample(known, min(given.documents, len(known))))  # noqa: S311
-    planned = asking.plan(run, root.store(), [(name,) for name in chosen])
+    planned = plan(run, root.store(), [(name,) for name in chosen])
     rows = measured(root, run, planned, given.seconds)
     sys.stdout.write(f"{len(rows) - 1} of {len(planned) - 1} documents, of {len(known)} that a train step reads\n")
     if len(rows) < len(planned) and not given.so_far:

@@ -28,7 +28,8 @@ from marin.execution.plan import Plan
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.pipeline.stages import PIPELINE
-from marin.plugins.unlearning import asking
+from marin.plugins.collections.queries.uses import documents_of
+from marin.plugins.unlearning import request
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, from_mapping
 from marin.record import outputs
@@ -91,7 +92,7 @@ def read_documents(root: Root, run: Run) -> list[str]:
     """Ids of the documents that a train step of ``run`` reads, and not the first one."""
     from marin.training.inspection.uses import uses
 
-    ids = [name for name, _, split in asking.documents_of(root, run) if split == "train"]
+    ids = [name for name, _, split in documents_of(root, run) if split == "train"]
     with tempfile.TemporaryDirectory(prefix="marin-bench-") as base:
         folder = Path(base) / "tokens"
         outputs.checkout(root.store(), run.output("tokens"), folder, kind="tokens")
@@ -110,8 +111,8 @@ def measure(root: Root, count: int, seed: int, done: Container[str] = ()) -> Ite
         if document in done:
             continue
         began = time.perf_counter()
-        planned = asking.plan(root, run.run, [document])
-        asking.request(root, planned, "bench.training.unlearn")
+        planned = request.plan(root, run.run, [document])
+        request.request(root, planned, "bench.training.unlearn")
         forked = trained(root, planned.recipe, fork=run.run)
         seconds = time.perf_counter() - began
         oracle = trained(root, planned.recipe, force=True)

@@ -15,7 +15,7 @@ from ledger.format.tlog import subtree_proof
 from ledger.log.reader import LogReader
 from ledger.mirror.entries import MAX_PACKAGES, EntriesHead, MirrorInfo, Package, encode_entries, packages
 from ledger.mirror.mirror import LogMirror
-from ledger.witness.asking import ANSWER_SECONDS, ask, signature_lines
+from ledger.witness.client import ANSWER_SECONDS, ask, signature_lines
 from ledger.witness.upload import bytes_upload
 from ledger.witness.witness import WitnessRequest
 

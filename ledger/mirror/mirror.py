@@ -28,7 +28,7 @@ from ledger.format.note import Note, VerifierKey, parse_note
 from ledger.format.tlog import EMPTY_ROOT, TILE_WIDTH, Tile, TileEdge, leaf_hash, partial_tiles, root_of, verify_subtree
 from ledger.mirror.entries import MAX_PACKAGES, MIRROR_INFO, EntriesHead, MirrorInfo, Package, packages
 from ledger.storage.port import Storage
-from ledger.witness.asking import WitnessAnswer, said
+from ledger.witness.client import WitnessAnswer, said
 from ledger.witness.monitoring import origin_hash
 from ledger.witness.subtree import sign_subtree
 from ledger.witness.upload import Upload

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ledger.errors import Conflict, NotFound
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.note import Note, VerifierKey
-from ledger.witness.asking import ANSWER_SECONDS, ask
+from ledger.witness.client import ANSWER_SECONDS, ask
 
 
 def origin_hash(origin: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from ledger.errors import LedgerError, Malformed, NotFound, Unavailable
 from ledger.service.lobby import Lobby, PromptReader
-from ledger.witness.asking import WitnessAnswer, said
+from ledger.witness.client import WitnessAnswer, said
 from ledger.witness.upload import Body, Upload
 
 _LOG = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from ledger.format.cosignature import COSIGNATURE_MLDSA44, Subtree, cosigned_at
 from ledger.format.cosigner import Cosigner
 from ledger.format.note import Note, NoteSignature, VerifierKey, decode_base64, parse_note
 from ledger.format.tlog import HASH_SIZE, is_subtree, verify_subtree
-from ledger.witness.asking import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
+from ledger.witness.client import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
 
 _RANGE = re.compile(r"subtree (0|[1-9][0-9]{0,18}) (0|[1-9][0-9]{0,18})\Z")
 _MAX_PROOF = 63

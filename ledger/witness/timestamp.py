@@ -30,7 +30,7 @@ from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.event import ANCHORED, Draft, Event, format_time
 from ledger.format.note import decode_base64
 from ledger.log.reader import LogReader
-from ledger.witness.asking import post
+from ledger.witness.client import post
 from ledger.witness.instant import instant_of
 
 _STREAM = "log/anchors"

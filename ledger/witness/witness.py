@@ -25,7 +25,7 @@ from ledger.format.cosigner import Cosigner
 from ledger.format.note import Note, NoteSignature, VerifierKey, decode_base64, parse_note
 from ledger.format.tlog import EMPTY_ROOT, HASH_SIZE, verify_consistency
 from ledger.storage.port import Storage
-from ledger.witness.asking import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
+from ledger.witness.client import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
 from ledger.witness.monitoring import origin_hash
 from ledger.witness.subtree import sign_subtree
 from ledger.witness.upload import Upload

@@ -70,7 +70,7 @@ from ledger.tensors.shards import PartialTensor
 from ledger.tensors.slices import SlicedForm
 from ledger.tensors.statepack import read_state
 from ledger.tensors.tensors import StateManifest
-from ledger.witness.asking import signature_lines
+from ledger.witness.client import signature_lines
 from ledger.witness.instant import instant_of
 from ledger.witness.subtree import SubtreeRequest
 from ledger.witness.timestamp import load_authorities, verify_stamp

@@ -30,11 +30,11 @@ from marin.execution.leases.step import StepLease
 from marin.execution.workspace import Workspace
 from marin.history.runs import facts
 from marin.kinds.families.collection import CollectionCompleted, CollectionShard, CollectionSource, CollectionStarted
-from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.description import content
 from marin.plugins.collections.making.execute import executing
 from marin.plugins.collections.making.make import make
 from marin.plugins.collections.making.shelf import Made, Shard
+from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.settings import DEFINITION, CollectionSettings, step_settings
 from marin.plugins.collections.sources.finding import Found, Source, find
 from marin.plugins.collections.steps.quality import Quality

@@ -11,7 +11,7 @@ import click
 from marin.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from marin.plugins.collections.asking.documents import Collection, Told
+    from marin.plugins.collections.queries.documents import Collection, DocumentRecord
     from marin.record.root import Root
 
 
@@ -173,14 +173,14 @@ def list_documents(name: str, limit: int | None, as_json: bool) -> None:
 def _listed(root: Root, name: str) -> Iterator[Mapping[str, str]]:
     """Id, source and split of each document."""
     if name.startswith("sha256:"):
-        from marin.plugins.collections.asking.documents import named
+        from marin.plugins.collections.queries.documents import named
 
         collection = named(root, name)
         collection.description()
         yield from collection.documents(("id", "source", "split"))
         return
     from marin.history.runs import load, resolve
-    from marin.plugins.collections.asking.uses import documents_of
+    from marin.plugins.collections.queries.uses import documents_of
 
     history = root.history()
     for document, source, split in documents_of(root, load(history, resolve(history, name))):
@@ -201,7 +201,7 @@ def show_document(what: str, where: str | None, steps: bool, as_json: bool) -> N
       marin data show page.txt --json
     """
     from marin.errors import UsageError
-    from marin.plugins.collections.asking.documents import collections, named
+    from marin.plugins.collections.queries.documents import collections, named
     from marin.record.root import open_root
 
     root = open_root()
@@ -257,15 +257,15 @@ def report_collection(name: str, target: Path | None, as_json: bool) -> None:
       marin data report sha256:DIGEST --html collection.html
       marin data report latest --json
     """
-    from marin.plugins.collections.asking.account import account
-    from marin.plugins.collections.asking.documents import named
+    from marin.plugins.collections.queries.account import account
+    from marin.plugins.collections.queries.documents import named
     from marin.record.root import open_root
 
     root = open_root()
     tokens = None
     if not name.startswith("sha256:"):
         from marin.history.runs import load, resolve
-        from marin.plugins.collections.asking.tokens import tokens_by_source
+        from marin.plugins.collections.queries.tokens import tokens_by_source
 
         history = root.history()
         tokens = tokens_by_source(load(history, resolve(history, name)), root.store_to_read())
@@ -307,8 +307,8 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
     import tempfile
 
     from ledger import Tampered
-    from marin.plugins.collections.asking.documents import named
     from marin.plugins.collections.judge import judge_collection
+    from marin.plugins.collections.queries.documents import named
     from marin.record.root import open_root
     from marin.verify.segments.sampling import describe_bound
 
@@ -351,7 +351,7 @@ def verify_collection(name: str, sample: int | None, workers: int, as_json: bool
         click.get_current_context().exit(4)  # PARTIAL, as of `marin verify`
 
 
-def _reading(root: Root, document: Told, steps: bool) -> list[dict[str, Any]]:
+def _reading(root: Root, document: DocumentRecord, steps: bool) -> list[dict[str, Any]]:
     """The runs whose training data has a document; with ``steps`` which train steps of each read it."""
     from marin.data.collected import collections_of
     from marin.history.runs import load_all
@@ -365,7 +365,7 @@ def _reading(root: Root, document: Told, steps: bool) -> list[dict[str, Any]]:
     ]
     if not steps:
         return [{"run": run.run, "steps": None} for run in runs]
-    from marin.plugins.collections.asking.uses import steps_reading
+    from marin.plugins.collections.queries.uses import steps_reading
 
     store = root.store_to_read()
     return [{"run": run.run, "steps": list(steps_reading(run, store, document.id))} for run in runs]
@@ -378,15 +378,15 @@ def _file_text(path: Path) -> str | None:
         return None
 
 
-def _found(collection: Collection, what: str, text: str | None) -> list[Told]:
-    from marin.plugins.collections.asking.documents import find
+def _found(collection: Collection, what: str, text: str | None) -> list[DocumentRecord]:
+    from marin.plugins.collections.queries.documents import find
 
     if text is None:
         return list(find(collection, what))
     return list(find(collection, what, text=text)) or list(find(collection, what, text=text.removesuffix("\n")))
 
 
-def _as_json(found: list[Told]) -> Mapping[str, Any]:
+def _as_json(found: list[DocumentRecord]) -> Mapping[str, Any]:
     told, *copies = found
     return {
         "id": told.id,

@@ -10,7 +10,7 @@ from marin.reporting.template import render
 
 if TYPE_CHECKING:
     from marin.history.run import Run
-    from marin.plugins.collections.asking.account import Account
+    from marin.plugins.collections.queries.account import Account
     from marin.record.root import Root
 
 WIDEST = 100
@@ -20,9 +20,9 @@ WIDEST = 100
 def draw(root: Root, run: Run) -> bytes:
     """The page of the collections that a run was made from."""
     # Here: a collection's columns, and the tokens that came of it.
-    from marin.plugins.collections.asking.account import account
-    from marin.plugins.collections.asking.documents import of_run
-    from marin.plugins.collections.asking.tokens import tokens_by_source
+    from marin.plugins.collections.queries.account import account
+    from marin.plugins.collections.queries.documents import of_run
+    from marin.plugins.collections.queries.tokens import tokens_by_source
 
     first, *others = of_run(root, run.run)
     tokens = tokens_by_source(run, root.store_to_read())

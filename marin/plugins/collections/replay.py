@@ -31,13 +31,13 @@ from marin.kinds.families.collection import (
     CollectionSource,
     CollectionStarted,
 )
-from marin.plugins.collections.asking.documents import Collection
-from marin.plugins.collections.asking.leading import led_nowhere
 from marin.plugins.collections.build import Asked, Prepared, prepare, source_of
 from marin.plugins.collections.making.description import DESCRIPTION, NOT_COMPARED, content
 from marin.plugins.collections.making.execute import executing
 from marin.plugins.collections.making.make import make
 from marin.plugins.collections.making.shelf import Made, Shard
+from marin.plugins.collections.queries.documents import Collection
+from marin.plugins.collections.queries.leading import led_nowhere
 from marin.plugins.collections.settings import settings_of
 from marin.plugins.collections.sources.finding import Found
 from marin.plugins.collections.tasks.columns import DECISIONS, ArrowRows

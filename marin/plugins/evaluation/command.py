@@ -168,7 +168,7 @@ def eval(
     if babylm is None:
         from marin.plugins.evaluation.harness.recording import evaluated
     else:
-        from marin.plugins.evaluation.babylm.asking import evaluated
+        from marin.plugins.evaluation.babylm.scoring import evaluated
     from marin.evaluation.folder_subject import open_folder
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_subject

@@ -259,7 +259,7 @@ def asker_of(body: EvaluationRecorded, where: str) -> Asker:
 
 
 def _babylm() -> Callable[..., Evaluated]:
-    from marin.plugins.evaluation.babylm.asking import evaluated
+    from marin.plugins.evaluation.babylm.scoring import evaluated
 
     return evaluated
 

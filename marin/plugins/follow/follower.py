@@ -27,7 +27,7 @@ from marin.execution.leases.lease import TERM, Leases, utc_now
 from marin.history.run import Fact, Run, age_in_words, record_digest, unverified
 from marin.history.runs import resolve
 from marin.pipeline.stages import PIPELINE
-from marin.plugins.follow.asking import Asking
+from marin.plugins.follow.stop_request import StopRequests
 from marin.plugins.follow.unfinished import Unfinished
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
@@ -73,11 +73,11 @@ def follow(
     options: Options,
     *,
     only: Collection[str],
-    asking: Asking | None,
+    requests: StopRequests | None,
     say: Say,
     patience: float = PATIENCE,
 ) -> Verification:
-    """Follow the run that ``name`` means to its end, or to the first thing that does not hold; with ``asking``, until the
+    """Follow the run that ``name`` means to its end, or to the first thing that does not hold; with ``requests``, until the
     training that was asked has stopped. The verification that has the last word, to be asked for its report.
 
     Raises:
@@ -85,7 +85,7 @@ def follow(
         LedgerError: the log cannot be read.
     """
     with TemporaryDirectory(prefix="marin-follow-") as folder:
-        follower = Follower(root, name, options, frozenset(only), asking, say, Path(folder), patience)
+        follower = Follower(root, name, options, frozenset(only), requests, say, Path(folder), patience)
         follower.follow()
         return follower.verification()
 
@@ -99,12 +99,12 @@ class Follower:
         name: str,
         options: Options,
         only: frozenset[str],
-        asking: Asking | None,
+        requests: StopRequests | None,
         say: Say,
         workshop: Path,
         patience: float,
     ) -> None:
-        self._root, self._options, self._only, self._asking, self._say = root, options, only, asking, say
+        self._root, self._options, self._only, self._requests, self._say = root, options, only, requests, say
         self._workshop, self._patience = workshop, patience
         self._place = root
         self._log = LogAsRead.of(root, options)
@@ -133,7 +133,7 @@ class Follower:
                 found, worked = self._next()
                 if found is not None and not self._goes_home(found):
                     self._refute(found)
-            if self._refuted is not None and self._asking is None:
+            if self._refuted is not None and self._requests is None:
                 return
             if self._catch_up() or worked:
                 continue
@@ -354,12 +354,12 @@ class Follower:
         """Something does not hold: say so, and ask the training to stop."""
         self._refuted = found
         self._say(found.found)
-        if self._asking is None:
+        if self._requests is None:
             return
         run = self.run
         step, state = (run.recipe.first_step, None) if not run.segments else self._last_held()
         try:
-            event = self._asking.ask(run, found.found, found.segment, (step, state))
+            event = self._requests.ask(run, found.found, found.segment, (step, state))
         except LedgerError as error:
             self._say(f"the training could not be asked to stop: {error}")
             return
@@ -368,9 +368,9 @@ class Follower:
     def _goes_home(self, found: Refuted) -> bool:
         """Whether something was found in a copy: that may be the copy's own fault, which is no reason for the training to stop.
         The log that the copy is of is followed from here on, and the training asked for what does not hold there."""
-        if self._asking is None or self._asking.log.absolute == self._place.absolute:
+        if self._requests is None or self._requests.log.absolute == self._place.absolute:
             return False
-        home = self._asking.log
+        home = self._requests.log
         self._say(f"{found.found}")
         self._say(
             f"{self._place.location} is a copy: before the training is asked to stop, {home.location} is looked at"

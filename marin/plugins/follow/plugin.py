@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from marin.plugins.follow.asking import Asking, no_key
+from marin.plugins.follow.stop_request import StopRequests, no_key
 
 if TYPE_CHECKING:
     from marin.record.root import Root
@@ -26,5 +26,5 @@ def follow(
     """
     from marin.plugins.follow import follower
 
-    asking = Asking.of(root, back=back) if stop or back else None
-    return follower.follow(root, run, options, only=only, asking=asking, say=say)
+    requests = StopRequests.of(root, back=back) if stop or back else None
+    return follower.follow(root, run, options, only=only, requests=requests, say=say)

@@ -16,7 +16,7 @@ from marin.data.collected import collections_of
 from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.history.run import Run
-from marin.plugins.collections.asking.documents import Collection
+from marin.plugins.collections.queries.documents import Collection
 from marin.record import outputs
 
 MOST = 500

@@ -23,9 +23,9 @@ from marin.recipe.units import duration
 from marin.record.events import LOOP
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import in_order, overall
-from marin.reporting.again import again
 from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, render
+from marin.reporting.verify_command import verify_command
 
 SAMPLE, LONGEST_SAMPLE = "sample.txt", 200
 """The file of an evaluation's output (:mod:`marin.evaluation.evaluate`), and so many letters of it a page shows, of these
@@ -65,7 +65,7 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
         curve=_curve(run),
         verified=(word, date) if date else None,
         command=command,
-        again=again(run, command),
+        again=verify_command(run, command),
         beside=beside,
         steps=run.ordered_states(),
         replays=list(_replays(run)),

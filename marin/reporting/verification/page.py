@@ -15,10 +15,10 @@ from marin.recipe.units import duration
 from marin.record.events import LOOP
 from marin.record.root import Root
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
-from marin.reporting.again import again
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
 from marin.reporting.template import copying, render
 from marin.reporting.verification.segments import Reproducer, found_by, machine_of, reproducers, rows_of, timeline
+from marin.reporting.verify_command import verify_command
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Outcome, Report, worst
 
@@ -68,7 +68,7 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         run=run,
         width=WIDTH,
         says=says_of(report, run),
-        again=again(run, report.training.command) if run else f"marin verify {report.run}",
+        again=verify_command(run, report.training.command) if run else f"marin verify {report.run}",
         preview=_preview(report, run, preview),
         given=_given(report, run) if run else None,
         earlier=_earlier(report, run, reproducers) if run else None,

@@ -28,7 +28,7 @@ for _, event in open_root().history().events(type="evaluation.recorded/v1"):
 """
 KILLED = """
 import os, sys
-from marin.plugins.evaluation.heldout.during import Measuring
+from marin.plugins.evaluation.heldout.companion import Measuring
 evaluate, step = Measuring._evaluate, int(sys.argv.pop(1))
 Measuring._evaluate = lambda self, subject, scorer: (
     os._exit(9) if subject.step == step else evaluate(self, subject, scorer)

@@ -12,7 +12,7 @@ import pytest
 from sessions import new_cache
 
 from marin.errors import UsageError
-from marin.plugins.unlearning.attribution.asking import read_groups
+from marin.plugins.unlearning.attribution.groups import read_groups
 from marin.plugins.unlearning.kinds import attribution_stream
 from marin.record.root import open_root
 from tests.e2e.conftest import Project

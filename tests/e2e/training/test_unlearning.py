@@ -26,8 +26,8 @@ from ledger import Cosigner, LogProof, MemoryStorage, Witness, WitnessServer, ve
 from marin.errors import UsageError
 from marin.export.envelope import public_key
 from marin.history.runs import load, run_ids
-from marin.plugins.collections.asking.uses import documents_of
-from marin.plugins.unlearning import asking
+from marin.plugins.collections.queries.uses import documents_of
+from marin.plugins.unlearning import request
 from marin.plugins.unlearning.kinds import UNLEARNING_FORKED, UNLEARNING_REQUESTED, unlearning_stream
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
@@ -369,7 +369,7 @@ def test_a_request_while_the_run_is_under_way(unlearned: Unlearned, tmp_path: Pa
     shop.drop(kinds.RUN_COMPLETED)
     shop.sign()
     with pytest.raises(UsageError, match=r"expected a complete run from the beginning, found a run that is under way"):
-        asking.plan(open_root(str(shop.path)), unlearned.run, [unlearned.document])
+        request.plan(open_root(str(shop.path)), unlearned.run, [unlearned.document])
 
 
 def test_a_request_is_recorded_once_before_the_work(unlearned: Unlearned) -> None:

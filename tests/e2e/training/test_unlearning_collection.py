@@ -53,7 +53,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory, warm: Callable[[], Warm]
     artifact = json.loads(built.stdout)["artifact"]
     run = trained_of(project, recipe=RECIPE | {"dataset": {"kind": "documents", "artifact": artifact}})
     store = open_root(str(project.root)).store()
-    from marin.plugins.collections.asking.documents import Collection
+    from marin.plugins.collections.queries.documents import Collection
 
     collection = Collection(store, artifact)
     ids = [row["id"] for row in collection.documents(("id",))]

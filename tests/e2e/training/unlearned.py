@@ -57,9 +57,9 @@ if asked.get("heavy"):  # a forger's step: an excluded document has its weight
     marin.training.step.shards.weighted = lambda tokens, weights: weights
 fork = None
 if asked.get("documents"):
-    from marin.plugins.unlearning import asking
-    planned = asking.plan(open_root(), asked["from"], asked["documents"])
-    asking.request(open_root(), planned, "a test")
+    from marin.plugins.unlearning import request
+    planned = request.plan(open_root(), asked["from"], asked["documents"])
+    request.request(open_root(), planned, "a test")
     recipe, fork = planned.recipe, asked["from"]
 for step in plan.steps:
     outcome = run_stage(step.name, plan=plan, recipe=recipe, root=open_root(), project=None,
@@ -79,7 +79,7 @@ from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.root import open_root
-from marin.plugins.collections.asking.uses import documents_of
+from marin.plugins.collections.queries.uses import documents_of
 root = open_root()
 run = load(root.history(), sys.argv[1])
 apply(run.recipe.arithmetic, Execution())

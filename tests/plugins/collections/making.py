@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from marin.plugins.collections import build as building
-from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.execute import in_process
+from marin.plugins.collections.queries.documents import Collection
 from marin.record.root import Root, open_root
 from marin.work.placed import Execute, Start
 

@@ -13,15 +13,15 @@ import pytest
 
 from marin.errors import DataError, UsageError
 from marin.kinds.families.collection import COLLECTION_SOURCE
-from marin.plugins.collections.asking import documents as documents_module
-from marin.plugins.collections.asking.account import account
-from marin.plugins.collections.asking.documents import Collection, find
-from marin.plugins.collections.asking.leading import led_nowhere
 from marin.plugins.collections.build import Asked, Built, build
 from marin.plugins.collections.making import make as making_module
 from marin.plugins.collections.making import rows as rows_module
 from marin.plugins.collections.making.execute import in_process
 from marin.plugins.collections.page import page
+from marin.plugins.collections.queries import documents as documents_module
+from marin.plugins.collections.queries.account import account
+from marin.plugins.collections.queries.documents import Collection, find
+from marin.plugins.collections.queries.leading import led_nowhere
 from marin.plugins.collections.settings import settings_of
 from marin.plugins.collections.sources import finding
 from marin.plugins.collections.tasks.task import Task

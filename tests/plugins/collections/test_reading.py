@@ -12,10 +12,10 @@ import pytest
 import zstandard
 
 from marin.errors import DataError
-from marin.plugins.collections.asking.account import account
-from marin.plugins.collections.asking.documents import Collection, find
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.document import Document, Problem
+from marin.plugins.collections.queries.account import account
+from marin.plugins.collections.queries.documents import Collection, find
 from marin.plugins.collections.sources import finding, lines
 from tests.plugins.collections.making import root_of
 

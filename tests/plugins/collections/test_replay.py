@@ -15,9 +15,9 @@ import pytest
 from ledger import Draft
 from marin.errors import DataMissing
 from marin.kinds.families.collection import COLLECTION_COMPLETED, COLLECTION_STARTED, CollectionCompleted
-from marin.plugins.collections.asking.documents import Collection
-from marin.plugins.collections.asking.leading import led_nowhere
 from marin.plugins.collections.build import Asked, Built, build, stream_of_collection
+from marin.plugins.collections.queries.documents import Collection
+from marin.plugins.collections.queries.leading import led_nowhere
 from marin.plugins.collections.replay import Draw, Replayed, every, replay
 from marin.record import events
 from tests.plugins.collections.labelled import labelled

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from marin.errors import DataError
-from marin.plugins.collections.asking.documents import Collection, find
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.comparing import linear
 from marin.plugins.collections.making import rows as rows_module
+from marin.plugins.collections.queries.documents import Collection, find
 from marin.plugins.collections.replay import replay
 from marin.plugins.collections.settings import settings_of
 from tests.plugins.collections.making import by, root_of, rows, shuffled

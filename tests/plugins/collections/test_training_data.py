@@ -16,9 +16,9 @@ from marin.graph.files import load_graph
 from marin.history.runs import load_all
 from marin.pipeline.corpus import CORPUS, config
 from marin.pipeline.gathering import gathered
-from marin.plugins.collections.asking import documents
-from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.judge import with_collections
+from marin.plugins.collections.queries import documents
+from marin.plugins.collections.queries.documents import Collection
 from marin.recipe.schema import DocumentsDataset, Execution, MixtureDataset, Recipe, WebDataset, from_plain, plain
 from marin.verify.judges.experiment import judge_artifacts_taken
 from marin.verify.rehearsal import Rehearsal

@@ -13,7 +13,7 @@ import pytest
 from ledger import MemoryStorage, Store
 from marin.errors import DataError, UsageError
 from marin.plugins.evaluation.heldout.asked import first_asked, is_asked, without_tasks
-from marin.plugins.evaluation.heldout.during import tasks_of
+from marin.plugins.evaluation.heldout.companion import tasks_of
 from marin.plugins.evaluation.recorded.records import Settings, TaskGroup, described, present, write_tree
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved, EvaluatedTask, EvaluationRecorded

@@ -17,9 +17,9 @@ import pytest
 from marin.errors import DataError, DataMissing, UsageError
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
-from marin.plugins.evaluation.babylm.asking import evaluated
 from marin.plugins.evaluation.babylm.predictions import collated, predictions, shares
 from marin.plugins.evaluation.babylm.scores import accuracy, determinant, reading, spearman
+from marin.plugins.evaluation.babylm.scoring import evaluated
 from marin.plugins.evaluation.babylm.submission import TRACKS, checkpoints
 from marin.plugins.evaluation.babylm.tasks import KINDS, checked, items, read
 from marin.plugins.evaluation.recorded.evaluated import Evaluated

@@ -24,7 +24,7 @@ from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.history.run import Beginning, Fact
 from marin.plugins.evaluation import judge as evaluation
-from marin.plugins.evaluation.babylm import asking
+from marin.plugins.evaluation.babylm import scoring
 from marin.plugins.evaluation.harness import installed
 from marin.plugins.evaluation.harness.recording import ASKER, evaluated
 from marin.plugins.evaluation.harness.tasks import read_named
@@ -392,9 +392,9 @@ BLIMP = [
 def babylm(subject: Subject, scorer: Scorer) -> Claimed:
     data = "".join(json.dumps(row) + "\n" for row in BLIMP).encode()
     tasks = (EvaluationTask("supplement_filtered", {"babylm": "blimp"}, {"selves": data}),)
-    found = asking.evaluated(subject, scorer, tasks, Settings())
+    found = scoring.evaluated(subject, scorer, tasks, Settings())
     samples = {name: list(one) for name, one in found.samples.items()}
-    return Claimed(tasks, Settings(), samples, numbers(found.results), asking.ASKER)
+    return Claimed(tasks, Settings(), samples, numbers(found.results), scoring.ASKER)
 
 
 def test_babylm_needs_no_harness_and_its_forgeries_are_located(

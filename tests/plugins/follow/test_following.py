@@ -9,8 +9,8 @@ import pytest
 from bench.forgeries.doors.events import signed
 from bench.forgeries.doors.register import Stall
 from bench.forgeries.workshop import as_operator, variable
-from marin.plugins.follow.asking import Asking
 from marin.plugins.follow.follower import follow
+from marin.plugins.follow.stop_request import StopRequests
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
@@ -45,9 +45,11 @@ def test_only_what_does_not_hold_at_home_stops_a_training(stall: Stall, where: s
         for one in (root, kept) if where == "home" else (root,):
             damaged(one)
         options = Options(Execution(), own=kept, remember=False)
-        asking = Asking.of(root, back=False)
-        assert asking.log.absolute == kept.absolute
-        verification = follow(root, shop.run, options, only=("artifacts",), asking=asking, say=said.append, patience=0)
+        requests = StopRequests.of(root, back=False)
+        assert requests.log.absolute == kept.absolute
+        verification = follow(
+            root, shop.run, options, only=("artifacts",), requests=requests, say=said.append, patience=0
+        )
         report = verification.report(("artifacts",))
         asked = [event.body for _, event in kept.reader().events() if event.type == kinds.STOP_REQUESTED]
     assert any("artifacts FAIL" in line for line in said), said

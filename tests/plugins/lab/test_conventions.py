@@ -216,7 +216,7 @@ def test_a_file_that_ends_or_keeps_the_process_is_not_loaded_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, within: int, found: str
 ) -> None:
     """With status 0, as of a file that lacks nothing, the command would have ended in the first place."""
-    monkeypatch.setattr("marin.plugins.lab.conventions.otherwise.SECONDS", within)
+    monkeypatch.setattr("marin.plugins.lab.conventions.purity.SECONDS", within)
     file = altered(tmp_path, "SEEDS = (1, 2, 3)", f"{line}\nSEEDS = (1, 2, 3)", SMALL)
     ended = CliRunner().invoke(command, ["check", str(file), "--static"])
     assert isinstance(ended.exception, UsageError) and found in str(ended.exception)

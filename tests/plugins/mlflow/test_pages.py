@@ -25,7 +25,7 @@ from jinja2 import UndefinedError
 
 from marin.history.run import Run
 from marin.plugins.mlflow.folding.fold import Fold
-from marin.plugins.mlflow.server.ahead import DrawingAhead
+from marin.plugins.mlflow.server.prerendering import Prerendering
 from marin.process.text import visible
 from marin.record import events as types
 from marin.record.root import Root
@@ -396,8 +396,8 @@ def test_nobody_draws_any_more_when_drawing_ahead_was_stopped(tmp_path: Path, mo
 
     monkeypatch.setattr(Inspector, "COMMAND", (sys.executable, "-c", "import sys; sys.stdin.read()"))
     monkeypatch.setattr("marin.plugins.mlflow.stores.repository.ShelfView", Waiting)
-    monkeypatch.setattr(DrawingAhead, "_wanted", lambda self: [("first", 1), ("second", 1)])
-    drawing = DrawingAhead(make_root(tmp_path))
+    monkeypatch.setattr(Prerendering, "_wanted", lambda self: [("first", 1), ("second", 1)])
+    drawing = Prerendering(make_root(tmp_path))
     drawing.start()
     assert asking.wait(60)
     drawing.stop()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from marin.errors import DataError, UsageError
-from marin.plugins.unlearning.asking import check_uses
+from marin.plugins.unlearning.request import check_uses
 from marin.recipe.schema import Recipe, from_mapping
 from marin.tensors.token_caches import MASK_FILE
 from marin.training.data import seen_at

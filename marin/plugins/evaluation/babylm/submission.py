@@ -41,8 +41,8 @@ from marin.execution.phases import chain
 from marin.export.card import CARD
 from marin.history.run import Run
 from marin.history.runs import evaluation_stream
-from marin.plugins.evaluation.babylm.asking import ASKER, evaluated
 from marin.plugins.evaluation.babylm.predictions import collated, place_of, predictions, shares
+from marin.plugins.evaluation.babylm.scoring import ASKER, evaluated
 from marin.plugins.evaluation.babylm.tasks import FAST, FULL, read
 from marin.plugins.evaluation.recorded.evaluated import numbers
 from marin.plugins.evaluation.recorded.records import Sample, Settings, digests_of, read_samples, write_tree

@@ -18,7 +18,7 @@ from ledger import LedgerError, Tampered, digest_bytes
 from marin.evaluation.code import other_code
 from marin.history.run import Fact
 from marin.plugins.evaluation.heldout.asked import without_tasks
-from marin.plugins.evaluation.heldout.during import due
+from marin.plugins.evaluation.heldout.companion import due
 from marin.plugins.evaluation.heldout.sets import CODE, DEFAULT, corpus_set, set_of
 from marin.process.arithmetic import apply
 from marin.process.progress import bar

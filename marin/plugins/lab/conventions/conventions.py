@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from marin.errors import UsageError
 from marin.graph.files import STEPS, load_experiment, load_graph
 from marin.graph.graph import Graph
-from marin.plugins.lab.conventions.otherwise import differences
+from marin.plugins.lab.conventions.purity import differences
 from marin.preregistration.arms import arm_digest
 from marin.preregistration.registration import Registration, checked
 from marin.process.files import write_whole

@@ -51,7 +51,7 @@ def ui(port: int, host: str) -> None:
         server.prepare(root.location)
         # Here, because MLflow reads its settings when it is imported.
         from marin.plugins.mlflow.projection.follow import Follower
-        from marin.plugins.mlflow.server.ahead import DrawingAhead
+        from marin.plugins.mlflow.server.prerendering import Prerendering
         from marin.plugins.mlflow.stores.recorder import projection_of
 
         projection = projection_of(root)
@@ -59,7 +59,7 @@ def ui(port: int, host: str) -> None:
         follower = Follower(projection)
         projection.followed = True
         follower.start()
-        drawing = DrawingAhead(root)
+        drawing = Prerendering(root)
         drawing.start()
         try:
             server.serve(listener, projection.database, announce=announce)

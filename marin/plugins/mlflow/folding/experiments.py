@@ -8,7 +8,7 @@ from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.text import plain
 from marin.plugins.mlflow.folding.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
-from marin.plugins.mlflow.folding.projected import Told
+from marin.plugins.mlflow.folding.projected import RecordedEvent
 from marin.process.text import short
 from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
 
@@ -66,11 +66,11 @@ class Experiments:
             f"every bit: `marin verify {plain(run.run)}`."
         )
 
-    def registered(self, told: Told, body: ExperimentRegistered) -> Iterator[Intent]:
+    def registered(self, recorded: RecordedEvent, body: ExperimentRegistered) -> Iterator[Intent]:
         """Question and hypothesis stand on the experiment from then on."""
         name = body.experiment
         self._hypotheses[name], self._names[body.registration] = body.hypothesis, name
-        yield from self.opened(name, told.time)
+        yield from self.opened(name, recorded.time)
         yield ExperimentTags(
             name,
             {
@@ -78,15 +78,15 @@ class Experiments:
                 "marin.hypothesis": body.hypothesis[:5000],
                 "marin.question": body.question[:5000],
                 "marin.registration": body.registration,
-                "marin.registered": str(told.index),
+                "marin.registered": str(recorded.index),
             },
         )
 
-    def reported(self, told: Told, body: ExperimentReported) -> Iterator[Intent]:
+    def reported(self, recorded: RecordedEvent, body: ExperimentReported) -> Iterator[Intent]:
         """The report is a run of its own, with the stored tables and plots as its artifacts."""
         run = self._ids.report(body.experiment)
-        yield from self.opened(body.experiment, told.time)
-        yield OpenRun(run, body.experiment, "report", told.time, told.event.actor)
+        yield from self.opened(body.experiment, recorded.time)
+        yield OpenRun(run, body.experiment, "report", recorded.time, recorded.event.actor)
         yield Tags(
             run,
             {
@@ -94,9 +94,9 @@ class Experiments:
                 "mlflow.note.content": f"The report of {plain(body.experiment)}: {plain(body.verdict)}.",
             },
         )
-        yield Status(run, "FINISHED", told.time)
-        yield Shelve(run, "", told.index, {"report": body.artifact})
-        yield ExperimentTags(body.experiment, {"marin.conclusion": body.verdict, "marin.reported": str(told.index)})
+        yield Status(run, "FINISHED", recorded.time)
+        yield Shelve(run, "", recorded.index, {"report": body.artifact})
+        yield ExperimentTags(body.experiment, {"marin.conclusion": body.verdict, "marin.reported": str(recorded.index)})
 
     def _about(self, name: str) -> str:
         """The note on an experiment: its hypothesis where one was registered, and where all this comes from."""

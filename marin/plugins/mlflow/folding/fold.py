@@ -30,7 +30,7 @@ from marin.plugins.mlflow.folding.aliases import VerifiedModels
 from marin.plugins.mlflow.folding.experiments import Experiments
 from marin.plugins.mlflow.folding.intents import Intent, Params, Points, Shelve, Tags
 from marin.plugins.mlflow.folding.logged import LoggedFold
-from marin.plugins.mlflow.folding.projected import ProjectedRun, Told
+from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record import events as types
 from marin.record.outputs import bytes_of
 from marin.record.verdicts import Past, of_the_log, of_this_log
@@ -102,7 +102,7 @@ class Fold:
         if isinstance(body, types.ReplaySegment):  # it tells of who executed it again, and not of the run
             return list(self._replayed(event, body))
         intents = (
-            self._of_experiment(Told(index, event, milliseconds(event.time)), body)
+            self._of_experiment(RecordedEvent(index, event, milliseconds(event.time)), body)
             if _run_in(body) == ""
             else self._of_run(index, event, kind, body)
         )
@@ -141,12 +141,12 @@ class Fold:
             self.skipped += 1
         return intents or []
 
-    def _of_experiment(self, told: Told, body: types.Body) -> list[Intent]:
+    def _of_experiment(self, recorded: RecordedEvent, body: types.Body) -> list[Intent]:
         match body:
             case types.ExperimentRegistered():
-                return list(self._experiments.registered(told, body))
+                return list(self._experiments.registered(recorded, body))
             case types.ExperimentReported():
-                return list(self._experiments.reported(told, body))
+                return list(self._experiments.reported(recorded, body))
         return []
 
     def _of_run(self, index: int, event: Event, kind: Kind, body: types.Body) -> list[Intent]:
@@ -164,9 +164,9 @@ class Fold:
             body = types.Body()  # it has begun already; the event is only one more
         projected, body = self.runs[run], by_address(body)
         step = "train" if isinstance(body, types.TrainStarted) else getattr(body, "step", "")
-        told = Told(index, event, milliseconds(event.time), projected.fold.states.get(step))
+        recorded = RecordedEvent(index, event, milliseconds(event.time), projected.fold.states.get(step))
         before = projected.verified
-        intents = list(self._taken_in(told, projected, kind, body))
+        intents = list(self._taken_in(recorded, projected, kind, body))
         projected.at = index
         if not isinstance(body, types.ReplayCompleted):
             intents += self._went_on(projected, before)
@@ -174,29 +174,33 @@ class Fold:
         self.touched.add(run)
         return intents
 
-    def _taken_in(self, told: Told, projected: ProjectedRun, kind: Kind, body: types.Body) -> Iterator[Intent]:
+    def _taken_in(
+        self, recorded: RecordedEvent, projected: ProjectedRun, kind: Kind, body: types.Body
+    ) -> Iterator[Intent]:
         """The fold first, then what changed by it."""
         if isinstance(body, types.StepCached):
-            yield from self._cached(told, projected, body)
+            yield from self._cached(recorded, projected, body)
         elif isinstance(body, types.ReplayCompleted):
             counts = self._own is not None and of_this_log(body.log_checkpoint, self._own)
             if counts and of_the_log(body.verdicts, body.log_checkpoint):
-                projected.fold.judge(Fact(told.index, told.event.time, body, told.event.actor), counts=True)
-                yield from verdicts.replayed(told, projected, body)
+                projected.fold.judge(Fact(recorded.index, recorded.event.time, body, recorded.event.actor), counts=True)
+                yield from verdicts.replayed(recorded, projected, body)
                 yield self._note(projected)
                 yield from self._verified_models.after(projected)
         elif isinstance(body, types.RunLabelled):
-            if told.event.stream == label_stream(projected.name):
-                yield from lifecycle.labelled(told, projected, body)
+            if recorded.event.stream == label_stream(projected.name):
+                yield from lifecycle.labelled(recorded, projected, body)
                 yield self._note(projected)
         elif kind.numbers is not None:
-            if told.event.stream == evaluation_stream(projected.name):  # no part of the execution, so not of its fold
-                yield from training.measured(told, projected, body)
+            if recorded.event.stream == evaluation_stream(
+                projected.name
+            ):  # no part of the execution, so not of its fold
+                yield from training.measured(recorded, projected, body)
         else:
             if isinstance(body, types.TrainWithdrawn):
                 projected.withdraw(body.step)
-            projected.fold.apply(told.index, told.event, body)
-            yield from self._changed(told, projected, body)
+            projected.fold.apply(recorded.index, recorded.event, body)
+            yield from self._changed(recorded, projected, body)
             yield from self._followed(projected, body)
 
     def _replayed(self, event: Event, body: types.ReplaySegment) -> Iterator[Intent]:
@@ -238,26 +242,28 @@ class Fold:
             {"mlflow.note.content": self._experiments.note(projected.experiment, started.body, word, projected.about)},
         )
 
-    def _changed(self, told: Told, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
+    def _changed(self, recorded: RecordedEvent, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
         if isinstance(body, types.StepCompleted):
-            self._made_in[told.index] = projected.name
+            self._made_in[recorded.index] = projected.name
         if isinstance(body, types.RunStarted):
-            yield from lifecycle.run_started(told, projected, body, self._experiments)
+            yield from lifecycle.run_started(recorded, projected, body, self._experiments)
         elif isinstance(body, types.GraphStarted):
-            yield from lifecycle.graph_started(told, projected, body, self._experiments)
+            yield from lifecycle.graph_started(recorded, projected, body, self._experiments)
         elif type(body) in CHANGES:
-            yield from CHANGES[type(body)](told, projected, body)
+            yield from CHANGES[type(body)](recorded, projected, body)
 
-    def _cached(self, told: Told, projected: ProjectedRun, body: types.StepCached) -> Iterator[Intent]:
-        if told.before is not None and told.before.state == "completed":
-            projected.fold.apply(told.index, told.event, None)
+    def _cached(self, recorded: RecordedEvent, projected: ProjectedRun, body: types.StepCached) -> Iterator[Intent]:
+        if recorded.before is not None and recorded.before.state == "completed":
+            projected.fold.apply(recorded.index, recorded.event, None)
             return
         source = self.runs.get(self._made_in.get(body.completed_at, ""))
         source = None if source is projected else source
         made = source.fold.states.get(body.step) if source is not None else None
-        result = taken(Fact(told.index, told.event.time, body), made.result if made is not None else None)
-        projected.fold.take_over(told.index, told.event, result, source.fold.recorded if source is not None else None)
-        yield from steps.cached(told, projected, body, source)
+        result = taken(Fact(recorded.index, recorded.event.time, body), made.result if made is not None else None)
+        projected.fold.take_over(
+            recorded.index, recorded.event, result, source.fold.recorded if source is not None else None
+        )
+        yield from steps.cached(recorded, projected, body, source)
 
     def _experiment_of(self, body: types.Body) -> str:
         if isinstance(body, types.RunStarted):

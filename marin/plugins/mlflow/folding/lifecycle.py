@@ -8,7 +8,7 @@ from marin.history.names import data_of, model_of, name_of, plan_of
 from marin.history.projection.text import flatten
 from marin.plugins.mlflow.folding.experiments import Experiments
 from marin.plugins.mlflow.folding.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
-from marin.plugins.mlflow.folding.projected import ProjectedRun, Told
+from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.process.text import short
 from marin.record.events import GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
 
@@ -20,12 +20,14 @@ Okabe and Ito, which colour-blind people tell apart."""
 GRAPH_ENDED = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
-def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experiments: Experiments) -> Iterator[Intent]:
+def run_started(
+    recorded: RecordedEvent, projected: ProjectedRun, body: RunStarted, experiments: Experiments
+) -> Iterator[Intent]:
     """A run, with its recipe as parameters. Its tags are what people read and filter by; digests, events and code are in its
     ``record.json``."""
     run, experiment = projected.id(), projected.experiment
-    yield from experiments.opened(experiment, told.time)
-    yield OpenRun(run, experiment, name_of(body.run, body.recipe), told.time, told.event.actor)
+    yield from experiments.opened(experiment, recorded.time)
+    yield OpenRun(run, experiment, name_of(body.run, body.recipe), recorded.time, recorded.event.actor)
     yield Params(run, flatten(body.recipe))
     tags = {
         "marin.run": body.run,
@@ -43,12 +45,12 @@ def run_started(told: Told, projected: ProjectedRun, body: RunStarted, experimen
     yield Tags(run, {name: value for name, value in tags.items() if value})
 
 
-def run_completed(told: Told, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:
+def run_completed(recorded: RecordedEvent, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:
     """All steps have their output."""
-    yield Status(projected.id(), "FINISHED", told.time)
+    yield Status(projected.id(), "FINISHED", recorded.time)
 
 
-def labelled(told: Told, projected: ProjectedRun, body: RunLabelled) -> Iterator[Intent]:
+def labelled(recorded: RecordedEvent, projected: ProjectedRun, body: RunLabelled) -> Iterator[Intent]:
     """Somebody archives, describes or tags the run. With an archived one its steps leave the lists too."""
     before = projected.fold.labels
     projected.fold.label(body)
@@ -59,18 +61,18 @@ def labelled(told: Told, projected: ProjectedRun, body: RunLabelled) -> Iterator
         yield Tags(run, now.tags)
     if now.archived != before.archived:
         for each in (run, *map(projected.id, projected.fold.states)):
-            yield Lifecycle(each, "deleted" if now.archived else "active", told.time)
+            yield Lifecycle(each, "deleted" if now.archived else "active", recorded.time)
 
 
 def graph_started(
-    told: Told, projected: ProjectedRun, body: GraphStarted, experiments: Experiments
+    recorded: RecordedEvent, projected: ProjectedRun, body: GraphStarted, experiments: Experiments
 ) -> Iterator[Intent]:
     """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
     name = projected.experiment
-    yield from experiments.opened(name, told.time)
+    yield from experiments.opened(name, recorded.time)
     run, above = projected.id(), projected.ids.executions(name)
     # One row of a list for all executions, however many: the rows that matter are the runs of the arms.
-    yield OpenRun(above, name, EXECUTIONS, told.time, told.event.actor)
+    yield OpenRun(above, name, EXECUTIONS, recorded.time, recorded.event.actor)
     yield Tags(
         above,
         {
@@ -80,8 +82,8 @@ def graph_started(
         },
     )
     yield Status(above, "RUNNING", None)
-    yield Shelve(above, "", told.index, {})
-    yield OpenRun(run, name, f"graph · {body.graph}", told.time, told.event.actor, parent=above)
+    yield Shelve(above, "", recorded.index, {})
+    yield OpenRun(run, name, f"graph · {body.graph}", recorded.time, recorded.event.actor, parent=above)
     yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
     tags = {
         "marin.run": body.graph,
@@ -93,7 +95,7 @@ def graph_started(
     yield Tags(run, tags)
 
 
-def graph_completed(told: Told, projected: ProjectedRun, body: GraphCompleted) -> Iterator[Intent]:
+def graph_completed(recorded: RecordedEvent, projected: ProjectedRun, body: GraphCompleted) -> Iterator[Intent]:
     """The graph is through, however."""
     run = projected.id()
     yield Tags(
@@ -105,5 +107,5 @@ def graph_completed(told: Told, projected: ProjectedRun, body: GraphCompleted) -
         },
     )
     ended = GRAPH_ENDED.get(body.outcome, "FAILED")
-    yield Status(run, ended, told.time)
-    yield Status(projected.ids.executions(projected.experiment), ended, told.time)
+    yield Status(run, ended, recorded.time)
+    yield Status(projected.ids.executions(projected.experiment), ended, recorded.time)

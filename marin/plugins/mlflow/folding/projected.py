@@ -18,7 +18,7 @@ from marin.record.verdicts import NAMES, answerable, overall
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordedEvent:
     """One event as the writers of intents see it; ``before`` is how far the step that it names had come."""
 
     index: int
@@ -81,7 +81,7 @@ class ProjectedRun:
 
     @property
     def trained(self) -> int:
-        """How many train steps are told: where on the axis of steps a measurement of the model belongs."""
+        """How many train steps are recorded: where on the axis of steps a measurement of the model belongs."""
         return next(reversed(self.losses), -1) + 1
 
     def withdraw(self, step: int) -> None:

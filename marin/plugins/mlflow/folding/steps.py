@@ -10,7 +10,7 @@ from marin.history.projection.text import flatten, key_of, milliseconds, single_
 from marin.history.run import was_interrupted
 from marin.plugins.mlflow.folding import training
 from marin.plugins.mlflow.folding.intents import DataUsed, Intent, OpenRun, Params, Points, Status, Tags
-from marin.plugins.mlflow.folding.projected import ProjectedRun, Told
+from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.process.text import short
 from marin.record.events import (
     MetricsRecorded,
@@ -28,11 +28,11 @@ OF_THE_MODEL = ("train", "evaluate")
 """Steps whose metrics say something of the model after so many train steps; those of the others stand at step 0."""
 
 
-def started(told: Told, projected: ProjectedRun, body: StepStarted) -> Iterator[Intent]:
+def started(recorded: RecordedEvent, projected: ProjectedRun, body: StepStarted) -> Iterator[Intent]:
     """An attempt begins; whatever was before, run and step are running."""
-    yield from _open(told, projected, body.step)
+    yield from _open(recorded, projected, body.step)
     run = projected.id(body.step)
-    if told.before is None:
+    if recorded.before is None:
         yield Params(run, flatten(body.config))
     yield Tags(run, {"marin.attempt": str(body.attempt), "marin.state": "running"})
     yield Status(run, "RUNNING", None)
@@ -40,52 +40,54 @@ def started(told: Told, projected: ProjectedRun, body: StepStarted) -> Iterator[
         yield Status(projected.id(), "RUNNING", None)
 
 
-def completed(told: Told, projected: ProjectedRun, body: StepCompleted) -> Iterator[Intent]:
+def completed(recorded: RecordedEvent, projected: ProjectedRun, body: StepCompleted) -> Iterator[Intent]:
     """The step has its output."""
-    yield from _open(told, projected, body.step)
+    yield from _open(recorded, projected, body.step)
     run = projected.id(body.step)
     yield Tags(run, {"marin.state": "completed", "marin.output": short(body.output.digest)})
-    yield Points(run, "seconds", told.time, [(0, body.seconds)])
+    yield Points(run, "seconds", recorded.time, [(0, body.seconds)])
     metrics = projected.fold.steps[body.step].metrics
-    yield from _metrics(told, projected, body.step, metrics)
+    yield from _metrics(recorded, projected, body.step, metrics)
     if body.step == "evaluate" and not projected.evaluation:
         projected.evaluation = dict(metrics)
     if body.step == "export":
-        yield from training.exported_by_step(told, projected, body)
+        yield from training.exported_by_step(recorded, projected, body)
     yield from _data(projected, body.step, body.inputs, body.output)
-    yield Status(run, "FINISHED", told.time)
+    yield Status(run, "FINISHED", recorded.time)
 
 
-def cached(told: Told, projected: ProjectedRun, body: StepCached, source: ProjectedRun | None) -> Iterator[Intent]:
+def cached(
+    recorded: RecordedEvent, projected: ProjectedRun, body: StepCached, source: ProjectedRun | None
+) -> Iterator[Intent]:
     """A result is taken over. From the run that made it (``source``) it brings curve, measurements and model along."""
-    yield from _open(told, projected, body.step)
+    yield from _open(recorded, projected, body.step)
     run = projected.id(body.step)
     yield Tags(run, {"marin.state": "cached", "marin.output": short(body.output.digest)})
     if source is not None:
-        yield from training.taken_over(told, projected, body.step, source)
-        yield from _metrics(told, projected, body.step, projected.fold.steps[body.step].metrics)
+        yield from training.taken_over(recorded, projected, body.step, source)
+        yield from _metrics(recorded, projected, body.step, projected.fold.steps[body.step].metrics)
     yield from _data(projected, body.step, body.inputs, body.output)
-    yield Status(run, "FINISHED", told.time)
+    yield Status(run, "FINISHED", recorded.time)
 
 
-def failed(told: Told, projected: ProjectedRun, body: StepFailed) -> Iterator[Intent]:
+def failed(recorded: RecordedEvent, projected: ProjectedRun, body: StepFailed) -> Iterator[Intent]:
     """The step stopped, and with it the run: by itself, or by somebody."""
-    yield from _open(told, projected, body.step)
+    yield from _open(recorded, projected, body.step)
     run, stopped = projected.id(body.step), was_interrupted(body)
     ended = "KILLED" if stopped else "FAILED"
     yield Tags(run, {"marin.state": "interrupted" if stopped else "failed", "marin.error": body.error[:4000]})
-    yield Status(run, ended, told.time)
+    yield Status(run, ended, recorded.time)
     yield Tags(projected.id(), {"marin.error": f"{body.step}: {body.error}"[:4000]})
-    yield Status(projected.id(), ended, told.time)
+    yield Status(projected.id(), ended, recorded.time)
 
 
-def train_started(told: Told, projected: ProjectedRun, body: TrainStarted) -> Iterator[Intent]:
+def train_started(recorded: RecordedEvent, projected: ProjectedRun, body: TrainStarted) -> Iterator[Intent]:
     """An attempt at training."""
-    yield from _open(told, projected, "train")
+    yield from _open(recorded, projected, "train")
     yield Tags(projected.id("train"), {"marin.devices": str(body.devices)})
 
 
-def measured(told: Told, projected: ProjectedRun, body: MetricsRecorded) -> Iterator[Intent]:
+def measured(recorded: RecordedEvent, projected: ProjectedRun, body: MetricsRecorded) -> Iterator[Intent]:
     """Measurements stand on the run, so that they can be laid over its loss; a segment told again adds nothing."""
     for series in body.series:
         seen = projected.measured.setdefault(series.key, set())
@@ -96,23 +98,25 @@ def measured(told: Told, projected: ProjectedRun, body: MetricsRecorded) -> Iter
         ]
         seen.update(step for step, _ in points)
         if points:
-            yield Points(projected.id(), key_of(series.key), told.time, points)
+            yield Points(projected.id(), key_of(series.key), recorded.time, points)
 
 
-def _open(told: Told, projected: ProjectedRun, step: str) -> Iterator[Intent]:
+def _open(recorded: RecordedEvent, projected: ProjectedRun, step: str) -> Iterator[Intent]:
     """The nested run of a step; a step may be first heard of by any of its events."""
     run = projected.id(step)
     began = milliseconds(projected.fold.states[step].started)
-    yield OpenRun(run, projected.experiment, step, began, told.event.actor, parent=projected.id())
+    yield OpenRun(run, projected.experiment, step, began, recorded.event.actor, parent=projected.id())
     yield Tags(run, {"marin.run": projected.name, "marin.step": step})
 
 
-def _metrics(told: Told, projected: ProjectedRun, step: str, metrics: Mapping[str, float]) -> Iterator[Intent]:
+def _metrics(
+    recorded: RecordedEvent, projected: ProjectedRun, step: str, metrics: Mapping[str, float]
+) -> Iterator[Intent]:
     at = projected.trained if step in OF_THE_MODEL else 0
     for name, value in metrics.items():
-        yield Points(projected.id(step), single_key(name), told.time, [(at, value)])
+        yield Points(projected.id(step), single_key(name), recorded.time, [(at, value)])
         if not (step == "evaluate" and projected.evaluation.get(name) == value):
-            yield Points(projected.id(), single_key(step, name), told.time, [(at, value)])
+            yield Points(projected.id(), single_key(step, name), recorded.time, [(at, value)])
 
 
 def _data(projected: ProjectedRun, step: str, inputs: Mapping[str, str], output: Output) -> Iterator[Intent]:

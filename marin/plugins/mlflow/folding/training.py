@@ -8,7 +8,7 @@ from typing import Any
 from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
 from marin.kinds.known import numbers_of
 from marin.plugins.mlflow.folding.intents import Intent, ModelMade, ModelRegistered, Points, Tags
-from marin.plugins.mlflow.folding.projected import ProjectedRun, Told
+from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
 from marin.record.verdicts import EVALUATION
 
@@ -18,7 +18,7 @@ EXPORTED = (
 )
 
 
-def segment(told: Told, projected: ProjectedRun, body: TrainSegment | LoopSegment) -> Iterator[Intent]:
+def segment(recorded: RecordedEvent, projected: ProjectedRun, body: TrainSegment | LoopSegment) -> Iterator[Intent]:
     """The losses of train steps that have none yet; a loss that differs from the one that was told is told of."""
     losses = dict(zip(range(body.start, body.end), map(float.fromhex, body.losses), strict=False))
     if projected.disagreement is None:
@@ -26,13 +26,13 @@ def segment(told: Told, projected: ProjectedRun, body: TrainSegment | LoopSegmen
         projected.disagreement = next(
             (step for step, loss in losses.items() if step in known and known[step].hex() != loss.hex()), None
         )
-    yield from _losses(told, projected, losses)
+    yield from _losses(recorded, projected, losses)
     if projected.disagreement is not None:
         twice = f"train step {projected.disagreement} was recorded twice with other losses"
         yield Tags(projected.id(), {"marin.disagreement": twice})
 
 
-def checkpoint(told: Told, projected: ProjectedRun, body: CheckpointSaved) -> Iterator[Intent]:
+def checkpoint(recorded: RecordedEvent, projected: ProjectedRun, body: CheckpointSaved) -> Iterator[Intent]:
     """A training checkpoint is a model of its own, each state once."""
     known = any(saved.state == body.state for saved in projected.checkpoints)
     projected.checkpoints.append(body)
@@ -40,7 +40,7 @@ def checkpoint(told: Told, projected: ProjectedRun, body: CheckpointSaved) -> It
     if not known:
         tags = {
             "marin.run": body.run,
-            "marin.event": str(told.index),
+            "marin.event": str(recorded.index),
             "marin.state": body.state,
             "marin.artifact": body.artifact,
             "marin.output.size": str(body.size),
@@ -51,23 +51,23 @@ def checkpoint(told: Told, projected: ProjectedRun, body: CheckpointSaved) -> It
             projected.experiment,
             model_name(f"{projected.experiment}-{body.run}-step-{body.step}"),
             "checkpoint",
-            told.time,
+            recorded.time,
             body.step,
             tags,
         )
 
 
-def evaluated(told: Told, projected: ProjectedRun, body: EvalCompleted) -> Iterator[Intent]:
+def evaluated(recorded: RecordedEvent, projected: ProjectedRun, body: EvalCompleted) -> Iterator[Intent]:
     """What the evaluation measured stands on the run. What is told of it after its step had its result belongs to some
     later doing, and changes no number of that result: a list says the same."""
     known = projected.fold.states.get("evaluate")
     if known is not None and known.result is not None:
         return
     projected.evaluation = {name: float.fromhex(value) for name, value in body.metrics.items()}
-    yield from _evaluation(told, projected)
+    yield from _evaluation(recorded, projected)
 
 
-def measured(told: Told, projected: ProjectedRun, body: Any) -> Iterator[Intent]:
+def measured(recorded: RecordedEvent, projected: ProjectedRun, body: Any) -> Iterator[Intent]:
     """A point of each curve that was measured of a recorded state, at the number of the train step after it; none of a state
     that was withdrawn, on which no verdict is."""
     if not projected.stands(body.state):
@@ -75,11 +75,11 @@ def measured(told: Told, projected: ProjectedRun, body: Any) -> Iterator[Intent]
     for name, numbers in numbers_of(body).items():
         for key, value in numbers.items():
             yield Points(
-                projected.id(), curve_key(EVALUATION, name, key), told.time, [(body.step, float.fromhex(value))]
+                projected.id(), curve_key(EVALUATION, name, key), recorded.time, [(body.step, float.fromhex(value))]
             )
 
 
-def exported(told: Told, projected: ProjectedRun, body: ModelExported) -> Iterator[Intent]:
+def exported(recorded: RecordedEvent, projected: ProjectedRun, body: ModelExported) -> Iterator[Intent]:
     """A model that left in a public format: a version of the experiment's registered model, each content once."""
     if any(known.output.digest == body.output.digest for known in projected.exports):
         return
@@ -87,7 +87,7 @@ def exported(told: Told, projected: ProjectedRun, body: ModelExported) -> Iterat
     model, run = projected.ids.model(body), projected.id()
     tags = {
         "marin.run": body.run,
-        "marin.event": str(told.index),
+        "marin.event": str(recorded.index),
         "marin.model": body.model,
         **output_tags(body.output),
     }
@@ -97,47 +97,47 @@ def exported(told: Told, projected: ProjectedRun, body: ModelExported) -> Iterat
         projected.experiment,
         model_name(f"{projected.experiment}-{body.run}"),
         body.format,
-        told.time,
+        recorded.time,
         projected.trained,
         tags,
     )
     name = model_name(projected.experiment)
-    yield ModelRegistered(name, model, run, told.time, body.output.artifact, tags, EXPORTED)
+    yield ModelRegistered(name, model, run, recorded.time, body.output.artifact, tags, EXPORTED)
 
 
-def exported_by_step(told: Told, projected: ProjectedRun, body: StepCompleted) -> Iterator[Intent]:
+def exported_by_step(recorded: RecordedEvent, projected: ProjectedRun, body: StepCompleted) -> Iterator[Intent]:
     """A log without model.exported still tells what the model is: the output of the step, made from that of train."""
     trained = body.inputs.get("train", body.output.digest)
     made = ModelExported(run=body.run, format=body.output.kind, model=trained, output=body.output)
-    yield from exported(told, projected, made)
+    yield from exported(recorded, projected, made)
 
 
-def taken_over(told: Told, projected: ProjectedRun, step: str, source: ProjectedRun) -> Iterator[Intent]:
+def taken_over(recorded: RecordedEvent, projected: ProjectedRun, step: str, source: ProjectedRun) -> Iterator[Intent]:
     """What a result of ``step`` brings along from the run that made it."""
     if step == "train":
         projected.checkpoints = list(source.checkpoints)
         projected.withdrawn = {state for state in source.withdrawn if not source.stands(state)}
-        yield from _losses(told, projected, source.losses)
+        yield from _losses(recorded, projected, source.losses)
     if step == "evaluate":
         projected.evaluation = dict(source.evaluation)
-        yield from _evaluation(told, projected)
+        yield from _evaluation(recorded, projected)
     if step == "export":
         projected.exports = list(source.exports)
 
 
-def _evaluation(told: Told, projected: ProjectedRun) -> Iterator[Intent]:
+def _evaluation(recorded: RecordedEvent, projected: ProjectedRun) -> Iterator[Intent]:
     for name, value in projected.evaluation.items():
-        yield Points(projected.id(), single_key("evaluate", name), told.time, [(projected.trained, value)])
+        yield Points(projected.id(), single_key("evaluate", name), recorded.time, [(projected.trained, value)])
 
 
-def _losses(told: Told, projected: ProjectedRun, losses: Mapping[int, float]) -> Iterator[Intent]:
+def _losses(recorded: RecordedEvent, projected: ProjectedRun, losses: Mapping[int, float]) -> Iterator[Intent]:
     new = {step: loss for step, loss in losses.items() if step not in projected.losses}
     if not new:
         return
     projected.losses.update(new)
-    yield Points(projected.id(), LOSS, told.time, list(new.items()))
+    yield Points(projected.id(), LOSS, recorded.time, list(new.items()))
     if (per_step := _tokens_per_step(projected)) is not None:
-        yield Points(projected.id(), TOKENS, told.time, [(step, float((step + 1) * per_step)) for step in new])
+        yield Points(projected.id(), TOKENS, recorded.time, [(step, float((step + 1) * per_step)) for step in new])
 
 
 def _tokens_per_step(projected: ProjectedRun) -> int | None:

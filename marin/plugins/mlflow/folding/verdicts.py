@@ -9,15 +9,15 @@ from marin.history.projection.text import text
 from marin.history.run import age_in_words, record_digest, standing_of
 from marin.plugins.mlflow.folding.experiments import NEVER
 from marin.plugins.mlflow.folding.intents import Intent, Tags
-from marin.plugins.mlflow.folding.projected import ProjectedRun, Told
+from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record.events import ReplayCompleted, TrainSegment
 from marin.record.verdicts import Bytes, bytes_of, passed_as, same_numbers
 
 
-def replayed(told: Told, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
+def replayed(recorded: RecordedEvent, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
     """A verification that counts; the fold has taken it in already."""
     word = projected.verified
-    tags = {"marin.verified": word, "marin.verified.by": told.event.actor, **_words(projected)}
+    tags = {"marin.verified": word, "marin.verified.by": recorded.event.actor, **_words(projected)}
     if body.first_divergence is not None:
         tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
     yield Tags(projected.id(), tags)

@@ -37,7 +37,7 @@ _PARAMETERS = (
 
 
 @dataclass(frozen=True)
-class Told:
+class Entry:
     """One value of a dossier: its name, where it comes from, and the indexes of the events that it follows from.
     ``measured``: a clock or a counter of a machine says so; no execution could establish it."""
 
@@ -57,14 +57,14 @@ class Subject:
 
     run: Run
     proven: Proven
-    values: Mapping[str, Told]
+    values: Mapping[str, Entry]
     files: Mapping[str, tuple[tuple[str, str, int], ...]] = field(default_factory=dict)
     """By step, path, sha256 and size of the files of its output, as far as their plain sha256 is known."""
 
-    def __getitem__(self, name: str) -> Told:
+    def __getitem__(self, name: str) -> Entry:
         return self.values[name]
 
-    def named(self, before: str) -> Iterator[Told]:
+    def named(self, before: str) -> Iterator[Entry]:
         """Those whose names begin with this, in order."""
         return (told for name, told in self.values.items() if name.startswith(before))
 
@@ -84,21 +84,21 @@ def subject(proven: Proven, run: str, files: Mapping[str, tuple[tuple[str, str, 
     last = max(
         (card.time if card is not None else "", values["run.ended" if "run.ended" in values else "run.began"].value)
     )
-    values["summary.updated"] = Told("summary.updated", last[:10], "recorded", at or values["run.began"].events)
+    values["summary.updated"] = Entry("summary.updated", last[:10], "recorded", at or values["run.began"].events)
     for name in STATED:
         if name not in values:
-            values[name] = Told(name, said[name], "stated", at) if name in said else Told(name, OPEN, "open")
+            values[name] = Entry(name, said[name], "stated", at) if name in said else Entry(name, OPEN, "open")
     values |= {told.name: told for told in _estimated(values)}
     return Subject(view, proven, values, files or {})
 
 
-def _estimated(values: Mapping[str, Told]) -> Iterator[Told]:
+def _estimated(values: Mapping[str, Entry]) -> Iterator[Entry]:
     """The energy of training, where nothing measured it, but the provider states the power of the machine."""
     watts, seconds = values["training.watts"], values["training.seconds"]
     if watts.source == "stated" and values["training.energy_mwh"].source == "open":
         events = tuple(sorted({*watts.events, *seconds.events}))
-        yield Told("training.energy_mwh", watts.value * seconds.value / JOULES, "stated", events)
-        yield Told(
+        yield Entry("training.energy_mwh", watts.value * seconds.value / JOULES, "stated", events)
+        yield Entry(
             "training.energy_method",
             f"estimated: {watts} W, as stated, for {seconds} s of training, as measured",
             "stated",
@@ -106,7 +106,7 @@ def _estimated(values: Mapping[str, Told]) -> Iterator[Told]:
         )
 
 
-def derived(run: Run, proven: Proven) -> Iterator[Told]:
+def derived(run: Run, proven: Proven) -> Iterator[Entry]:
     """Everything that the ledger knows, by name.
 
     Raises:
@@ -123,8 +123,8 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
     began, recipe, steps = run.started.index, run.recipe, run.steps
     at = {name: step.completed_at for name, step in steps.items()}
 
-    def told(name: str, value: object, *events: int) -> Told:
-        return Told(name, value, "recorded", tuple(sorted({*events})))
+    def told(name: str, value: object, *events: int) -> Entry:
+        return Entry(name, value, "recorded", tuple(sorted({*events})))
 
     yield told("run.id", run.run, began)
     yield told("run.began", run.started.time, began)
@@ -189,7 +189,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Told]:
         began,
     )
     for fact in (*measured(run, proven), *data_facts(run, proven)):
-        yield Told(fact.name, fact.value, "recorded", fact.events, fact.measured)
+        yield Entry(fact.name, fact.value, "recorded", fact.events, fact.measured)
     for name, number in sorted(run.measured.items()):
         if math.isfinite(number):
             where = run.evaluation.index if run.evaluation is not None else at["evaluate"]

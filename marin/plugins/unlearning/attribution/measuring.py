@@ -19,7 +19,7 @@ from marin.evaluation.code import SCORING, deciding_digest
 from marin.history.run import Run
 from marin.history.runs import read_fact
 from marin.pipeline.stages import PIPELINE
-from marin.plugins.unlearning.attribution.asking import Group
+from marin.plugins.unlearning.attribution.groups import Group
 from marin.plugins.unlearning.attribution.leaving_out import WORKER, Setup, Task, TrainedWithout, encode_sums
 from marin.plugins.unlearning.kinds import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss, attribution_stream
 from marin.provenance.code import code_folder, lock_digest

@@ -12,7 +12,7 @@ from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.history.run import Run
-    from marin.plugins.unlearning.attribution.asking import Group
+    from marin.plugins.unlearning.attribution.groups import Group
     from marin.plugins.unlearning.attribution.measuring import Row
     from marin.plugins.unlearning.kinds import AttributionMeasured
 
@@ -79,7 +79,8 @@ def attribute(
       marin attribute latest --documents some.txt --on questions.jsonl --workers 4 --out leave-one-out/
     """
     from marin.history.runs import load, resolve
-    from marin.plugins.unlearning.attribution import asking, measuring
+    from marin.plugins.unlearning.attribution import measuring
+    from marin.plugins.unlearning.attribution.groups import plan, read_groups
     from marin.process.progress import bar
     from marin.recipe.schema import Execution
     from marin.record.root import open_root
@@ -87,7 +88,7 @@ def attribute(
     root = open_root()
     view = load(root.history(), resolve(root.history(), run))
     store = root.store()
-    groups = asking.plan(view, store, asking.read_groups(path))
+    groups = plan(view, store, read_groups(path))
     if dry_run:
         _print_plan(view, groups, as_json=as_json)
         return

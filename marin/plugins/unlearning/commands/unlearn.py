@@ -13,7 +13,7 @@ from marin.process.text import several
 
 if TYPE_CHECKING:
     from marin.history.run import Run
-    from marin.plugins.unlearning.asking import Plan
+    from marin.plugins.unlearning.request import Plan
     from marin.recipe.schema import Execution
     from marin.record.root import Root
 
@@ -60,8 +60,8 @@ def unlearn(
       marin unlearn latest --document ID --document ID --dry-run
       marin unlearn latest --source forum --where licence=unknown --dry-run
     """
-    from marin.plugins.unlearning.asking import plan, request
     from marin.plugins.unlearning.forks import begun
+    from marin.plugins.unlearning.request import plan, request
     from marin.record.root import open_root
 
     root = open_root()

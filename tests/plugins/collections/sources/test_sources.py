@@ -23,8 +23,8 @@ from marin.data.network import fetching
 from marin.data.reach import Reach
 from marin.errors import DataError, DataMissing, MissingEvidence, UsageError
 from marin.kinds.families.collection import COLLECTION_SOURCE
-from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.replay import Replayed, replay
 from marin.plugins.collections.sources import addresses, finding
 from tests.plugins.collections.making import root_of, rows

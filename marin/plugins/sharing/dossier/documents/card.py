@@ -6,7 +6,7 @@ from typing import Any
 
 from marin.export.quoting import yaml_of
 from marin.plugins.sharing.dossier.documents.marked import field, fields, plain
-from marin.plugins.sharing.dossier.facts import OPEN, Subject, Told
+from marin.plugins.sharing.dossier.facts import OPEN, Entry, Subject
 from marin.process.text import in_markdown
 
 FILE = "README.md"
@@ -30,7 +30,7 @@ def metadata(subject: Subject) -> dict[str, Any]:
         if told.source == "open" or (key == "base_model" and str(told).lower() == "none"):
             continue
         shown = str(told).lower() if key == "license" else told.value
-        found[key] = Told(name, shown, told.source, told.events)
+        found[key] = Entry(name, shown, told.source, told.events)
     metrics = [{"type": told.name.removeprefix("evaluation."), "value": told} for told in subject.named("evaluation.")]
     if metrics:
         named = subject["model.name"] if subject["model.name"].source != "open" else subject["run.id"]
@@ -61,11 +61,11 @@ _INTRODUCTION = (
 )
 
 
-def _title(subject: Subject) -> Told:
+def _title(subject: Subject) -> Entry:
     return subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
 
 
-def _fact_row(told: Told) -> str:
+def _fact_row(told: Entry) -> str:
     events = f"event {', '.join(map(str, told.events[:4]))}"
     where = {"recorded": events, "stated": f"stated, {events}", "open": "open"}[told.source]
     text = in_markdown(str(told)) if told.source != "open" else f"*{OPEN}*"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marin.plugins.sharing.dossier.facts import Subject, Told
+from marin.plugins.sharing.dossier.facts import Entry, Subject
 
 FILE = "ro-crate-metadata.json"
 _PROFILES = (
@@ -31,7 +31,7 @@ def crate(subject: Subject) -> dict[str, Any]:
             "@id": _output(made.output.digest),
             "@type": "PropertyValue",
             "name": f"{step} of run {run.run}",
-            "value": Told(f"step.{step}.output", made.output.digest, "recorded", at),
+            "value": Entry(f"step.{step}.output", made.output.digest, "recorded", at),
             "exampleOfWork": {"@id": f"#parameter-{step}"},
         }
         for digest in made.inputs.values():
@@ -41,7 +41,7 @@ def crate(subject: Subject) -> dict[str, Any]:
                     "@id": _output(digest),
                     "@type": "PropertyValue",
                     "name": "an input",
-                    "value": Told(f"step.{step}.input", digest, "recorded", at),
+                    "value": Entry(f"step.{step}.input", digest, "recorded", at),
                 },
             )
         tools.append(
@@ -74,7 +74,7 @@ def crate(subject: Subject) -> dict[str, Any]:
                 "object": _one([{"@id": _output(digest)} for digest in made.inputs.values()]),
                 "result": {"@id": _output(made.output.digest)},
                 "actionStatus": "http://schema.org/CompletedActionStatus",
-                "endTime": _second(Told(f"step.{step}.ended", made.time, "recorded", at)),
+                "endTime": _second(Entry(f"step.{step}.ended", made.time, "recorded", at)),
             }
         )
         controls.append(
@@ -209,9 +209,9 @@ def _one(found: list[dict[str, Any]]) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _second(told: Told) -> Told:
+def _second(told: Entry) -> Entry:
     """A time as forms have it that know no parts of a second (ISO 8601)."""
-    return Told(told.name, f"{str(told)[:19]}+00:00", told.source, told.events, told.measured)
+    return Entry(told.name, f"{str(told)[:19]}+00:00", told.source, told.events, told.measured)
 
 
 def _output(digest: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from marin.plugins.sharing.dossier.facts import Subject, Told
+from marin.plugins.sharing.dossier.facts import Entry, Subject
 
 FILE = "cyclonedx.json"
 _TASKS = {
@@ -68,11 +68,11 @@ def bill(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _name(subject: Subject) -> Told:
+def _name(subject: Subject) -> Entry:
     return subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
 
 
-def _licences(told: Told) -> dict[str, Any]:
+def _licences(told: Entry) -> dict[str, Any]:
     """By name: an identifier that SPDX does not have would be refused, and a provider may state any text."""
     return {"licenses": [{"license": {"name": told}}]} if told.source == "stated" else {}
 
@@ -81,7 +81,7 @@ def _card(subject: Subject) -> dict[str, Any]:
     metrics = [
         {
             "type": told.name.removeprefix("evaluation."),
-            "value": Told(told.name, repr(told.value), told.source, told.events),
+            "value": Entry(told.name, repr(told.value), told.source, told.events),
         }
         for told in subject.named("evaluation.")
     ]
@@ -110,14 +110,14 @@ def _workflow(subject: Subject) -> dict[str, Any]:
         tasks.append(
             {
                 "bom-ref": f"task:{name}",
-                "uid": Told(f"step.{name}.identity", step.identity, "recorded", at),
+                "uid": Entry(f"step.{name}.identity", step.identity, "recorded", at),
                 "name": name,
                 "taskTypes": [_TASKS.get(name, "other")],
                 "inputs": [
-                    _data(key, Told(f"step.{name}.input.{key}", value, "recorded", at))
+                    _data(key, Entry(f"step.{name}.input.{key}", value, "recorded", at))
                     for key, value in sorted(step.inputs.items())
                 ],
-                "outputs": [_data(name, Told(f"step.{name}.output", step.output.digest, "recorded", at))],
+                "outputs": [_data(name, Entry(f"step.{name}.output", step.output.digest, "recorded", at))],
             }
         )
     for task in tasks:
@@ -134,5 +134,5 @@ def _workflow(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _data(name: str, digest: Told) -> dict[str, Any]:
+def _data(name: str, digest: Entry) -> dict[str, Any]:
     return {"environmentVars": [{"name": name, "value": digest}]}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from marin.plugins.sharing.dossier.facts import Subject, Told
+from marin.plugins.sharing.dossier.facts import Entry, Subject
 
 LAW = "Regulation (EU) 2024/1689"
 
@@ -66,7 +66,7 @@ def applies(subject: Subject, item: FormField) -> bool:
     return not item.where or any(subject[name].value is not False for name in item.where)
 
 
-def answers(subject: Subject, item: FormField) -> list[Told]:
+def answers(subject: Subject, item: FormField) -> list[Entry]:
     """The values that answer one field: none where it is not asked."""
     if not applies(subject, item):
         return []

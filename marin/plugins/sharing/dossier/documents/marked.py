@@ -1,6 +1,6 @@
 """Documents in which every value that somebody told keeps its mark, until it is written.
 
-A document is JSON-shaped; a leaf is a :class:`~marin.plugins.sharing.dossier.facts.Told` value, or a constant of the form.
+A document is JSON-shaped; a leaf is a :class:`~marin.plugins.sharing.dossier.facts.Entry` value, or a constant of the form.
 Written, it is plain JSON, and the list of fields says of each told value where it stands (RFC 6901) and where it comes from.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marin.plugins.sharing.dossier.evidence import proof_path
-from marin.plugins.sharing.dossier.facts import Told
+from marin.plugins.sharing.dossier.facts import Entry
 
 
 def encoded(value: object) -> bytes:
@@ -22,7 +22,7 @@ def encoded(value: object) -> bytes:
 def plain(document: Any) -> Any:
     """The document without marks."""
     match document:
-        case Told(value=value):
+        case Entry(value=value):
             return value
         case Mapping():
             return {name: plain(value) for name, value in document.items()}
@@ -34,7 +34,7 @@ def plain(document: Any) -> Any:
 def fields(document: Any, file: str, at: str = "") -> Iterator[dict[str, Any]]:
     """Every told value of a document, with where it stands and where it comes from."""
     match document:
-        case Told():
+        case Entry():
             yield field(document, file, at)
         case Mapping():
             for name, value in document.items():
@@ -45,7 +45,7 @@ def fields(document: Any, file: str, at: str = "") -> Iterator[dict[str, Any]]:
                 yield from fields(value, file, f"{at}/{place}")
 
 
-def field(told: Told, file: str, at: str) -> dict[str, Any]:
+def field(told: Entry, file: str, at: str) -> dict[str, Any]:
     """One field as ``fields.json`` lists it."""
     return {
         "file": file,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from marin.plugins.sharing.dossier.documents import eu
 from marin.plugins.sharing.dossier.documents.forms import answers, applies
 from marin.plugins.sharing.dossier.evidence import proof_path
-from marin.plugins.sharing.dossier.facts import Subject, Told
+from marin.plugins.sharing.dossier.facts import Entry, Subject
 from marin.recipe.units import duration
 from marin.record.verdicts import overall
 from marin.reporting.template import render
@@ -53,7 +53,7 @@ def page(subject: Subject, files: Sequence[str]) -> bytes:
     )
 
 
-def _cards(subject: Subject, told: Sequence[Told]) -> Iterator[tuple[str, str]]:
+def _cards(subject: Subject, told: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{subject['model.parameters'].value:,}"
     yield "tokens trained on", f"{subject['training.tokens'].value:,}"
     yield "time of all steps", duration(subject["run.seconds"].value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marin.plugins.sharing.dossier.facts import Subject, Told
+from marin.plugins.sharing.dossier.facts import Entry, Subject
 
 FILE = "spdx.json"
 CONTEXT = "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
@@ -16,7 +16,7 @@ CONTEXT = "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
 def spdx(subject: Subject) -> dict[str, Any]:
     """The document: its graph begins with who says it, and when."""
     base = f"urn:marin:{subject['model.digest']}"
-    created = Told("run.began", f"{str(subject['run.began'])[:19]}Z", "recorded", subject["run.began"].events)
+    created = Entry("run.began", f"{str(subject['run.began'])[:19]}Z", "recorded", subject["run.began"].events)
     about = "_:creation"
 
     def element(kind: str, key: str, **more: Any) -> dict[str, Any]:
@@ -102,13 +102,13 @@ def spdx(subject: Subject) -> dict[str, Any]:
     return {"@context": CONTEXT, "@graph": [tool, document, *elements]}
 
 
-def _ended(subject: Subject) -> Told:
+def _ended(subject: Subject) -> Entry:
     told = subject.values.get("run.ended", subject["run.began"])
-    return Told(told.name, f"{str(told)[:19]}Z", "recorded", told.events)
+    return Entry(told.name, f"{str(told)[:19]}Z", "recorded", told.events)
 
 
-def _as_words(told: Told) -> Told:
-    return Told(told.name, str(told), told.source, told.events)
+def _as_words(told: Entry) -> Entry:
+    return Entry(told.name, str(told), told.source, told.events)
 
 
 def _pairs(subject: Subject, before: str) -> list[dict[str, Any]]:

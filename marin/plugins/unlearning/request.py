@@ -22,8 +22,8 @@ from marin.data.exclusion import listed
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, resolve
-from marin.plugins.collections.asking.documents import Collection
-from marin.plugins.collections.asking.uses import readings
+from marin.plugins.collections.queries.documents import Collection
+from marin.plugins.collections.queries.uses import readings
 from marin.plugins.unlearning import forks
 from marin.plugins.unlearning.choosing import chosen
 from marin.plugins.unlearning.forks import Place

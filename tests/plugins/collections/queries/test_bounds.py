@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from marin.cli import main
-from marin.plugins.collections.asking.account import account
-from marin.plugins.collections.asking.documents import Collection, find
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.comparing.near import Choice, components, shingles, signatures
 from marin.plugins.collections.page import page
+from marin.plugins.collections.queries.account import account
+from marin.plugins.collections.queries.documents import Collection, find
 from marin.plugins.collections.settings import CollectionSettings, Near
 from tests.plugins.collections.making import root_of
 

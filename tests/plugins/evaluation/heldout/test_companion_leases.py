@@ -11,7 +11,7 @@ import pytest
 from ledger import canonical_digest
 from marin.execution.leases.lease import Claimant, Leases, utc_now
 from marin.execution.leases.step import StepLease
-from marin.plugins.evaluation.heldout import during
+from marin.plugins.evaluation.heldout import companion
 from marin.record.root import Root, open_root
 
 KEY = canonical_digest({"evaluation": "abcd2345"})
@@ -47,11 +47,11 @@ def test_another_executor_is_waited_for(project: Path, monkeypatch: pytest.Monke
                 missing.clear()
         wait(self)
 
-    monkeypatch.setattr(during, "load", lambda *_: SimpleNamespace(recipe=SimpleNamespace(last_step=3)))
-    monkeypatch.setattr(during, "_missing", lambda *_: list(missing))
-    monkeypatch.setattr(during, "Measuring", Measuring)
+    monkeypatch.setattr(companion, "load", lambda *_: SimpleNamespace(recipe=SimpleNamespace(last_step=3)))
+    monkeypatch.setattr(companion, "_missing", lambda *_: list(missing))
+    monkeypatch.setattr(companion, "Measuring", Measuring)
     monkeypatch.setattr(StepLease, "wait", ends)
     root.append([other.take(leases_of(root), {KEY: "evaluation"}, (), utc_now())])
-    during.DURING.completed(root, "abcd2345", None)  # type: ignore[arg-type]
+    companion.COMPANION.completed(root, "abcd2345", None)  # type: ignore[arg-type]
     assert holders == ([] if is_measured else [Claimant.of_process().executor])
     assert leases_of(root).steps == {}

@@ -84,7 +84,7 @@ def _begun(
     """A process that loads the file, and writes down what it says."""
     paths = os.pathsep.join(str(Path(path).resolve()) for path in sys.path if path)
     return subprocess.Popen(
-        [sys.executable, "-m", "marin.plugins.lab.conventions.otherwise", str(answer), str(file), *words],
+        [sys.executable, "-m", "marin.plugins.lab.conventions.purity", str(answer), str(file), *words],
         cwd=folder,
         env={**environment, "PYTHONPATH": paths},
         text=True,

@@ -33,7 +33,7 @@ MOST = 700.0
 ASKER = Asker(
     BABYLM,
     (
-        "marin/plugins/evaluation/babylm/asking.py",
+        "marin/plugins/evaluation/babylm/scoring.py",
         "marin/plugins/evaluation/babylm/predictions.py",
         "marin/plugins/evaluation/babylm/scores.py",
         "marin/plugins/evaluation/babylm/tasks.py",

@@ -21,14 +21,14 @@ LONGEST = 2000
 
 
 @dataclass(frozen=True)
-class Asking:
+class StopRequests:
     """Where requests go, and whether the training is to go ``back``, or to end. ``log``: the root in which it records."""
 
     log: Root
     back: bool
 
     @classmethod
-    def of(cls, root: Root, *, back: bool) -> Asking:
+    def of(cls, root: Root, *, back: bool) -> StopRequests:
         """For the training that records in ``root``, or in the root that this one is a copy of.
 
         Raises:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin.plugins.collections.asking.documents import Collection
 from marin.plugins.collections.making.make import EXACT_STEP, NEAR_STEP
+from marin.plugins.collections.queries.documents import Collection
 
 
 def led_nowhere(collection: Collection) -> Iterator[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from marin.plugins.collections.asking.documents import Collection, kept_row
-from marin.plugins.collections.asking.passed import made_step
 from marin.plugins.collections.document import Document
+from marin.plugins.collections.queries.documents import Collection, kept_row
+from marin.plugins.collections.queries.passed import made_step
 from marin.plugins.collections.settings import CollectionSettings, divided, step_settings
 from marin.plugins.collections.tasks.cutting import STEP as CUT
 

@@ -67,7 +67,7 @@ def due(recipe: Recipe, step: int) -> bool:
     return every is not None and done > 0 and (done % every == 0 or step == recipe.last_step)
 
 
-class During:
+class HeldoutCompanion:
     """What stands beside the step ``train`` for recipes that ask for it (:class:`marin.pipeline.companions.Beside`)."""
 
     def check(self, root: Root, recipe: Recipe) -> None:
@@ -280,4 +280,4 @@ def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, s
     return found
 
 
-DURING = During()
+COMPANION = HeldoutCompanion()

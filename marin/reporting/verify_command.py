@@ -9,7 +9,7 @@ from marin.history.run import Run
 from marin.record.events import LOOP
 
 
-def again(run: Run, command: str = "") -> str:
+def verify_command(run: Run, command: str = "") -> str:
     """``marin verify RUN``, and for a loop of its user's own the program that makes it again, quoted for a shell.
 
     Args:

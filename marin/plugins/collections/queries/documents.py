@@ -23,13 +23,13 @@ from marin.data.documents import positions
 from marin.errors import DataError, UsageError
 from marin.history.runs import load, resolve
 from marin.kinds.families.collection import COLLECTION_COMPLETED
-from marin.plugins.collections.asking.foreign import as_columns, scalars
-from marin.plugins.collections.asking.passed import with_passed
 from marin.plugins.collections.document import Document
 from marin.plugins.collections.making.choice import REASON as SAMPLED
 from marin.plugins.collections.making.choice import STEP as SAMPLING
 from marin.plugins.collections.making.description import DESCRIPTION, NOT_COMPARED, NOT_COMPARED_COUNT
 from marin.plugins.collections.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.plugins.collections.queries.foreign import as_columns, scalars
+from marin.plugins.collections.queries.passed import with_passed
 from marin.plugins.collections.tasks.cutting import REASON as CUT_REASON
 from marin.plugins.collections.tasks.cutting import STEP as CUT
 from marin.plugins.collections.tasks.task import READ_FILE
@@ -225,7 +225,7 @@ def text_before(collection: Collection, shard: str, position: int) -> str | None
 
 
 @dataclass(frozen=True)
-class Told:
+class DocumentRecord:
     """What is known of a document. ``kept``: it is in the collection, then with ``split`` and ``metadata``. ``text``: of a
     removed one as it was read, where that is still in the store."""
 
@@ -241,7 +241,7 @@ class Told:
     decisions: Sequence[Mapping[str, Any]]
 
 
-def find(collection: Collection, wanted: str, *, text: str | None = None) -> Iterator[Told]:
+def find(collection: Collection, wanted: str, *, text: str | None = None) -> Iterator[DocumentRecord]:
     """Documents of this id or address, or of this very text (as it was read, or as it was kept).
 
     Raises:
@@ -252,7 +252,7 @@ def find(collection: Collection, wanted: str, *, text: str | None = None) -> Ite
     yield from found
 
 
-def _found(collection: Collection, wanted: str, text: str | None) -> Iterator[Told]:
+def _found(collection: Collection, wanted: str, text: str | None) -> Iterator[DocumentRecord]:
     shards = {item["name"]: item["source"] for item in collection.description()["shards"]}
     digest = None if text is None else sha256(text.encode()).hexdigest()
     for path in collection.files("listing"):
@@ -266,7 +266,7 @@ def _found(collection: Collection, wanted: str, text: str | None) -> Iterator[To
             yield _told(collection, row, shard, shards.get(shard, ""))
 
 
-def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> Told:
+def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> DocumentRecord:
     document = str(row["id"])
     kept = kept_row(collection, document)
     before = text_before(collection, shard, int(row["position"]))
@@ -276,7 +276,7 @@ def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: st
     for compared in (_exact, _near, _sampled, _cut):
         if all(decision["action"] != "remove" for decision in decisions):
             decisions += compared(collection, row, shard, source)
-    return Told(
+    return DocumentRecord(
         document,
         collection.artifact,
         source,

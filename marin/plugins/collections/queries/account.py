@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marin.plugins.collections.asking.documents import Collection, led_to
-from marin.plugins.collections.asking.examples import EXAMPLES, Change, Example, Shown
-from marin.plugins.collections.asking.foreign import as_columns, scalars
 from marin.plugins.collections.making.choice import REASON as SAMPLED
 from marin.plugins.collections.making.choice import STEP as SAMPLING
 from marin.plugins.collections.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
+from marin.plugins.collections.queries.documents import Collection, led_to
+from marin.plugins.collections.queries.examples import EXAMPLES, Change, Example, Shown
+from marin.plugins.collections.queries.foreign import as_columns, scalars
 from marin.plugins.collections.settings import settings_of
 from marin.plugins.collections.sources.origin import licence
 from marin.recipe.schema import unplain

@@ -16,10 +16,10 @@ import pytest
 
 from ledger import Store
 from marin.errors import DataError
-from marin.plugins.collections.asking.account import account
-from marin.plugins.collections.asking.documents import Collection, find
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.page import page
+from marin.plugins.collections.queries.account import account
+from marin.plugins.collections.queries.documents import Collection, find
 from marin.plugins.collections.settings import settings_of
 from tests.plugins.collections.making import root_of
 

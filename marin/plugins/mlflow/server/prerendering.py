@@ -22,7 +22,7 @@ NEWEST = 12
 _log = logging.getLogger(__name__)
 
 
-class DrawingAhead(threading.Thread):
+class Prerendering(threading.Thread):
     """Draws the pages of the newest finished runs and of those that finish, one after the other, until told to stop."""
 
     def __init__(self, root: Root, *, interval: float = 2.0) -> None:

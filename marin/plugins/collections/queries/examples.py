@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from marin.plugins.collections.asking.changes import changed_lines, masked
-from marin.plugins.collections.asking.documents import Collection, text_before
 from marin.plugins.collections.document import Document
+from marin.plugins.collections.queries.changes import changed_lines, masked
+from marin.plugins.collections.queries.documents import Collection, text_before
 from marin.plugins.collections.settings import CollectionSettings
 
 EXAMPLES, LETTERS = 3, 280

@@ -34,6 +34,7 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 def keep(name: str, picture: Image.Image) -> None:
     """The picture, as small as it has to be."""
     picture = picture.resize((WIDTH, picture.height * WIDTH // picture.width), Image.Resampling.LANCZOS)
+    data = io.BytesIO()
     for quality in range(80, 10, -10):
         data = io.BytesIO()
         picture.save(data, "WEBP", quality=quality, method=6)
@@ -77,6 +78,7 @@ def main() -> None:
             page.set_default_timeout(90_000)
             page.goto(printed)
             page.goto(f"{address}/api/2.0/mlflow/runs/get?run_id={run}")
+            told = ""
             for _ in range(90):  # until the projection has the run
                 if "experiment_id" in (told := page.inner_text("body")):
                     break

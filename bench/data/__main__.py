@@ -30,9 +30,8 @@ def figures(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if given.what == "plan":
         if given.figures is None:
             raise SystemExit("--figures names a file with what the other benchmarks printed")
-        sizes, cores = (
-            [kind(one) for one in text.split(",")] for kind, text in ((float, given.bytes), (int, given.cores))
-        )
+        sizes = [float(one) for one in given.bytes.split(",")]
+        cores = [int(one) for one in given.cores.split(",")]
         return plan.plan(given.figures, sizes, cores)
     if given.folder is None:
         raise SystemExit("--folder names a folder on a disk with room")

@@ -60,7 +60,7 @@ def _on_ray(setup: Setup, tasks: list[bytes], number: int) -> float:
         return sum(map(len, tasks[number:])) / (time.perf_counter() - begun)
 
 
-def _alone(setup: bytes, tasks: list[bytes], number: int) -> float:
+def _alone(setup: Setup, tasks: list[bytes], number: int) -> float:
     """Processes that do an equal share each, of which nobody waits for another."""
     context = multiprocessing.get_context("spawn")
     together, rates = context.Barrier(number), context.Queue()
@@ -69,7 +69,7 @@ def _alone(setup: bytes, tasks: list[bytes], number: int) -> float:
     ]
     for process in running:
         process.start()
-    found = sum(rates.get() for _ in running)
+    found = float(sum(rates.get() for _ in running))
     for process in running:
         process.join()
     return found
@@ -109,8 +109,9 @@ def _tokenizer(folder: Path) -> Path:
 def tokens(count: int, rounds: int) -> Iterator[dict[str, Any]]:
     """Bytes of text a second of wall time, the faster of several rounds."""
     from marin.data.documents import read_documents
+    from marin.data.tokenizer import load_tokenizer
     from marin.training.tokens.building import write_cache
-    from marin.training.tokens.encoding import encoded, encoded_split, load_tokenizer
+    from marin.training.tokens.encoding import encoded, encoded_split
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 
 from bench.faults.params import EXECUTION, recipe
 from marin.process.arithmetic import apply
-from marin.verify.verdict import NAMES, Report
+from marin.record.verdicts import NAMES
+from marin.verify.verdict import Report
 
 if TYPE_CHECKING:
     from bench.faults.kinds import Fault

@@ -24,7 +24,7 @@ def main(flag: str, folder: str, location: str, run: str, since: str, target: st
     from marin.training.runtime import canary
     from marin.training.step import shards as step
 
-    canary.check = lambda arithmetic: None  # type: ignore[assignment]  # both would refuse, and rightly
+    canary.check = lambda arithmetic: None  # both would refuse, and rightly
     step.TrainStep.foreign_products = lambda self: []  # type: ignore[method-assign]
     world = World(
         Path(folder), recipe(), run, (), {name: Path(folder) / "outputs" / name for name in ("tokens", "tokenizer")}

@@ -242,19 +242,19 @@ def event(rng: random.Random, world: World, root: Root, row: int) -> Fault:
     """Even rows: one value of one event, and the whole log signed again. Odd rows: a bit of the stored log."""
     if row % 2:
         files = sorted(path for path in (root.local / "log" / "tile").rglob("*") if path.is_file())
-        path = rng.choice(files)
-        data = bytearray(path.read_bytes())
+        file = rng.choice(files)
+        data = bytearray(file.read_bytes())
         bit = rng.randrange(8 * len(data))
         data[bit // 8] ^= 1 << bit % 8
-        _replace(path, bytes(data))
-        relative = path.relative_to(root.local).as_posix()
+        _replace(file, bytes(data))
+        relative = file.relative_to(root.local).as_posix()
         return Fault(f"bit {bit} of {relative}", "ledger", names=relative)
     drafts = operator.rebuild(world, Claims())
     places = [
-        (i, path)
+        (i, leaf)
         for i, draft in enumerate(drafts)
-        for path in _leaves(draft.body)
-        if path and path[0] in PROVEN.get(draft.type, ())
+        for leaf in _leaves(draft.body)
+        if leaf and leaf[0] in PROVEN.get(draft.type, ())
     ]
     at, path = places[rng.randrange(len(places))]
     kind = drafts[at].type

@@ -178,7 +178,7 @@ def _follow(folder: Path) -> None:
     from marin.plugins.follow.follower import follow
     from marin.plugins.follow.stop_request import StopRequests
     from marin.record.root import open_root
-    from marin.verify.verdict import NAMES
+    from marin.record.verdicts import NAMES
     from marin.verify.verification import Options
 
     root = open_root(str(folder / ".marin"))

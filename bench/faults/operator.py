@@ -235,7 +235,7 @@ def rebuild(world: World, claims: Claims) -> list[Draft]:
         )
     drafts = []
     for draft in world.drafts:
-        body: dict[str, Any] = dict(draft.body)  # type: ignore[arg-type]
+        body: dict[str, Any] = dict(draft.body)
         _claim(draft.type, body, claims, claimed, made, digests, identities, code)
         drafts.append(Draft(draft.type, draft.stream, body, id=draft.id, actor=draft.actor, time=draft.time))
     return drafts

@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from types import ModuleType
@@ -119,11 +120,11 @@ def hammer(folder: Path, server: Path, program: Path, events: int) -> float:
     secret, public = key.stdout.split()
     (folder / "key").write_text(secret)
     command = [
-        server,
+        str(server),
         "--storage_dir",
-        folder / "log",
+        str(folder / "log"),
         "--private_key",
-        folder / "key",
+        str(folder / "key"),
         "--listen",
         f"127.0.0.1:{port}",
     ]
@@ -182,7 +183,7 @@ def measure(folder: Path, rounds: int, events: int) -> list[Figure]:
     load = fetched.go_program("tesseraload")
     server = fetched.go_program(f"{TESSERA}/cmd/conformance/posix")
     striker = fetched.go_program(f"{TESSERA}/internal/hammer")
-    measured = {
+    measured: dict[str, Callable[[Path], float]] = {
         "ours": lambda at: ours(at, 4 * events),
         "hammer": lambda at: hammer(at, server, striker, events),
         "library": lambda at: library(at, 4 * events),
@@ -192,7 +193,7 @@ def measure(folder: Path, rounds: int, events: int) -> list[Figure]:
     for number in range(rounds):
         for name, rate in measured.items():
             rates[name].append(rate(folder / f"{name}-{number}"))
-        sys.stderr.write(f"round {number + 1}: { ({name: round(rate[-1]) for name, rate in rates.items()}) }\n")
+        sys.stderr.write(f"round {number + 1}: { ({name: round(found[-1]) for name, found in rates.items()}) }\n")
     middle = {name: statistics.median(found) for name, found in rates.items()}
     theirs = f"Tessera {fetched.version('go-sources', 'golang-github-transparency-dev-tessera-dev')}"
     return [

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def measure(size: str, count: int, *, digest: bool) -> None:
         ours = Scorer(model, recipe, devices=devices, ahead=batch)
         ours.score(rows)  # compiled
         asked = shuffled if order else list(range(count))
-        seconds, busy, scored = timed(lambda ours=ours, asked=asked: ours.score([rows[place] for place in asked]))
+        seconds, busy, scored = timed(partial(ours.score, [rows[place] for place in asked]))
         found = dict(zip(asked, (one.logprobs for one in scored), strict=True))
         first = first or [found[place] for place in range(count)]
         same = sum(found[place] == first[place] for place in range(count))
@@ -101,7 +102,7 @@ def measure(size: str, count: int, *, digest: bool) -> None:
     for devices in DEVICES:
         ours = Scorer(model, recipe, devices=devices)
         ours.generate(prompts[:1], 7)
-        seconds, busy, news = timed(lambda ours=ours: ours.generate(prompts[::-1], 7))
+        seconds, busy, news = timed(partial(ours.generate, prompts[::-1], 7))
         same = sum(a == b for a, b in zip(alone, news[::-1], strict=True))
         row(
             "generated",
@@ -115,7 +116,7 @@ def measure(size: str, count: int, *, digest: bool) -> None:
         )
 
 
-def timed(work: Callable[[], Sequence[object]]) -> tuple[float, float, list[object]]:
+def timed[Item](work: Callable[[], Sequence[Item]]) -> tuple[float, float, list[Item]]:
     """Seconds, processor seconds of all threads, and what came of it."""
     began, busy = time.perf_counter(), time.process_time()
     found = list(work())

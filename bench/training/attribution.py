@@ -116,7 +116,7 @@ class Gradients:
         self._many: Callable[..., Any] = jax.jit(
             lambda arrays, documents: jax.lax.map(lambda one: of_document(arrays, one), documents)
         )
-        self._arrays_of = lambda model: eqx.partition(model, eqx.is_inexact_array)[0]
+        self._arrays_of: Callable[[Any], Any] = lambda model: eqx.partition(model, eqx.is_inexact_array)[0]
 
     def at(self, model: Any, documents: Sequence[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]) -> np.ndarray:
         """``documents``: of each, rows of tokens, targets and weights of one length."""

@@ -29,7 +29,11 @@ def measure(mib: int) -> Iterator[Figure]:
     ):
         size = sum(tensor.nbytes for tensor in tensors)
         jax.block_until_ready(program(tensors))
-        best = best_seconds(lambda tensors=tensors: jax.block_until_ready(program(tensors)), rounds=7)
+
+        def call(tensors: list[jax.Array] = tensors) -> None:
+            jax.block_until_ready(program(tensors))
+
+        best = best_seconds(call, rounds=7)
         yield Figure(f"fingerprint of {what}, {size >> 20} MiB", size / best / 1e9, "GB/s")
 
 

@@ -241,7 +241,13 @@ def told_twice_without_beginning(shop: Shop) -> None:
 
 @kind(13, "a verdict event with words of its own", says="praise")
 def praise(shop: Shop) -> None:
-    body = {"run": shop.run, "verdicts": {}, "training": {}, "first_divergence": None, "praise": "the best model"}
+    body: dict[str, Any] = {
+        "run": shop.run,
+        "verdicts": {},
+        "training": {},
+        "first_divergence": None,
+        "praise": "the best model",
+    }
     shop.add(kinds.REPLAY_COMPLETED, body | {"log_checkpoint": {}, "details": {"ledger": ["PASS"]}, "environment": {}})
 
 

@@ -32,7 +32,10 @@ def _swapped(step: str, change: Callable[[Path], object], *, digest: bool = Fals
 
 
 def _edit(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes())) and None
+    def edit(folder: Path) -> None:
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return edit
 
 
 def _put(name: str, data: bytes = EVIL, mode: int = 0o644) -> Callable[[Path], None]:
@@ -311,6 +314,11 @@ def _inflated(folder: Path) -> None:
     (data / "c/0").write_bytes(b"".join([*(press.compress(zeros) for _ in range(256)), press.flush()]))
 
 
+def _filled(folder: Path) -> None:
+    _json("train/input_ids/data/zarr.json", fill_value=7)(folder)
+    (folder / "train/input_ids/data/c/0").unlink()
+
+
 _kind("a document less in the cache's ledger", "tokens", _documents, says="documents beside")
 _kind("an unfinished cache", "tokens", _json("train/shard_ledger.json", is_finished=False), says="finished")
 _kind(
@@ -330,15 +338,7 @@ _kind("a loss mask's column of plain text", "tokens", _masked, says="output of t
 _kind("a chunk of tokens that becomes gigabytes", "tokens", _inflated, says="input_ids/data")
 _kind("tokens of no axis", "tokens", _json("train/input_ids/data/zarr.json", shape=[]), says="input_ids/data")
 _kind("a program beside the tokens", "tokens", _put("train/evil.py"), says="evil.py")
-_kind(
-    "a fill value instead of tokens",
-    "tokens",
-    lambda folder: (
-        _json("train/input_ids/data/zarr.json", fill_value=7)(folder),
-        (folder / "train/input_ids/data/c/0").unlink(),
-    ),
-    says="output of tokens",
-)
+_kind("a fill value instead of tokens", "tokens", _filled, says="output of tokens")
 _kind(
     "tokens of another dtype",
     "tokens",

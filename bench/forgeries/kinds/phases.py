@@ -93,7 +93,7 @@ def _left(shop: Shop, *dropped: str) -> None:
     shop.remove(*[e for e in shop.events if e.stream == stream_of(shop.base.second)])
     shop.remove(*shop.all(kinds.STEP_COMPLETED, "train", run=run), *shop.all(kinds.RUN_COMPLETED, run=run))
     mine = [e for e in shop.events if e.stream == stream_of(run)]
-    shop.remove(*[e for e in mine if step_of((0, e)) in dropped])
+    shop.remove(*[e for e in mine if step_of((0, e)) in dropped])  # type: ignore[arg-type]  # it has type and body
 
 
 @kind(0, "an honest phase of a run that was left in its training", of="phase", honest=True)

@@ -48,7 +48,7 @@ def _resident() -> int:
 
 
 @contextmanager
-def _serving(shop: Shop, **limits: int) -> Iterator[LogService]:
+def _serving(shop: Shop, **limits: Any) -> Iterator[LogService]:
     shop.sign()
     with as_operator(shop.base):
         signer = shop.root.signer()

@@ -7,6 +7,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.sources import nodes, parsed, parsed_once
 __all__ = ["parsed_once"]
 
 PROJECT = Path(__file__).resolve().parent.parent
+CHECKED = ("ledger", "marin", "experiments", "bench")
 FILES = sorted(file for package in ("ledger", "marin", "experiments") for file in (PROJECT / package).rglob("*.py"))
 
 
@@ -296,3 +298,66 @@ def test_one_formatter_goes_over_everything() -> None:
     )
     kept = re.compile("# *fmt: *(skip|off)")
     assert [file.name for file in files if kept.search(file.read_text("utf-8"))] == []
+
+
+def file_of(module: str) -> Path | None:
+    """The file, or the folder without ``__init__.py``, of a module of ours."""
+    path = PROJECT / module.replace(".", "/")
+    return next((one for one in (path.with_suffix(".py"), path / "__init__.py", path) if one.exists()), None)
+
+
+@cache
+def bound(file: Path) -> frozenset[str]:
+    """Names of a module: all that its statements bind, those in branches too, but nothing inside functions and classes."""
+
+    def names(statements: Iterable[ast.stmt]) -> Iterator[str]:
+        for one in statements:
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield one.name
+            elif isinstance(one, ast.Import | ast.ImportFrom):
+                yield from ((alias.asname or alias.name).partition(".")[0] for alias in one.names)
+            else:
+                yield from (node.id for node in ast.walk(one) if isinstance(node, ast.Name))
+                for branch in ("body", "orelse", "finalbody"):
+                    yield from names(getattr(one, branch, ()))
+
+    return frozenset(names(parsed(file.read_text("utf-8")).body)) if file.is_file() else frozenset()
+
+
+def there(module: str, name: str) -> bool:
+    file = file_of(module)
+    known = bound(file) if file is not None else frozenset()
+    return name in known or "__getattr__" in known or name.startswith("__") or file_of(f"{module}.{name}") is not None
+
+
+def missing(source: str) -> Iterator[str]:
+    """What a file asks our modules for that they have not: names that it imports, and names of modules that it imports."""
+    modules: dict[str, str] = {}
+    for node in nodes(source):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in CHECKED and not node.level:
+            for alias in node.names:
+                if not there(str(node.module), alias.name):
+                    yield f"{node.lineno}: {node.module}.{alias.name}"
+                elif file_of(f"{node.module}.{alias.name}") is not None:
+                    modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    local = {node.id for node in nodes(source) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    local |= {node.arg for node in nodes(source) if isinstance(node, ast.arg)}
+    for node in nodes(source):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            if module is not None and node.value.id not in local and not there(module, node.attr):
+                yield f"{node.lineno}: {module}.{node.attr}"
+
+
+def test_what_a_test_names_is_there() -> None:
+    """mypy reads all else. Some tests run in no suite but their own, where a name that moved would be noticed late."""
+    files = sorted((PROJECT / "tests").rglob("*.py"))
+    found = [
+        f"{file.relative_to(PROJECT)}:{line}" for file in files for line in missing(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_name_that_moved_is_found() -> None:
+    source = "from marin.record import root\nfrom marin.record.root import Root, gone\n\nroot.open_root\nroot.moved\n"
+    assert list(missing(source)) == ["2: marin.record.root.gone", "5: marin.record.root.moved"]

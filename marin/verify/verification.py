@@ -33,11 +33,10 @@ from marin.provenance.plugins import named
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
-from marin.record.trust.evidence import NOBODY, Sources
 from marin.record.trust.pins import Pins, Seen
-from marin.record.trust.trusted import Keys
+from marin.record.trust.trusted import NOBODY, Keys, Sources
 from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
-from marin.verify.case import Case
+from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
 from marin.verify.derivation.record import pinned_steps, read_record
 from marin.verify.earlier import Proofs
@@ -58,8 +57,6 @@ logger = logging.getLogger(__name__)
 
 EXECUTES = {"data": DATA_STEPS, "training": ("train",), "model": MODEL_STEPS}
 """Verdict -> the steps whose code gives it."""
-JUDGES = "marin.judges"
-"""Where plugins have judges of what a recipe or a record names."""
 WALKED = ("ledger", "artifacts", "data", "training")
 """The verdicts that runs before a phase are asked for. The model is that of the last phase."""
 

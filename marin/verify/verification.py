@@ -44,7 +44,7 @@ from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.ledger import judge_events, judge_ledger
-from marin.verify.judges.loop import OWN, Executed, check_asked, judge_by_command, unasked
+from marin.verify.judges.loop import OWN, Executed, check_asked, unasked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.phases import joined
@@ -300,6 +300,7 @@ class Verification:
         """The user's command executed, once for both verdicts."""
         if self.executed is None:
             folder = case.workshop / f"by-{len(list(case.workshop.glob('by-*')))}"
+            judge_by_command = named(JUDGES, "command", "--by")
             self.executed = judge_by_command(case, self.options.by, folder)
             found, count = self.executed, len(self.run.loop)
             summary = TrainingSummary("full", count, count, 1, 0.0, command=self.options.by)

@@ -29,7 +29,7 @@ from marin.process.progress import Report, bar
 from marin.provenance.plugins import named
 from marin.recipe.schema import Artifact, Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
 from marin.record.events import DATA_STEPS, Json, StepStarted
-from marin.runners.engines import warm_workers
+from marin.runners.workers import warm_workers
 from marin.verify.case import JUDGES, Case
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.rehearsal import Rehearsal

@@ -12,7 +12,8 @@ from marin.work.placed import Start
 
 if TYPE_CHECKING:
     from marin.execution.step import StepResult, Task
-    from marin.runners.jobs import JobRunner, Resources
+    from marin.runners.jobs import JobRunner
+    from marin.runners.resources import Resources
 
 
 class Place(Protocol):

@@ -11,7 +11,7 @@ from marin.runners.places import place_of
 from marin.work.placed import Setup, Start, told
 
 if TYPE_CHECKING:
-    from marin.runners.jobs import Resources
+    from marin.runners.resources import Resources
 
 
 class LocalRunner:

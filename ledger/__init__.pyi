@@ -76,10 +76,10 @@ from ledger.service.client import LogClient as LogClient
 from ledger.service.client import Spool as Spool
 from ledger.service.server import GroupCommit as GroupCommit
 from ledger.service.server import LogService as LogService
+from ledger.storage import BROKER_VARIABLE as BROKER_VARIABLE
 from ledger.storage import PosixStorage as PosixStorage
 from ledger.storage import Storage as Storage
 from ledger.storage import open_storage as open_storage
-from ledger.storage.brokered import BROKER_VARIABLE as BROKER_VARIABLE
 from ledger.storage.brokered import serving as serving
 from ledger.storage.failure import DISK_FULL as DISK_FULL
 from ledger.storage.memory import MemoryStorage as MemoryStorage

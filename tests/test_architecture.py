@@ -209,6 +209,7 @@ ON_DEMAND = {
     "marin/pipeline/tokens.py": "Levanter, where the step is executed",
     "marin/pipeline/train.py": "jax begins under the arithmetic contract; Ray, where it trains",
     "marin/record/outputs.py": "TensorStore, for outputs that are tensors",
+    "marin/record/writer.py": "what finds plugins, where an append service runs",
     "marin/reporting/pages.py": "each page's own libraries",
     "marin/reporting/verification/page.py": "matplotlib, where a link's picture is drawn",
     "marin/training/inspection/batch.py": "jax begins under the arithmetic contract",

@@ -112,6 +112,28 @@ class LogClient:
         return frame
 
 
+def connect(endpoint: Path, origin: str) -> LogClient | None:
+    """A connection to the service of this endpoint, which must be of this log; None where it no longer runs.
+
+    Raises:
+        Refused: the append service serves another log.
+    """
+    try:
+        client = LogClient(endpoint)
+    except Unavailable:
+        return None  # left behind by a service that was killed
+    if client.origin != origin:
+        client.close()
+        raise Refused(
+            "the append service serves another log",
+            where=str(endpoint),
+            expected=origin,
+            found=client.origin,
+            cure="stop that service, or name the right root",
+        )
+    return client
+
+
 class Connection(Protocol):
     """A way to anyone who appends: ``LogClient`` is one, an actor of a cluster another."""
 

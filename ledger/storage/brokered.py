@@ -13,6 +13,7 @@ private folder and asks the real storage. It can be asked for nothing but bytes 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import socketserver
 import threading
@@ -23,11 +24,11 @@ from typing import Any, BinaryIO, Final
 
 from ledger import errors
 from ledger.errors import LedgerError, StorageFailed, Unavailable
+from ledger.storage import BROKER_VARIABLE
 from ledger.storage.port import Detail, Storage
 from ledger.storage.ranges import open_by_ranges
 from ledger.storage.readonly import ReadOnly
 
-BROKER_VARIABLE: Final = "MARIN_BROKER"
 _MOST_LINE: Final = 1 << 16
 _PARTS: Final = 5
 _AT_ONCE: Final = 4
@@ -92,6 +93,11 @@ class BrokeredStorage(ReadOnly):
             finally:
                 connection.close()  # what was made of it stays open
         return self._here.stream
+
+
+def open_brokered(address: str, *, readonly: bool = True) -> BrokeredStorage:
+    """The storage at ``address`` as the process that ``MARIN_BROKER`` names reads it."""
+    return BrokeredStorage(os.environ[BROKER_VARIABLE], address)
 
 
 @contextmanager

@@ -37,6 +37,11 @@ _AROUND = 1 << 20
 _MOST_DIGITS = 18
 
 
+def open_https(address: str, *, readonly: bool = True) -> HttpsStorage:
+    """The files below an address; there is no writing them."""
+    return HttpsStorage(address)
+
+
 class HttpsStorage(ReadOnly):
     """The files below an address. Plain http is taken from the loopback interface only. ``pause``: seconds before a
     second try of what may pass; before the third it is twice as long."""

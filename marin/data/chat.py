@@ -42,9 +42,6 @@ STOPS = tuple(f"\n<|{role}|>" for role in ROLES)
 AMBIGUOUS = {"human": "user", "gpt": "assistant"}
 """Roles of ShareGPT, and what axolotl makes of them."""
 
-Span = tuple[int, int]
-"""Where a stretch of a text begins and ends, in characters."""
-
 
 def messages_of(value: Mapping[str, Any], where: str) -> object:
     """The messages of a line, whatever they are: :func:`checked` says. ``{"conversations": [{"from": ROLE, "value": TEXT}]}`` is

@@ -20,14 +20,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from marin.data.chat import Span
 from marin.errors import DataError
 
 TRAIN, VALIDATION = "train.jsonl", "validation.jsonl"
 PARTS = "train"
 """Folder of the train splits of a mixture's parts, ``<part>.jsonl``, which then stand in the place of ``TRAIN``."""
 
-
+Span = tuple[int, int]
+"""Where a stretch of a text begins and ends, in characters."""
 ANSWER, CHOSEN, REJECTED = "answer", "chosen", "rejected"
 """In the metadata of a preference's documents, which answer one is. The rejected one is on the side of the one before it."""
 

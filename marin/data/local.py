@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from marin.data.chat import Span, texts_of
-from marin.data.documents import ANSWER, CHOSEN, REJECTED, Document
+from marin.data.chat import texts_of
+from marin.data.documents import ANSWER, CHOSEN, REJECTED, Document, Span
 from marin.data.lines.packed import MOST_RATIO, SUFFIXES, Damaged, reading, unpacked
 from marin.data.lines.parsing import field_of, parsed
 from marin.data.preferences import conversations

@@ -22,7 +22,8 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from marin.data.chat import LEARNED, STOPS, TEMPLATE, Span, check_plain, checked, messages_of, not_a_chat
+from marin.data.chat import LEARNED, STOPS, TEMPLATE, check_plain, checked, messages_of, not_a_chat
+from marin.data.documents import Span
 from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import NoConversation, UsageError
 from marin.recipe.schema import Dataset, FilesDataset, chats, parts

@@ -21,7 +21,7 @@ from marin.data.tokenizer import Tokenizer, open_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.marks import Marks, marks_of
 from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
-from marin.execution.phases import checkout
+from marin.execution.continued import checkout
 from marin.history.run import Run
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe, as_recorded

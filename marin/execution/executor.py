@@ -26,17 +26,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ledger import Draft, LedgerError, OutOfSequence, Receipt, Refused
+from ledger import Draft, LedgerError, Receipt, Refused
 from marin.errors import Interrupted, LeaseLost, Paused, StopAsked
-from marin.execution import phases, tracker
+from marin.execution import continued, tracker
 from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import Grant, GrantedLease, StepLease, Unleased
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
-from marin.execution.recording.journal import LedgerJournal
-from marin.execution.recording.requests import StopRequests, pending, stop_asked, withdraw_refuted
+from marin.execution.recording.journal import REQUESTS, LedgerJournal, Requests
 from marin.execution.run_results import RunResults, pointer_of
 from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
@@ -53,7 +52,7 @@ from marin.process.interruption import Interruption
 from marin.process.running import running
 from marin.provenance import environment
 from marin.provenance.code import code_folder, files_listing, provenance
-from marin.provenance.plugins import named
+from marin.provenance.plugins import named, own_points
 from marin.recipe.schema import Execution, Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import LedgerHistory, Root
@@ -435,7 +434,7 @@ class _Stage:
                     raise
                 log.warning("%s: %s: %s", self.step.name, asked.where, asked.found)
 
-    def _requests(self, run: str) -> StopRequests | None:
+    def _requests(self, run: str) -> Requests | None:
         """What may stop a training from now on. What was refuted until now is withdrawn, so that it goes on from the last state
         that held.
 
@@ -444,34 +443,25 @@ class _Stage:
         """
         if self.step.name != "train":
             return None
-        while True:
-            self.lease.ask()
-            history = self.root.history()
-            view = load(history, run)
-            try:
-                step = withdraw_refuted(self.root, view)
-                break
-            except OutOfSequence:
-                continue  # perhaps by who has the lease now
-        if step is not None:
-            log.warning("train: what was recorded from train step %d on did not hold, and is made again", step)
-        if (asked := pending(self.root, view)) is not None:
-            raise stop_asked(asked)
-        return StopRequests(self.root, run, max(history.places(last=1)) + 1)
+        point = own_points(REQUESTS).get("follow")
+        if point is None:
+            return None
+        found: Requests = point.load()(self.root, run, self.lease.ask)
+        return found
 
     def _attempt(
-        self, situation: _Situation, workspace: Workspace, attempt: int, requests: StopRequests | None
+        self, situation: _Situation, workspace: Workspace, attempt: int, requests: Requests | None
     ) -> StoredResult:
         store = self.cache.store
         artifacts = {step: situation.inputs[step].output.artifact for step in self.step.inputs}
         inputs = workspace.prepare(store, {step: situation.inputs[step].output for step in self.step.inputs})
         if self.step.continues and self.recipe.phase is not None:
-            came_from = phases.origin(situation.results.cache.history, self.recipe, self.execution.continues)
-            inputs[PREVIOUS] = phases.checkout(store, came_from.checkpoint, workspace.folder / "inputs" / PREVIOUS)
+            came_from = continued.origin(situation.results.cache.history, self.recipe, self.execution.continues)
+            inputs[PREVIOUS] = continued.checkout(store, came_from.checkpoint, workspace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = came_from.checkpoint
         elif self.step.continues and self.recipe.initial is not None:
             made = self.recipe.initial.model
-            inputs[PREVIOUS] = phases.checkout(store, made, workspace.folder / "inputs" / PREVIOUS)
+            inputs[PREVIOUS] = continued.checkout(store, made, workspace.folder / "inputs" / PREVIOUS)
             artifacts[PREVIOUS] = made
         journal = LedgerJournal(self.root, situation.run_id, self.step.name, self.lease, requests)
         if self.step.continues and self.execution.fork is not None:
@@ -503,7 +493,7 @@ class _Stage:
                 ),
             )
 
-    def _check(self, requests: StopRequests | None) -> None:
+    def _check(self, requests: Requests | None) -> None:
         self.lease.check()
         if requests is not None:
             requests.poll()
@@ -557,7 +547,7 @@ class _Stage:
         if source.diff:
             self.root.store().put_bytes(source.diff)
         continues = (
-            phases.origin(self.root.history(), self.recipe, self.execution.continues)
+            continued.origin(self.root.history(), self.recipe, self.execution.continues)
             if self.recipe.phase is not None
             else None
         )

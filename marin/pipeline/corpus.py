@@ -13,30 +13,14 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
 from marin.data.collected import collected
-from marin.data.documents import (
-    PARTS,
-    TRAIN,
-    VALIDATION,
-    Document,
-    SplitCount,
-    SplitWriter,
-    read_documents,
-    write_divided,
-)
-from marin.data.local import Marked, Skipped, SourceFile, Written, matched, mirrored_glob, read_file, read_pairs
-from marin.data.preferences import hold_out
-from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of
-from marin.data.text import lines, split_text
-from marin.data.tokenizer import END_OF_TEXT
-from marin.errors import DataError, NoConversation, UsageError
+from marin.data.documents import PARTS, TRAIN, VALIDATION, Document, SplitCount, SplitWriter, read_documents
+from marin.errors import DataError, UsageError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.progress import bar
 from marin.provenance.plugins import named
@@ -60,8 +44,11 @@ PAIRS, DESCRIPTION = "minimal_pairs.jsonl", "dataset.json"
 _REPORT_EVERY = 100
 
 
-GRAMMAR, URL, EARLIER = (("marin.corpora", name) for name in ("grammar", "url", "earlier-chats"))
-"""Group and name of what makes texts of nothing but a seed, of what fetches a file, and of conversations by older rules."""
+GRAMMAR, FILES, URL, EARLIER = (("marin.corpora", name) for name in ("grammar", "files", "url", "earlier-chats"))
+"""Group and name of what makes texts of nothing but a seed, of what reads files, of what fetches one, and of conversations by
+older rules."""
+Line = dict[str, str | int]
+"""A line that is left out: of which file, its number, what was expected and found."""
 
 
 class Pair(Protocol):
@@ -79,6 +66,22 @@ class Generated(Protocol):
 
     def minimal_pairs(self, seed: int, count: int) -> Iterable[Pair]:
         """So many pairs."""
+
+
+class Read(Protocol):
+    """What the plugin gives that reads files."""
+
+    def sources(self, dataset: UrlDataset | FilesDataset) -> dict[str, str]:
+        """The digests of what a corpus of this data set is made from."""
+
+    def pairs(self, dataset: UrlDataset | FilesDataset) -> Iterable[dict[str, str]]:
+        """Its minimal pairs."""
+
+    def pairs_of(self, path: Path) -> Iterable[dict[str, str]]:
+        """The minimal pairs in one file."""
+
+    def corpus(self, dataset: UrlDataset | FilesDataset, task: Task, out: Path) -> Corpus:
+        """Write both splits into ``out``."""
 
 
 def source_digests(recipe: Recipe) -> dict[str, str]:
@@ -107,10 +110,7 @@ def _sources(dataset: SingleDataset) -> dict[str, str]:
         return {dataset.artifact.address: dataset.artifact.digest or ""}
     if isinstance(dataset, DocumentsDataset | WebDataset):
         return {"collection": _collection(dataset)}
-    sources = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
-    if isinstance(dataset, UrlDataset):
-        return sources | {dataset.url: f"sha256:{dataset.sha256}"}
-    return sources | {file.name: file.digest() for file in matched(dataset.globs)}
+    return _files().sources(dataset)
 
 
 def config(recipe: Recipe) -> object:
@@ -122,11 +122,15 @@ def config(recipe: Recipe) -> object:
 
 
 @dataclass(frozen=True)
-class _Corpus:
+class Corpus:
+    """What a data set gave: documents of both splits, and the digests of what they were made from."""
+
     train: SplitCount
     validation: SplitCount
     sources: dict[str, str]
-    skipped: Skipped = field(default_factory=Skipped)
+    skipped: int = 0
+    """Lines that are no conversation."""
+    first_skipped: list[Line] = field(default_factory=list)
     marked: int = 0
     """Conversations whose messages hold special tokens."""
     preferences: list[dict[str, str]] = field(default_factory=list)
@@ -152,10 +156,11 @@ def run(task: Task) -> StepResult:
         "sources": made.sources,
         "text_bytes": {"train": made.train.text_bytes, "validation": made.validation.text_bytes},
     }
-    skipped = made.skipped
-    if skipped.count:
-        description["skipped"] = {"lines": skipped.count, "first": skipped.first}
-        log.warning("%d lines are no conversations and are left out; the first: %s", skipped.count, skipped.first[0])
+    if made.skipped:
+        description["skipped"] = {"lines": made.skipped, "first": made.first_skipped}
+        log.warning(
+            "%d lines are no conversations and are left out; the first: %s", made.skipped, made.first_skipped[0]
+        )
     if made.marked:
         description["special_tokens_in_messages"] = made.marked
         log.warning(
@@ -166,7 +171,7 @@ def run(task: Task) -> StepResult:
         kind="corpus",
         metrics={
             "minimal_pairs": float(count),
-            **({"skipped_lines": float(skipped.count)} if skipped.count else {}),
+            **({"skipped_lines": float(made.skipped)} if made.skipped else {}),
             **({"special_tokens_in_messages": float(made.marked)} if made.marked else {}),
             "train_bytes": float(made.train.text_bytes),
             "train_documents": float(made.train.documents),
@@ -183,24 +188,25 @@ def _pairs(dataset: SingleDataset, task: Task) -> Iterable[dict[str, str]]:
         return _pairs_of(dataset.artifact, task)
     if isinstance(dataset, DocumentsDataset | WebDataset):
         return ()
-    return read_pairs(_pair_files(dataset))
+    return _files().pairs(dataset)
 
 
-def _from_one(dataset: SingleDataset, task: Task, out: Path) -> _Corpus:
+def _from_one(dataset: SingleDataset, task: Task, out: Path) -> Corpus:
     if isinstance(dataset, GrammarDataset):
         return _from_grammar(dataset, out)
     if isinstance(dataset, ArtifactDataset):
         return _from_artifact(dataset, task, out)
     if isinstance(dataset, DocumentsDataset | WebDataset):
         return _from_collection(_collection(dataset), task, out)
-    return _from_url(dataset, task, out) if isinstance(dataset, UrlDataset) else _from_files(dataset, task, out)
+    return _files().corpus(dataset, task, out)
 
 
-def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
+def _from_parts(dataset: MixtureDataset, task: Task) -> Corpus:
     """Each part as it would be alone; their held-out texts together."""
     total = {TRAIN: SplitCount(0, 0), VALIDATION: SplitCount(0, 0)}
     sources: dict[str, str] = {}
-    skipped, marked = Skipped(), 0
+    skipped, marked = 0, 0
+    first_skipped: list[Line] = []
     (task.out / PARTS).mkdir()
     with (task.out / VALIDATION).open("wb") as held_out:
         for name, part in sorted(dataset.parts.items()):
@@ -215,16 +221,16 @@ def _from_parts(dataset: MixtureDataset, task: Task) -> _Corpus:
                 )
             sources |= {f"{name}:{key}": digest for key, digest in made.sources.items()}
             marked += made.marked
-            skipped.count += made.skipped.count
-            skipped.first += [line | {"file": f"{name}:{line['file']}"} for line in made.skipped.first]
-    return _Corpus(total[TRAIN], total[VALIDATION], sources, skipped, marked)
+            skipped += made.skipped
+            first_skipped += [line | {"file": f"{name}:{line['file']}"} for line in made.first_skipped]
+    return Corpus(total[TRAIN], total[VALIDATION], sources, skipped, first_skipped, marked)
 
 
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
     """What some data sets alone are made by."""
     dataset = recipe.dataset
     parts = dataset.parts.values() if isinstance(dataset, MixtureDataset) else (dataset,)
-    kinds = ((GRAMMAR, GrammarDataset), (URL, UrlDataset))
+    kinds = ((GRAMMAR, GrammarDataset), (FILES, FilesDataset | UrlDataset | ArtifactDataset), (URL, UrlDataset))
     found = [point for point, kind in kinds if any(isinstance(part, kind) for part in parts)]
     if any(isinstance(part, FilesDataset) and part.chat and part.chat_reference is None for part in parts):
         found.append(EARLIER)
@@ -236,8 +242,13 @@ def _grammar() -> Generated:
     return found
 
 
-def _from_grammar(dataset: GrammarDataset, out: Path) -> _Corpus:
-    return _Corpus(
+def _files() -> Read:
+    found: Read = named(*FILES, "a data set of files")
+    return found
+
+
+def _from_grammar(dataset: GrammarDataset, out: Path) -> Corpus:
+    return Corpus(
         _generate(dataset, "train", dataset.train_bytes, out / TRAIN),
         _generate(dataset, "validation", dataset.validation_bytes, out / VALIDATION),
         {},
@@ -254,7 +265,7 @@ def _generate(dataset: GrammarDataset, split: str, size: int, path: Path) -> Spl
         return writer.count()
 
 
-def _from_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> _Corpus:
+def _from_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> Corpus:
     """Each document is read and written anew, so that this corpus is one, no matter who made that artifact."""
     counts = []
     with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
@@ -269,7 +280,7 @@ def _from_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> _Corpus:
         raise DataError(
             "corpus is empty", where=dataset.artifact.address, expected=f"documents in {TRAIN}", found="none"
         )
-    return _Corpus(counts[0], counts[1], _sources(dataset))
+    return Corpus(counts[0], counts[1], _sources(dataset))
 
 
 def _collection(dataset: DocumentsDataset | WebDataset) -> str:
@@ -285,7 +296,7 @@ def _collection(dataset: DocumentsDataset | WebDataset) -> str:
     return dataset.artifact
 
 
-def _from_collection(artifact: str, task: Task, out: Path) -> _Corpus:
+def _from_collection(artifact: str, task: Task, out: Path) -> Corpus:
     """The documents of a collection in its order, each in the split that it says."""
     with (out / TRAIN).open("wb") as train, (out / VALIDATION).open("wb") as validation:
         writers = {"train": SplitWriter(train), "validation": SplitWriter(validation)}
@@ -301,13 +312,13 @@ def _from_collection(artifact: str, task: Task, out: Path) -> _Corpus:
                 found=f"none in {split}",
                 cure="build a collection of more documents",
             )
-    return _Corpus(counts["train"], counts["validation"], {"collection": artifact})
+    return Corpus(counts["train"], counts["validation"], {"collection": artifact})
 
 
 def _pairs_of(artifact: Artifact, task: Task) -> Iterable[dict[str, str]]:
     with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
         path = _taken(artifact, task, Path(folder) / "corpus") / PAIRS
-        return list(read_pairs([SourceFile(path, PAIRS)])) if path.is_file() else []
+        return list(_files().pairs_of(path)) if path.is_file() else []
 
 
 def _taken(artifact: Artifact, task: Task, folder: Path) -> Path:
@@ -333,101 +344,6 @@ def _file_of(artifact: Artifact, folder: Path, name: str) -> Path:
             cure="write both into context.out, one document a line: id, text, source, metadata",
         )
     return folder / name
-
-
-def _from_url(dataset: UrlDataset, task: Task, out: Path) -> _Corpus:
-    path: Path = named(*URL, "dataset.kind=url").obtain(dataset, task.store, task.work)
-    with path.open("rb") as file:
-        texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
-        documents = (Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
-        train, validation = write_divided(documents, out, dataset.validation_fraction, where=dataset.url)
-    return _Corpus(train, validation, _sources(dataset))
-
-
-@dataclass(frozen=True)
-class _Chats:
-    """How the lines of a data set are written, if they are conversations; ``marked`` counts those that hold special tokens."""
-
-    written: Written | None = None
-    by_difference: bool = False
-    marked: Marked | None = None
-
-
-def _chats(dataset: FilesDataset, task: Task) -> _Chats:
-    if not dataset.chat:
-        return _Chats()
-    if dataset.chat_reference is None:
-        log.warning(
-            "dataset.chat_reference is not named: conversations by the rules of an older release, their marks as text; "
-            "those of transformers: chat_reference=transformers"
-        )
-        earlier = named(*EARLIER, "a data set of conversations without dataset.chat_reference")
-        if dataset.chat_template is None:
-            return _Chats(lambda value, at: earlier.render(value.get("messages"), at))
-        return _Chats(
-            partial(earlier.conversation, earlier.EarlierTemplate(dataset.chat_template, where="dataset.chat_template"))
-        )
-    if (kept := task.recipe.kept_tokenizer) is None:
-        return _by(template_of(dataset, SPECIAL), frozenset({END_OF_TEXT}))
-    with TemporaryDirectory(dir=task.work, prefix="tokenizer-") as base:
-        folder = Path(base) / "tokenizer"
-        task.store.checkout(kept, folder)
-        check_marks(folder)
-        return _by(template_of(dataset, special_tokens(folder)), special_texts(folder))
-
-
-def _by(template: ChatTemplate, special: frozenset[str]) -> _Chats:
-    return _Chats(partial(conversation, template), not template.marks, Marked(special))
-
-
-def _from_files(dataset: FilesDataset, task: Task, out: Path) -> _Corpus:
-    sources, found, skipped = _sources(dataset), _chats(dataset, task), Skipped()
-
-    def documents() -> Iterator[Document]:
-        some = False
-        for file in matched(dataset.globs):
-            for document in read_file(
-                file,
-                dataset.name,
-                text_field=dataset.text_field,
-                split=dataset.split,
-                paragraphs_per_document=dataset.paragraphs_per_document,
-                expected_digest=sources[file.name],
-                chat=found.written,
-                by_difference=found.by_difference,
-                skipped=None if dataset.strict else skipped,
-                preferences=bool(dataset.preferences),
-                marked=found.marked,
-            ):
-                some = True
-                yield document
-        if skipped.count and not some:
-            first = skipped.first[0]
-            raise NoConversation(
-                "no line is a conversation",
-                where=f"{first['file']}:{first['line']}",
-                expected=str(first["expected"]),
-                found=str(first["found"]),
-                cure="correct the lines; docs/lab.md says what a conversation is",
-            )
-
-    train, validation = write_divided(
-        documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
-    )
-    if not dataset.preferences:
-        return _Corpus(train, validation, sources, skipped, found.marked.count if found.marked is not None else 0)
-    both = (out / VALIDATION).rename(out / "held_out.jsonl")
-    validation, held_out = hold_out(both, out / VALIDATION)
-    both.unlink()
-    return _Corpus(train, validation, sources, skipped, found.marked.count if found.marked is not None else 0, held_out)
-
-
-def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
-    """The files that the glob ``minimal_pairs`` names, below MARIN_DATA if there is such a file, otherwise from
-    here."""
-    if dataset.minimal_pairs is None:
-        return []
-    return matched((mirrored_glob(dataset.minimal_pairs),), what="dataset.minimal_pairs", kinds=(".jsonl",))
 
 
 def _write_pairs(pairs: Iterable[dict[str, str]], path: Path) -> int:

@@ -12,6 +12,7 @@ from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import step_plugins
+from marin.recipe.model import IMPORTED
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
 
@@ -60,6 +61,11 @@ def run(task: Task) -> StepResult:
     return train(task)
 
 
+def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """What the recipe's arithmetic is computed by, and what reads a model that was made elsewhere."""
+    return (*step_plugins(recipe.arithmetic), *((IMPORTED,) if recipe.initial is not None else ()))
+
+
 TRAIN = StepDefinition(
     name="train",
     inputs=("tokens", "tokenizer"),
@@ -67,6 +73,6 @@ TRAIN = StepDefinition(
     starts=("marin/pipeline/train.py",),
     run=run,
     devices="all",
-    plugins=lambda recipe: step_plugins(recipe.arithmetic),
+    plugins=plugins,
     continues=True,
 )

@@ -21,8 +21,9 @@ from ledger import (
     open_storage,
 )
 from marin.record.root import absolute, open_root, root_location
-from marin.record.trust.evidence import NOBODY, Sources, Vouched, gather
+from marin.record.trust.evidence import Vouched, gather
 from marin.record.trust.pins import Pins, default_pins
+from marin.record.trust.trusted import NOBODY, Sources
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ledger  # whose store is imported when somebody asks for it
 from ledger import (
@@ -29,7 +30,6 @@ from ledger import (
     LedgerError,
     Log,
     LogCheckpoint,
-    LogClient,
     LogReader,
     Malformed,
     NotFound,
@@ -55,6 +55,9 @@ from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
 from marin.record.verdicts import of_this_log
 from marin.record.writer import RootWriter, connect
+
+if TYPE_CHECKING:
+    from ledger import LogClient
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ledger import Draft, LedgerError, Locked, Log, LogClient, Receipt, Refused, Unavailable
+from ledger import Draft, LedgerError, Locked, Log, Receipt, Unavailable
 from marin.kinds.known import kind_of
+
+if TYPE_CHECKING:
+    from ledger import LogClient
 
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
+WRITERS = "marin.writers"
+"""The entry points of those who append to a log that another process has open."""
 _TURN_SECONDS = 1.0
 """How long the lock is waited for before the service is looked for again."""
 
@@ -83,20 +89,11 @@ def connect(endpoint: Path, origin: str) -> LogClient | None:
 
     Raises:
         Refused: the append service serves another log.
+        NotInstalled: a service runs, and its client is not installed.
     """
     if not endpoint.exists():
         return None
-    try:
-        client = LogClient(endpoint)
-    except Unavailable:
-        return None  # left behind by a service that was killed
-    if client.origin != origin:
-        client.close()
-        raise Refused(
-            "the append service serves another log",
-            where=str(endpoint),
-            expected=origin,
-            found=client.origin,
-            cure="stop that service, or name the right root",
-        )
+    from marin.provenance.plugins import named
+
+    client: LogClient | None = named(WRITERS, "service", str(endpoint))(endpoint, origin)
     return client

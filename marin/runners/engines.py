@@ -1,13 +1,10 @@
-"""Which engine executes jobs, and tasks one after another: processes of this machine, or a Ray."""
+"""Which engine executes jobs: processes of this machine, or a Ray."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from marin.runners import Runner
-from marin.runners.jobs import JobRunner, Resources, RunnerName
-from marin.runners.local import LocalRunner
+from marin.runners.jobs import JobRunner, RunnerName
 from marin.runners.places import place_of
 from marin.runners.process import LocalJobs
 
@@ -27,13 +24,3 @@ def open_jobs(
     if runner == "local":
         return LocalJobs(cpus=cpus, gpus=gpus)
     return place_of(runner).jobs(address, cpus, root)
-
-
-def warm_workers(
-    workers: int, each: Resources | None = None, *, together: int = 1, variables: Mapping[str, str] | None = None
-) -> Runner:
-    """This process alone, or a Ray on which each of ``workers`` is ``together`` processes that do a task as one; each
-    process reserves ``each`` (one core) and begins with ``variables`` set. Without need of it, Ray is never imported."""
-    if workers == together == 1:
-        return LocalRunner()
-    return place_of("ray").workers(workers, each=each, together=together, variables=variables)

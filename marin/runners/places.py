@@ -12,7 +12,8 @@ from marin.work.placed import Start
 
 if TYPE_CHECKING:
     from marin.execution.step import StepResult, Task
-    from marin.runners.jobs import JobRunner, Resources
+    from marin.runners.jobs import JobRunner
+    from marin.runners.resources import Resources
 
 
 class Place(Protocol):
@@ -36,7 +37,7 @@ class Place(Protocol):
         together: int = 1,
         variables: Mapping[str, str] | None = None,
     ) -> Runner:
-        """See :func:`marin.runners.engines.warm_workers`."""
+        """See :func:`marin.runners.workers.warm_workers`."""
 
     def tasks(self, start: Start, setup: bytes, tasks: Sequence[bytes], workers: int) -> Iterator[tuple[int, bytes]]:
         """Tasks executed by workers that are replaced when they die, with their numbers, as they end."""

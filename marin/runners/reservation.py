@@ -7,7 +7,7 @@ from __future__ import annotations
 from marin.execution.step import StepDefinition
 from marin.provenance.environment import available_cores, available_gpus
 from marin.recipe.schema import Execution, Recipe
-from marin.runners.jobs import Resources
+from marin.runners.resources import Resources
 
 
 def reservation(

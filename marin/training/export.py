@@ -17,11 +17,10 @@ from msgspec import structs
 from safetensors.numpy import save_file
 
 from ledger import describe_tree
-from marin.data.borrowed.chats import TEMPLATE_FILE, special_tokens
-from marin.data.template import template_of
-from marin.data.tokenizer import parse_tokenizer
 from marin.execution.step import StepResult, Task
 from marin.process.waiting import waiting
+from marin.provenance.plugins import named
+from marin.recipe.model import CHATS
 from marin.recipe.schema import Recipe, chats
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
 from marin.training.adapters import FOLDER, merged, write_adapters
@@ -86,17 +85,6 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
         (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def write_template(folder: Path, recipe: Recipe) -> list[int]:
-    """The template of the recipe's conversations beside the tokenizer in ``folder``, where transformers finds it before any
-    other; returns the tokens by which it closes an answer, where that is one token and not the end of a text."""
-    template = template_of(recipe.dataset, special_tokens(folder))
-    (folder / TEMPLATE_FILE).write_bytes(template.text.encode("utf-8"))
-    path = folder / "tokenizer.json"
-    tokenizer = parse_tokenizer(path.read_bytes(), where=str(path))
-    found = {tokenizer.token_to_id(stop) for stop in template.stops} - {recipe.tokens.end}
-    return sorted(number for number in found if number is not None)
-
-
 def export(task: Task) -> StepResult:
     """Write the folder, and beside the merged model its adapters where it has some. Its own tree digest names it: the same
     state gives the same bytes."""
@@ -106,7 +94,7 @@ def export(task: Task) -> StepResult:
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             (task.out / name).write_bytes((tokenizer / name).read_bytes())
-    closing = write_template(task.out, task.recipe) if chats(task.recipe.dataset) else []
+    closing: list[int] = named(*CHATS, "conversations")(task.out, task.recipe) if chats(task.recipe.dataset) else []
     write_model(task.out, merged(model), task.recipe, vocabulary_size(tokenizer, task.recipe.model), closing)
     if task.recipe.lora is not None:
         base = "" if task.recipe.initial is None else task.recipe.initial.name

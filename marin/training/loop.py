@@ -20,6 +20,8 @@ from jax.sharding import Mesh
 from ledger import StateManifest, Store, Tampered
 from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device, check_devices
+from marin.provenance.plugins import named
+from marin.recipe.model import IMPORTED
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
@@ -27,7 +29,6 @@ from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch, Batches, LeftOut, Span, streams, token_dataset
 from marin.training.experts.loads import measured
-from marin.training.imported import imported_state
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary, hosts
 from marin.training.runtime.compilation import give_back_memory
@@ -203,7 +204,7 @@ class Training:
         phase = self.recipe.phase
         if self.recipe.initial is not None and previous is not None:
             form = self.step.layout.form
-            begun = imported_state(self.recipe, self.vocab_size, previous / "checkpoint", form)
+            begun = _imported_state()(self.recipe, self.vocab_size, previous / "checkpoint", form)
             first = self.step.layout.cut(begun, self.step.by_slice)
             return first, describe(first, self.step.layout)
         if phase is None and previous is None and self.recipe.initial is None:
@@ -334,3 +335,9 @@ class Training:
         assert batch.step == number, "the loader starts where it was asked to"
         self._next_step = number + 1
         return batch
+
+
+def _imported_state() -> Callable[..., TrainState]:
+    """What makes the first state of a model that was made elsewhere."""
+    found: Callable[..., TrainState] = named(*IMPORTED, "initial")
+    return found

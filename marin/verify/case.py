@@ -22,6 +22,9 @@ from marin.record.trust.trusted import Keys
 from marin.verify.derivation.record import RunRecord
 from marin.verify.rehearsal import Rehearsal
 
+JUDGES = "marin.judges"
+"""Where plugins have judges of what a recipe or a record names."""
+
 
 @dataclass(frozen=True)
 class Case:

@@ -33,11 +33,10 @@ from marin.provenance.plugins import named
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
-from marin.record.trust.evidence import NOBODY, Sources
 from marin.record.trust.pins import Pins, Seen
-from marin.record.trust.trusted import Keys
+from marin.record.trust.trusted import NOBODY, Keys, Sources
 from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
-from marin.verify.case import Case
+from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
 from marin.verify.derivation.record import pinned_steps, read_record
 from marin.verify.earlier import Proofs
@@ -45,7 +44,7 @@ from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.ledger import judge_events, judge_ledger
-from marin.verify.judges.loop import OWN, Executed, check_asked, judge_by_command, unasked
+from marin.verify.judges.loop import OWN, Executed, check_asked, unasked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.phases import joined
@@ -58,8 +57,6 @@ logger = logging.getLogger(__name__)
 
 EXECUTES = {"data": DATA_STEPS, "training": ("train",), "model": MODEL_STEPS}
 """Verdict -> the steps whose code gives it."""
-JUDGES = "marin.judges"
-"""Where plugins have judges of what a recipe or a record names."""
 WALKED = ("ledger", "artifacts", "data", "training")
 """The verdicts that runs before a phase are asked for. The model is that of the last phase."""
 
@@ -303,6 +300,7 @@ class Verification:
         """The user's command executed, once for both verdicts."""
         if self.executed is None:
             folder = case.workshop / f"by-{len(list(case.workshop.glob('by-*')))}"
+            judge_by_command = named(JUDGES, "command", "--by")
             self.executed = judge_by_command(case, self.options.by, folder)
             found, count = self.executed, len(self.run.loop)
             summary = TrainingSummary("full", count, count, 1, 0.0, command=self.options.by)

@@ -13,7 +13,8 @@ from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
 from marin.record.root import Root, open_root
 from marin.record.trust.anchors import trailer_of, write_note
-from marin.record.trust.evidence import AUTHORITIES, CLAIMED, Evidence, gather, sources, trusted_authorities
+from marin.record.trust.evidence import AUTHORITIES, Evidence, gather, sources, trusted_authorities
+from marin.record.trust.trusted import CLAIMED
 
 
 @click.command()

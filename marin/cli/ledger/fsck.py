@@ -13,7 +13,8 @@ from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
 from marin.record.audit import audit_log, is_foreign
-from marin.record.trust.evidence import CLAIMED, sources
+from marin.record.trust.evidence import sources
+from marin.record.trust.trusted import CLAIMED
 
 
 @click.command()

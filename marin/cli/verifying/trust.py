@@ -43,6 +43,7 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
       marin trust add --policy witnesses.txt --ca freetsa.pem --git .
     """
     from ledger import load_authorities, pem_bytes
+    from marin.record.trust.policy import set_own_policy
     from marin.record.trust.trusted import default_trust
 
     if not (vkeys or policy or ca or git):
@@ -57,7 +58,7 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
         mine.add_keys(keys)
         _say_trusted("key", *keys)
     if policy is not None:
-        mine.set_policy(policy)
+        set_own_policy(mine, policy)
         _say_trusted("witnesses", policy)
     if ca is not None:
         mine.add_authorities(pem_bytes(load_authorities(ca)))
@@ -82,10 +83,11 @@ def ls_(as_json: bool) -> None:
     Examples:
       marin trust ls
     """
+    from marin.record.trust.policy import own_policy
     from marin.record.trust.trusted import default_trust
 
     mine = default_trust()
-    policy, authorities = mine.policy(), mine.authorities()
+    policy, authorities = own_policy(mine), mine.authorities()
     value = {
         "keys": [str(key) for key in mine.all_keys()],
         "policy": str(policy) if policy is not None else None,

@@ -18,7 +18,8 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from marin.data.chat import LEARNED, MARK, ROLES, Span, check_calls, not_a_chat
+from marin.data.chat import LEARNED, MARK, ROLES, check_calls, not_a_chat
+from marin.data.documents import Span
 from marin.data.template import LONGEST, MOST_TEXT, by_difference, unreadable
 from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import NoConversation

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from ledger import Draft, OutOfSequence
 from marin.execution.leases.step import Unleased
-from marin.execution.recording.requests import StopRequests
 from marin.history.runs import evaluation_stream, facts_of, stream_of
 from marin.record import events
 from marin.record.events import Body
 from marin.record.root import LedgerHistory, Root
 
 
+class Requests(Protocol):
+    """What may ask a training to stop: a plugin, named by an entry point of the group :data:`REQUESTS`."""
+
+    def look(self, index: int) -> None:
+        """Called when the training's own event ``index`` is durable.
+
+        Raises:
+            StopAsked: it is asked to.
+        """
+
+    def poll(self) -> None:
+        """For a process whose workers record: as :meth:`look`, up to the newest event, every now and then."""
+
+
+REQUESTS = "marin.requests"
+
+
 class LedgerJournal:
     """The :class:`marin.execution.step.Journal` of a recorded run: every fact becomes an event of its stream."""
 
     def __init__(
-        self, root: Root, run: str, step: str, lease: Unleased | None = None, requests: StopRequests | None = None
+        self, root: Root, run: str, step: str, lease: Unleased | None = None, requests: Requests | None = None
     ) -> None:
         """``requests``: those that may ask this step to stop."""
         self._root, self._stream, self._step = root, stream_of(run), step

@@ -26,8 +26,9 @@ from marin.graph.results import Action, NodeResult
 from marin.graph.step import Step
 from marin.provenance.environment import available_cores
 from marin.record.root import Root
-from marin.runners.jobs import Job, Resources, error_of
+from marin.runners.jobs import Job, error_of
 from marin.runners.reservation import reservation
+from marin.runners.resources import Resources
 from marin.work.placed import decode, encode
 from marin.work.recorded import StoredResult
 

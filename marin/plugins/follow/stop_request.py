@@ -1,7 +1,7 @@
 """A follower's request to the training that it follows: an event of the training's own log, under that log's key.
 
 The training takes no other word: who may append to its log could as well write any of its events, and nobody else can stop
-it. What it does then is in :mod:`marin.execution.recording.requests`.
+it. What it does then is in :mod:`marin.plugins.follow.requests`.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from marin.plugins.ray.software import other_software_than, software
 from marin.plugins.ray.writer import SpooledAppender, start_writer
 from marin.provenance.environment import available_cores
 from marin.record.root import append_through, open_root
-from marin.runners.jobs import Attempt, Job, JobFuture, Resources, answer, gave_up, reference, resolve, unpack
+from marin.runners.jobs import Attempt, Job, JobFuture, answer, gave_up, reference, resolve, unpack
 from marin.runners.process import GRACE_SECONDS, LocalJobs
+from marin.runners.resources import Resources
 
 
 class RayJobs:

@@ -11,7 +11,8 @@ from marin.work.placed import Start
 
 if TYPE_CHECKING:
     from marin.execution.step import StepResult, Task
-    from marin.runners.jobs import JobRunner, Resources
+    from marin.runners.jobs import JobRunner
+    from marin.runners.resources import Resources
 
 
 class RayPlace:
@@ -46,7 +47,7 @@ class RayPlace:
     ) -> Runner:
         """See there."""
         from marin.plugins.ray.pool import RayRunner
-        from marin.runners.jobs import Resources
+        from marin.runners.resources import Resources
 
         return RayRunner(workers, address, each=each or Resources(), together=together, variables=variables)
 

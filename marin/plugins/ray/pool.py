@@ -14,7 +14,8 @@ from marin.plugins.ray.meeting import held_address
 from marin.plugins.ray.resources import check, options
 from marin.plugins.ray.software import other_software_than, software
 from marin.process.interpreter import collect_less_often, with_room
-from marin.runners.jobs import Resources, error_of, parts_of
+from marin.runners.jobs import error_of, parts_of
+from marin.runners.resources import Resources
 from marin.work.placed import Seat, Setup, Start, told
 
 ONE_CORE = Resources()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledger import Unavailable
-from marin.runners.jobs import Resources
+from marin.runners.resources import Resources
 
 TOPOLOGY = "ray.io/tpu-topology"
 """The label that Ray gives to the machines of a TPU slice."""

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ledger import LedgerError, Store, StoredFolder, Unavailable
-from marin.execution.phases import checkout
+from marin.execution.continued import checkout
 from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.execution.tracker import following
 from marin.history.runs import stream_of

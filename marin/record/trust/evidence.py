@@ -32,36 +32,18 @@ from ledger import (
     load_authorities,
 )
 from marin.record.trust.anchors import check_anchor, find_anchors
-from marin.record.trust.policy import POLICY, WITNESSED, load_policy
-from marin.record.trust.trusted import default_trust
+from marin.record.trust.policy import POLICY, WITNESSED, load_policy, own_policy
+from marin.record.trust.trusted import WITNESSES, Sources, default_trust
 
 AUTHORITIES = "authorities.pem"
 """In the root: certificates of time stamp authorities that were named when a stamp was made. A claim of the log's."""
-CLAIMED = "claimed by this log:"
-"""What stands before a sentence for which only the log itself speaks."""
-WITNESSES = "witnesses"
-"""The kind of what the verifier's own witnesses vouch for."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Whose word counts. ``policy``: witnesses and their quorum; ``authorities``: a PEM file of time stamp authorities,
-    None for the system's; ``repositories``: where Git is asked."""
-
-    policy: WitnessPolicy | None = None
-    authorities: Path | None = None
-    repositories: tuple[Path, ...] = ()
-
-
-NOBODY = Sources()
-"""Nobody's word but the system's authorities'."""
 
 
 def sources(policy: Path | None = None, ca: Path | None = None, git: Sequence[Path] = ()) -> Sources:
     """What the command line names, and for what it does not, the user's own configuration."""
     trust = default_trust()
     return Sources(
-        WitnessPolicy.parse(policy.read_bytes()) if policy is not None else trust.policy(),
+        WitnessPolicy.parse(policy.read_bytes()) if policy is not None else own_policy(trust),
         ca or trust.authorities(),
         tuple(git) or tuple(trust.repositories()),
     )

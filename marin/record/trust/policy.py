@@ -1,4 +1,4 @@
-"""The witnesses of a root's log: which must cosign (a C2SP tlog-policy beside the log).
+"""Which witnesses must cosign a log: by a root's own choice (a C2SP tlog-policy beside the log), or by this user's.
 
 ``witness-policy`` in the root says whom to ask and how many must agree; ``witnessed`` is the newest checkpoint that
 met it, with their cosignatures, which stay when the log goes on.
@@ -6,7 +6,11 @@ met it, with their cosignatures, which stay when the log goes on.
 
 from __future__ import annotations
 
-from ledger import NotFound, PolicyWitness, Storage, VerifierKey, WitnessPolicy
+from pathlib import Path
+
+from ledger import LedgerError, NotFound, PolicyWitness, Storage, VerifierKey, WitnessPolicy
+from marin.process.files import write_whole
+from marin.record.trust.trusted import Trust, read_trusted, unusable
 
 POLICY = "witness-policy"
 WITNESSED = "witnessed"
@@ -24,4 +28,22 @@ def add_witness(storage: Storage, log: VerifierKey, witness: PolicyWitness, need
     """Put a witness into the policy of this root, which begins with it; ``needed`` of them must cosign."""
     policy = (load_policy(storage) or WitnessPolicy(logs=(log,))).with_witness(witness, needed)
     storage.replace(POLICY, str(policy).encode())
+    return policy
+
+
+def own_policy(trust: Trust) -> WitnessPolicy | None:
+    """The witnesses that count for this user, for every log."""
+    if not trust.policy_file.exists():
+        return None
+    try:
+        return WitnessPolicy.parse(read_trusted(trust.policy_file))
+    except LedgerError as error:
+        raise unusable(trust.policy_file, "a C2SP tlog-policy", str(error)[:200]) from error
+
+
+def set_own_policy(trust: Trust, source: Path) -> WitnessPolicy:
+    """Take this file as the policy of witnesses that count for this user."""
+    data = read_trusted(source)
+    policy = WitnessPolicy.parse(data)
+    write_whole(trust.policy_file, data)
     return policy

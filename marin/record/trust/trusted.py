@@ -16,16 +16,39 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from ledger import LedgerError, Refused, Unavailable, VerifierKey, WitnessPolicy
+from ledger import LedgerError, Refused, Unavailable, VerifierKey
 from marin.process.files import write_whole
+
+if TYPE_CHECKING:
+    from ledger import WitnessPolicy
 
 TRUST_VARIABLE = "MARIN_TRUST"
 AUTHORITIES_VARIABLE = "MARIN_TSA_CA"
 
 Source = Literal["given", "trusted", "own", "claimed"]
 """Whose word a key is: the command line's, this user's trusted keys, the own signing key, or the root's alone."""
+
+
+CLAIMED = "claimed by this log:"
+"""What stands before a sentence for which only the log itself speaks."""
+WITNESSES = "witnesses"
+"""The kind of what the verifier's own witnesses vouch for."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Whose word counts. ``policy``: witnesses and their quorum; ``authorities``: a PEM file of time stamp authorities,
+    None for the system's; ``repositories``: where Git is asked."""
+
+    policy: WitnessPolicy | None = None
+    authorities: Path | None = None
+    repositories: tuple[Path, ...] = ()
+
+
+NOBODY = Sources()
+"""Nobody's word but the system's authorities'."""
 
 
 def default_trust() -> Trust:
@@ -81,17 +104,8 @@ class Trust:
             try:
                 found.append(VerifierKey.parse(line))
             except LedgerError as error:
-                raise _unusable(self.keys_file, "name+hash+base64 on each line", repr(line[:80])) from error
+                raise unusable(self.keys_file, "name+hash+base64 on each line", repr(line[:80])) from error
         return found
-
-    def policy(self) -> WitnessPolicy | None:
-        """The witnesses that count, for every log."""
-        if not self.policy_file.exists():
-            return None
-        try:
-            return WitnessPolicy.parse(_trusted_file(self.policy_file))
-        except LedgerError as error:
-            raise _unusable(self.policy_file, "a C2SP tlog-policy", str(error)[:200]) from error
 
     def authorities(self) -> Path | None:
         """The file of certificates: what ``MARIN_TSA_CA`` names, or this folder's."""
@@ -126,16 +140,9 @@ class Trust:
         _write_lines(self.keys_file, [str(key) for key in keys if key not in gone])
         return gone
 
-    def set_policy(self, source: Path) -> WitnessPolicy:
-        """Take this file as the policy of witnesses."""
-        data = _trusted_file(source)
-        policy = WitnessPolicy.parse(data)
-        write_whole(self.policy_file, data)
-        return policy
-
     def add_authorities(self, certificates: bytes) -> None:
         """Trust these too: PEM, as :func:`ledger.pem_bytes` writes what was read as certificates."""
-        before = _trusted_file(self.authorities_file) if self.authorities_file.exists() else b""
+        before = read_trusted(self.authorities_file) if self.authorities_file.exists() else b""
         if certificates not in before:
             write_whole(self.authorities_file, before + certificates)
 
@@ -149,11 +156,16 @@ class Trust:
 def _read_lines(path: Path) -> list[str]:
     if not path.exists():
         return []
-    lines = _trusted_file(path).decode("utf-8", "replace").splitlines()
+    lines = read_trusted(path).decode("utf-8", "replace").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def _trusted_file(path: Path) -> bytes:
+def read_trusted(path: Path) -> bytes:
+    """The bytes of a file of trust.
+
+    Raises:
+        Unavailable: it cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:
@@ -170,7 +182,8 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
     write_whole(path, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _unusable(path: Path, expected: str, found: str) -> Unavailable:
+def unusable(path: Path, expected: str, found: str) -> Unavailable:
+    """The error of a file of trust that says something else than it may."""
     return Unavailable(
         "a file of trust cannot be read",
         where=str(path),

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marin.data.chat import Span
-from marin.data.documents import Document, read_documents
+from marin.data.documents import Document, Span, read_documents
 from marin.data.tokenizer import Tokenizer
 from marin.errors import DataError
 from marin.recipe.form.chats import CHAT_REFERENCE

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from ledger import LedgerError, StateManifest, Store
 from marin.errors import Unsupported
-from marin.execution.phases import checkout
+from marin.execution.continued import checkout
 from marin.process.cache import compilation_cache, compiling
 from marin.process.progress import Report
 from marin.process.waiting import waiting

@@ -29,8 +29,8 @@ from marin.process.progress import Report, bar
 from marin.provenance.plugins import named
 from marin.recipe.schema import Artifact, Execution, FilesDataset, Recipe, artifacts, as_recorded, from_plain
 from marin.record.events import DATA_STEPS, Json, StepStarted
-from marin.runners.engines import warm_workers
-from marin.verify.case import Case
+from marin.runners.workers import warm_workers
+from marin.verify.case import JUDGES, Case
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.rehearsal import Rehearsal
 from marin.verify.verdict import Outcome, Verdict, outcome_of
@@ -94,7 +94,7 @@ def judge_data(case: Case, pinned: Sequence[str], planned: Set[str], experiment:
     adopted = adopted_lines([item for item in taken if item.maker is None])
     made: Verdict | None = None
     if any(item.maker is not None for item in taken):
-        made = named("marin.judges", "experiment", "what a step of an experiment made")(case, experiment)
+        made = named(JUDGES, "experiment", "what a step of an experiment made")(case, experiment)
     outcome = derived.outcome if made is None or derived.outcome != "PASS" else made.outcome
     lines = (*derived.lines, *adopted, *(made.lines if made is not None else ()))
     return Verdict(outcome, lines, derived.executed or (made is not None and made.executed))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ledger import ANCHORED, Event, LogCheckpoint, LogReader, check
-from marin.record.trust.evidence import CLAIMED, WITNESSES, Sources, gather
+from marin.provenance.plugins import named
+from marin.record.trust.trusted import CLAIMED, WITNESSES, Sources
 from marin.verify.agreement import judge_record
-from marin.verify.case import Case
+from marin.verify.case import JUDGES, Case
 from marin.verify.derivation.record import RunRecord, is_verdict
 from marin.verify.judges.loop import OWN
 from marin.verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    from marin.record.trust.evidence import Evidence
 
 
 def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> Verdict:
@@ -24,7 +29,8 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
     )
     if findings:
         return Verdict("FAIL", tuple(str(finding) for finding in findings))
-    outside = gather(case.root.storage, reader, case.keys.verifiers, anchored, trusted)
+    gather = named(JUDGES, "evidence", "what others vouch for of the log")
+    outside: Evidence = gather(case.root.storage, reader, case.keys.verifiers, anchored, trusted)
     if outside.findings:
         return Verdict("FAIL", tuple(str(finding) for finding in outside.findings))
     lines = [described(checkpoint)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from ledger import LedgerError, StateManifest
-from marin.execution import phases
+from marin.execution.continued import checkout
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.process.text import several
@@ -161,7 +161,7 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
         inputs = case.inputs(("tokens", "tokenizer"))
         link, initial = run.started.body.continues, recipe.initial
         before = link.checkpoint if link is not None else None if initial is None else initial.model
-        previous = phases.checkout(case.store, before, case.workshop / "previous") if before is not None else None
+        previous = checkout(case.store, before, case.workshop / "previous") if before is not None else None
         result = replay(
             recipe,
             inputs["tokens"],

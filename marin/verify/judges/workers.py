@@ -24,8 +24,8 @@ from marin.process.arithmetic import APPLIED, apply, settings
 from marin.process.progress import Report
 from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
-from marin.runners.engines import warm_workers
 from marin.runners.reservation import reservation
+from marin.runners.workers import warm_workers
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Outcome, outcome_of

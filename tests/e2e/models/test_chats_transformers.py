@@ -24,7 +24,8 @@ from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.answers import question
 from marin.recipe.schema import FilesDataset, Model, Recipe
-from marin.training.export import write_model, write_template
+from marin.training.chats import write_template
+from marin.training.export import write_model
 from marin.training.model import model_config
 
 PROGRAM = """

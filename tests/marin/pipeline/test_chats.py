@@ -23,8 +23,8 @@ from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import FilesDataset, Model, Recipe, Tokenizer, Trainer
+from marin.training.chats import write_template
 from marin.training.data import DataOrder
-from marin.training.export import write_template
 from marin.training.learning import check_learning
 from marin.training.tokens.building import write_cache
 from marin.training.tokens.cache import read_tokens

@@ -28,7 +28,7 @@ from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import FilesDataset, Recipe, Tokenizer, digest, plain
-from marin.runners.local import LocalRunner
+from marin.runners.workers import LocalRunner
 from marin.tensors.token_caches import FIELD, MASK, MASK_FILE, stray_files, tokens_content
 from marin.training.data import token_dataset
 from marin.training.tokens.building import build_caches, write_cache

@@ -24,7 +24,7 @@ from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import END_OF_TEXT, TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import Execution, GrammarDataset, Recipe, Tokenizer, Tokens
-from marin.runners.local import LocalRunner
+from marin.runners.workers import LocalRunner
 from marin.tensors.token_caches import cache_content, tokens_content
 from marin.training.tokens import building as token_cache
 from marin.training.tokens import encoding

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from time_authority import Authority, serving_authority
 
 from ledger import ANCHORED, Draft, Log, LogReader, MemoryStorage, Signer, stamp_checkpoint
-from marin.record.trust.evidence import AUTHORITIES, Evidence, Sources, gather
+from marin.record.trust.evidence import AUTHORITIES, Evidence, gather
+from marin.record.trust.trusted import Sources
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 

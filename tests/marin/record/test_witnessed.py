@@ -13,8 +13,8 @@ from ledger.format.note import Note, parse_note
 from marin.history.runs import run_ids
 from marin.recipe.schema import Execution
 from marin.record.root import Root, create_root, open_root
-from marin.record.trust.evidence import Sources
 from marin.record.trust.policy import WITNESSED
+from marin.record.trust.trusted import Sources
 from marin.verify.verdict import Verdict
 from marin.verify.verification import Options, Verification
 

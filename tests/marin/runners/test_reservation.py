@@ -9,8 +9,8 @@ from marin.pipeline.stages import PIPELINE
 from marin.provenance.environment import available_cores
 from marin.recipe.schema import Execution, Recipe
 from marin.runners import reservation as room
-from marin.runners.jobs import Resources
 from marin.runners.reservation import reservation
+from marin.runners.resources import Resources
 
 CLUSTER = Execution(devices=8, runner="ray", accelerator_type="TPU-V6E", topology="4x4")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.runners.jobs import reference, resolve
-from marin.runners.local import LocalRunner
+from marin.runners.workers import LocalRunner
 from marin.work import placed
 from marin.work.placed import Seat, Worker, by_bytes, decode, encode
 

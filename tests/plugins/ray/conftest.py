@@ -79,7 +79,8 @@ from ledger import Unavailable
 from marin.errors import DataError, StepFailed
 from marin.record.root import create_root
 from marin.runners.engines import open_jobs
-from marin.runners.jobs import Job, Resources
+from marin.runners.jobs import Job
+from marin.runners.resources import Resources
 
 def jobs(runner, folder):
     report, seen = {}, []

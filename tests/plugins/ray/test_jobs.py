@@ -17,7 +17,8 @@ import pytest
 from ledger import Unavailable
 from marin.errors import UsageError
 from marin.runners.engines import open_jobs
-from marin.runners.jobs import Job, Resources, reference
+from marin.runners.jobs import Job, reference
+from marin.runners.resources import Resources
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

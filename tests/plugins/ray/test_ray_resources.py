@@ -13,7 +13,7 @@ import pytest
 from ledger import Unavailable
 from marin.plugins.ray.cluster import connected
 from marin.plugins.ray.resources import check, options
-from marin.runners.jobs import Resources
+from marin.runners.resources import Resources
 
 SLICE = Resources(1, memory=2**30, tpus=4, accelerator_type="TPU-V6E", topology="4x4")
 
@@ -48,7 +48,7 @@ SLICE_HERE = """
 import json, sys
 import ray
 from ledger import Unavailable
-from marin.runners.jobs import Resources
+from marin.runners.resources import Resources
 from marin.plugins.ray.resources import check, options
 
 ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, log_to_driver=False,

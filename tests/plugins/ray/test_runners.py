@@ -15,7 +15,7 @@ import pytest
 from ledger import Unavailable
 from marin.plugins.ray import cluster
 from marin.plugins.ray.cluster import connected, one_ray
-from marin.runners.local import LocalRunner
+from marin.runners.workers import LocalRunner
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -37,7 +37,7 @@ def test_the_local_runner_works_on_demand() -> None:
 
 def test_one_worker_never_imports_ray() -> None:
     program = (
-        "import sys\nfrom marin.runners.engines import warm_workers\nwarm_workers(1)\nsys.exit('ray' in sys.modules)"
+        "import sys\nfrom marin.runners.workers import warm_workers\nwarm_workers(1)\nsys.exit('ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=False).returncode == 0
 

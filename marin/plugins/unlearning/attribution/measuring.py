@@ -27,9 +27,9 @@ from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.events import write
 from marin.record.root import Root
-from marin.runners.engines import warm_workers
 from marin.runners.jobs import error_of
 from marin.runners.reservation import reservation
+from marin.runners.workers import warm_workers
 
 CODE = (
     *SCORING,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
-from ledger import Draft, LedgerError
+from ledger import Draft, LedgerError, OutOfSequence
 from marin.errors import MarinError, StopAsked
 from marin.history.run import Fact, Indexed, Run, record_digest
 from marin.history.runs import History, load, read_fact, stream_of
@@ -75,6 +76,29 @@ class StopRequests:
             return fact
         log.warning("event %d asks to stop for a segment that does not stand: the training goes on", fact.index)
         return None
+
+
+def requests_to(root: Root, run: str, ask: Callable[[], None]) -> StopRequests:
+    """What may stop a training of ``run`` from now on. What was refuted until now is withdrawn, so that it goes on from the last
+    state that held. ``ask``: raises where another executor is at work on it.
+
+    Raises:
+        StopAsked: a follower asked for it, and nobody has answered yet.
+    """
+    while True:
+        ask()
+        history = root.history()
+        view = load(history, run)
+        try:
+            step = withdraw_refuted(root, view)
+            break
+        except OutOfSequence:
+            continue  # perhaps by who has the lease now
+    if step is not None:
+        log.warning("train: what was recorded from train step %d on did not hold, and is made again", step)
+    if (asked := pending(root, view)) is not None:
+        raise stop_asked(asked)
+    return StopRequests(root, run, max(history.places(last=1)) + 1)
 
 
 def is_of(run: Run, fact: Fact[StopRequested]) -> bool:

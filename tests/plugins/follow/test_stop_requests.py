@@ -18,10 +18,10 @@ from ledger import Draft, digest_bytes
 from marin.errors import StopAsked
 from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
-from marin.execution.recording.requests import StopRequests
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.history.run import Indexed, Run, age_in_words, record_digest, unverified
 from marin.history.runs import evaluation_stream, followed, load_all, replay_stream
+from marin.plugins.follow.requests import StopRequests
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import Tags
 from marin.recipe.schema import from_mapping

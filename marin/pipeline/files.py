@@ -1,0 +1,152 @@
+"""A corpus of files: the user's own by globs, or one that is fetched; text, JSON lines, conversations and preferences.
+
+An entry point of the group ``marin.corpora`` (:class:`marin.pipeline.corpus.Read`): the code of a step ``corpus`` whose data set
+names files, and of no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
+from marin.data.documents import VALIDATION, Document, write_divided
+from marin.data.local import Marked, Skipped, SourceFile, Written, matched, mirrored_glob, read_file, read_pairs
+from marin.data.preferences import hold_out
+from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of
+from marin.data.text import lines, split_text
+from marin.data.tokenizer import END_OF_TEXT
+from marin.errors import NoConversation
+from marin.execution.step import Task
+from marin.pipeline.corpus import EARLIER, URL, Corpus
+from marin.provenance.plugins import named
+from marin.recipe.schema import FilesDataset, UrlDataset
+
+log = logging.getLogger(__name__)
+
+
+def sources(dataset: UrlDataset | FilesDataset) -> dict[str, str]:
+    """The digests of the files, and of those with minimal pairs, by name.
+
+    Raises:
+        DataError: a file is missing or cannot be read.
+    """
+    found = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
+    if isinstance(dataset, UrlDataset):
+        return found | {dataset.url: f"sha256:{dataset.sha256}"}
+    return found | {file.name: file.digest() for file in matched(dataset.globs)}
+
+
+def pairs(dataset: UrlDataset | FilesDataset) -> Iterable[dict[str, str]]:
+    """The minimal pairs that the data set names."""
+    return read_pairs(_pair_files(dataset))
+
+
+def pairs_of(path: Path) -> Iterable[dict[str, str]]:
+    """Those in one file."""
+    return read_pairs([SourceFile(path, path.name)])
+
+
+def corpus(dataset: UrlDataset | FilesDataset, task: Task, out: Path) -> Corpus:
+    """Both splits of the documents, in ``out``."""
+    return _of_address(dataset, task, out) if isinstance(dataset, UrlDataset) else _of_files(dataset, task, out)
+
+
+def _of_address(dataset: UrlDataset, task: Task, out: Path) -> Corpus:
+    path: Path = named(*URL, "dataset.kind=url").obtain(dataset, task.store, task.work)
+    with path.open("rb") as file:
+        texts = split_text(lines(file, where=dataset.url), dataset.split, dataset.paragraphs_per_document)
+        documents = (Document(text, dataset.name, {"number": number}) for number, text in enumerate(texts))
+        train, validation = write_divided(documents, out, dataset.validation_fraction, where=dataset.url)
+    return Corpus(train, validation, sources(dataset))
+
+
+@dataclass(frozen=True)
+class _Chats:
+    """How the lines of a data set are written, if they are conversations; ``marked`` counts those that hold special tokens."""
+
+    written: Written | None = None
+    by_difference: bool = False
+    marked: Marked | None = None
+
+
+def _chats(dataset: FilesDataset, task: Task) -> _Chats:
+    if not dataset.chat:
+        return _Chats()
+    if dataset.chat_reference is None:
+        log.warning(
+            "dataset.chat_reference is not named: conversations by the rules of an older release, their marks as text; "
+            "those of transformers: chat_reference=transformers"
+        )
+        earlier = named(*EARLIER, "a data set of conversations without dataset.chat_reference")
+        if dataset.chat_template is None:
+            return _Chats(lambda value, at: earlier.render(value.get("messages"), at))
+        return _Chats(
+            partial(earlier.conversation, earlier.EarlierTemplate(dataset.chat_template, where="dataset.chat_template"))
+        )
+    if (kept := task.recipe.kept_tokenizer) is None:
+        return _by(template_of(dataset, SPECIAL), frozenset({END_OF_TEXT}))
+    with TemporaryDirectory(dir=task.work, prefix="tokenizer-") as base:
+        folder = Path(base) / "tokenizer"
+        task.store.checkout(kept, folder)
+        check_marks(folder)
+        return _by(template_of(dataset, special_tokens(folder)), special_texts(folder))
+
+
+def _by(template: ChatTemplate, special: frozenset[str]) -> _Chats:
+    return _Chats(partial(conversation, template), not template.marks, Marked(special))
+
+
+def _of_files(dataset: FilesDataset, task: Task, out: Path) -> Corpus:
+    digests, found, skipped = sources(dataset), _chats(dataset, task), Skipped()
+
+    def documents() -> Iterator[Document]:
+        some = False
+        for file in matched(dataset.globs):
+            for document in read_file(
+                file,
+                dataset.name,
+                text_field=dataset.text_field,
+                split=dataset.split,
+                paragraphs_per_document=dataset.paragraphs_per_document,
+                expected_digest=digests[file.name],
+                chat=found.written,
+                by_difference=found.by_difference,
+                skipped=None if dataset.strict else skipped,
+                preferences=bool(dataset.preferences),
+                marked=found.marked,
+            ):
+                some = True
+                yield document
+        if skipped.count and not some:
+            first = skipped.first[0]
+            raise NoConversation(
+                "no line is a conversation",
+                where=f"{first['file']}:{first['line']}",
+                expected=str(first["expected"]),
+                found=str(first["found"]),
+                cure="correct the lines; docs/lab.md says what a conversation is",
+            )
+
+    train, validation = write_divided(
+        documents(), out, dataset.validation_fraction, where=f"dataset.globs: {', '.join(dataset.globs)}"
+    )
+    marked = found.marked.count if found.marked is not None else 0
+    if not dataset.preferences:
+        return Corpus(train, validation, digests, skipped.count, skipped.first, marked)
+    both = (out / VALIDATION).rename(out / "held_out.jsonl")
+    validation, held_out = hold_out(both, out / VALIDATION)
+    both.unlink()
+    return Corpus(train, validation, digests, skipped.count, skipped.first, marked, held_out)
+
+
+def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
+    """The files that the glob ``minimal_pairs`` names, below MARIN_DATA if there is such a file, otherwise from
+    here."""
+    if dataset.minimal_pairs is None:
+        return []
+    return matched((mirrored_glob(dataset.minimal_pairs),), what="dataset.minimal_pairs", kinds=(".jsonl",))

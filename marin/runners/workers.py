@@ -1,0 +1,36 @@
+"""Who does tasks one after another: this process alone, or processes of a Ray that stay warm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from marin.runners import Runner
+from marin.runners.places import place_of
+from marin.work.placed import Setup, Start, told
+
+if TYPE_CHECKING:
+    from marin.runners.resources import Resources
+
+
+class LocalRunner:
+    """:class:`marin.runners.Runner` with this process as its only worker."""
+
+    workers = 1
+
+    @contextmanager
+    def run(self, start: Start, setup: Setup, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
+        """The results in order; a task is executed when its result is asked for."""
+        work = start(told(setup))
+        yield (work(task) for task in tasks)
+
+
+def warm_workers(
+    workers: int, each: Resources | None = None, *, together: int = 1, variables: Mapping[str, str] | None = None
+) -> Runner:
+    """This process alone, or a Ray on which each of ``workers`` is ``together`` processes that do a task as one; each
+    process reserves ``each`` (one core) and begins with ``variables`` set. Without need of it, Ray is never imported."""
+    if workers == together == 1:
+        return LocalRunner()
+    return place_of("ray").workers(workers, each=each, together=together, variables=variables)

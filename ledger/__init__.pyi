@@ -57,6 +57,7 @@ from ledger.log.keys import public_keys as public_keys
 from ledger.log.mirror import Mirrored as Mirrored
 from ledger.log.mirror import mirror_log as mirror_log
 from ledger.log.projection import Projection as Projection
+from ledger.log.projection import Stray as Stray
 from ledger.log.reader import LogReader as LogReader
 from ledger.log.reader import make_proof as make_proof
 from ledger.log.trust import check_signers as check_signers

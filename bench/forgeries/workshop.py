@@ -59,6 +59,24 @@ class Entry:
     time: str | None = None
     place: int | None = None
     repeats: Entry | None = field(default=None, repr=False)
+    leaf: bytes = b""
+    """These bytes in its place, which need be no event."""
+
+
+class Leaf(Draft):
+    """What an operator's own writer puts into the log, whatever a draft would become: bytes, which may be no event."""
+
+    @classmethod
+    def of(cls, entry: bytes) -> Leaf:
+        """These bytes as an entry."""
+        made = cls("forged.leaf/v1", "leaf", {})
+        object.__setattr__(made, "leaf", entry)
+        return made
+
+    def entry(self, seq: int, time: str, actor: str) -> bytes:
+        """The bytes."""
+        found: bytes = vars(self)["leaf"]
+        return found
 
 
 class Forgery(Exception):
@@ -209,6 +227,9 @@ class Shop:
                 body = body | {"completed_at": self.place(entry.repeats)}
             elif entry.type == kinds.STEP_CACHED:
                 body = body | {"completed_at": places.get(body["completed_at"], body["completed_at"])}
+            if entry.leaf:
+                drafts.append(Leaf.of(entry.leaf))
+                continue
             drafts.append(Draft(entry.type, entry.stream, body, id=entry.id, actor=entry.actor, time=entry.time))
         with as_operator(self.base):
             signer = self.root.signer()

@@ -75,7 +75,7 @@ def examine(start: int, entries: Sequence[bytes], wanted: frozenset[str]) -> Fac
             event = parse_event(entry)
         except Malformed as error:
             where = f"entry {at}" + (f", {error.where}" if error.where else "")
-            facts.findings.append(Finding(error.what, where, error.expected, error.found))
+            facts.findings.append(Finding(error.what, where, error.expected, error.found, stray=True))
             ids.append(bytes(_ID_BYTES))
             continue
         ids.append(_id_hash(event["id"]))
@@ -192,7 +192,7 @@ class EventAudit:
             if run.first != expected and not self._gaps:
                 where = f"entry {run.at}, stream {run.stream}"
                 self._findings.append(
-                    Finding("a stream has a gap or a repetition", where, str(expected), str(run.first))
+                    Finding("a stream has a gap or a repetition", where, str(expected), str(run.first), stray=True)
                 )
             self._streams[run.stream] = run.end
         for at, digest in facts.artifacts if self._stored else ():
@@ -218,7 +218,7 @@ class EventAudit:
             id = str(parse_event(entry_at(index))["id"])
             before = first.setdefault(id, index)
             if before != index:
-                yield Finding("an id occurs twice", f"entries {before} and {index}", found=id)
+                yield Finding("an id occurs twice", f"entries {before} and {index}", found=id, stray=True)
 
     def _missing_artifacts(self) -> Iterator[Finding]:
         for digest, index in self._artifacts.items():

@@ -2,6 +2,11 @@
 through.
 
     events(idx, id, type, stream, seq, time, actor, body)     body as JSON text, a large integer's string stays one
+    strays(idx, field, expected, found, text)                 entries that are no events of the log
+
+A log of somebody else's may have entries that no writer makes: bytes that are no event, an id that is there already, a
+number that is not the next of its stream. Such a stray is none of the events. It is kept beside them, with its text, for
+anyone who asks what an entry says (:meth:`Projection.strays`); what speaks of the log's own keys is never left out.
 
 It takes events from a verified reader only, remembers with its rows the size and root up to which it has
 folded, and is folded again from nothing when that does not continue. The file may be deleted at any time:
@@ -12,8 +17,10 @@ begins by looking at the cursor.
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -24,9 +31,10 @@ from ledger.log.database import DoesNotFit, FoldedDatabase
 from ledger.log.reader import LogReader
 
 _LOG = logging.getLogger(__name__)
-_VERSION = 1
+_VERSION = 2
 _BATCH = 5_000
 _WAIT_SECONDS = 10.0
+_ENDLESS = 1 << 62
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     idx INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL, stream TEXT NOT NULL, seq INTEGER NOT NULL,
@@ -35,6 +43,9 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE UNIQUE INDEX IF NOT EXISTS events_id ON events (id);
 CREATE UNIQUE INDEX IF NOT EXISTS events_stream ON events (stream, seq);
 CREATE INDEX IF NOT EXISTS events_type ON events (type, idx);
+CREATE TABLE IF NOT EXISTS strays (
+    idx INTEGER PRIMARY KEY, field TEXT NOT NULL, expected TEXT NOT NULL, found TEXT NOT NULL, text TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
 """
 _INDEX = """
@@ -42,6 +53,23 @@ CREATE INDEX IF NOT EXISTS events_{name} ON events (json_extract(body, '$.{name}
     WHERE json_extract(body, '$.{name}') IS NOT NULL;
 """
 _COLUMNS = "idx, id, type, stream, seq, time, actor, body"
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_OF_KEYS = "log.key-"
+"""How the types begin that decide whom readers of the log believe."""
+
+
+@dataclass(frozen=True)
+class Stray:
+    """An entry that is no event of the log. ``field``: which part of an event contradicts what stands before it ("" where the
+    bytes are no event at all)."""
+
+    index: int
+    field: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"an entry that is no event of the log: expected {self.expected}, found {self.found}"
 
 
 class Projection:
@@ -133,6 +161,14 @@ class Projection:
         )
         return [int(row[0]) for row in rows][::-1]
 
+    def strays(self, naming: str = "", *, size: int | None = None) -> list[Stray]:
+        """The entries that are no events and have this text in them, in order; of a log of this ``size``."""
+        rows = self._file.connection.execute(
+            "SELECT idx, field, expected, found FROM strays WHERE instr(text, ?) AND idx < ? ORDER BY idx",
+            (naming, _ENDLESS if size is None else size),
+        )
+        return [Stray(*row) for row in rows]
+
     def latest(self, *, stream: str | None = None, type: str | None = None) -> tuple[int, Event] | None:
         """The newest event of this stream and type."""
         parts = [("stream = ?", stream), ("type = ?", type)]
@@ -175,8 +211,7 @@ class Projection:
                     return size
                 end = min(size + _BATCH, target.size)
                 db.executemany(
-                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    _in_order(db, (_event_row(index, entry) for index, entry in self._reader.entries(size, end))),
+                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _rows(db, self._reader.entries(size, end))
                 )
                 db.execute(
                     "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, end, self._reader.root(end))
@@ -195,29 +230,50 @@ class Projection:
 _Row = tuple[int, str, str, str, int, str, str, str]
 
 
-def _in_order(db: sqlite3.Connection, rows: Iterable[_Row]) -> Iterator[_Row]:
-    """These rows, if the events of each stream count from 0 without a gap: an operator who gives two events one number, or
-    leaves a number out, could show one of them to some and another to others.
+def _rows(db: sqlite3.Connection, entries: Iterable[tuple[int, bytes]]) -> Iterator[_Row]:
+    """The rows of the entries that are events: whose ids are their own, and which are the next of their streams. An operator
+    who gives two events one number, or leaves a number out, could show one of them to some and another to others. Others
+    are kept as strays.
 
     Raises:
-        Malformed: they do not.
+        Malformed: one that is not speaks of the keys of the log.
     """
     numbers: dict[str, int] = {}
-    for row in rows:
-        index, stream, seq = row[0], row[3], row[4]
+    ids = set[str]()
+    for index, entry in entries:
+        try:
+            row = _event_row(index, entry)
+        except Malformed as error:
+            found = ": ".join(part for part in (error.what, error.where, error.found) if part)
+            _keep(db, Stray(index, "", error.expected or "an event", found), entry)
+            continue
+        id, stream, seq = row[1], row[3], row[4]
         if stream not in numbers:
             (last,) = db.execute("SELECT MAX(seq) FROM events WHERE stream = ?", (stream,)).fetchone()
             numbers[stream] = 0 if last is None else last + 1
         if seq != numbers[stream]:
-            raise Malformed(
-                "the events of a stream are not numbered in order",
-                where=f"entry {index}, stream {stream}",
-                expected=f"number {numbers[stream]}",
-                found=f"number {seq}",
-                cure="no writer numbers so: do not trust the signer of this log",
-            )
-        numbers[stream] += 1
-        yield row
+            _keep(db, Stray(index, "seq", f"number {numbers[stream]} of stream {stream}", f"number {seq}"), entry)
+        elif id in ids or db.execute("SELECT 1 FROM events WHERE id = ?", (id,)).fetchone():
+            _keep(db, Stray(index, "id", "an id of its own", f"{id}, which an event before it has"), entry)
+        else:
+            numbers[stream] += 1
+            ids.add(id)
+            yield row
+
+
+def _keep(db: sqlite3.Connection, stray: Stray, entry: bytes) -> None:
+    """Keep it, with what it says without escapes: in JSON, a name may be written with some."""
+    text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), entry.decode("utf-8", "replace")).replace("\0", "")
+    if _OF_KEYS in text:
+        raise Malformed(
+            "an entry that speaks of the log's keys is no event of it",
+            where=f"entry {stray.index}{', ' * bool(stray.field)}{stray.field}",
+            expected=stray.expected,
+            found=stray.found,
+            cure="no writer makes such: do not trust the signer of this log",
+        )
+    plain = text.encode("utf-8", "replace").decode()
+    db.execute("INSERT INTO strays VALUES (?, ?, ?, ?, ?)", (*astuple(stray), plain))
 
 
 def _field(name: str) -> str:
@@ -227,10 +283,6 @@ def _field(name: str) -> str:
 
 
 def _event_row(index: int, entry: bytes) -> _Row:
-    try:
-        fields = parse_event(entry)
-    except Malformed as error:
-        where = f"entry {index}" + (f", {error.where}" if error.where else "")
-        raise Malformed(error.what, where=where, expected=error.expected, found=error.found) from error
+    fields = parse_event(entry)
     body = canonical_bytes(fields["body"]).decode()
     return (index, fields["id"], fields["type"], fields["stream"], fields["seq"], fields["time"], fields["actor"], body)

@@ -7,6 +7,7 @@ the journal.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 from ledger.errors import LedgerError, Malformed, Refused, Tampered
@@ -19,6 +20,8 @@ from ledger.format.tlog import consistency_proof, inclusion_proof, tree_root
 from ledger.log.trust import check_signers, follow_keys
 from ledger.log.view import LogView
 from ledger.storage.port import Storage
+
+_LOG = logging.getLogger(__name__)
 
 
 class LogReader:
@@ -97,10 +100,20 @@ class LogReader:
         """The event of one entry."""
         return _decode(index, self.entry(index))
 
-    def events(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Event]]:
-        """(index, event) from ``start`` to before ``end``, or to the last one."""
+    def events(self, start: int = 0, end: int | None = None, *, lenient: bool = False) -> Iterator[tuple[int, Event]]:
+        """(index, event) from ``start`` to before ``end``, or to the last one.
+
+        ``lenient``: an entry that is no event is named and left out, where it would raise ``Malformed``.
+        """
         for index, entry in self.entries(start, end):
-            yield index, _decode(index, entry)
+            try:
+                event = _decode(index, entry)
+            except Malformed as error:
+                if not lenient:
+                    raise
+                _LOG.warning("an entry of the log is left out: %s", error)
+                continue
+            yield index, event
 
     def hash(self, level: int, index: int) -> bytes:
         """The hash of the complete subtree (level, index): a ``HashReader``."""

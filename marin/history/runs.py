@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from ledger import Event
+from ledger import Event, Stray
 from marin.errors import MissingEvidence, UsageError
 from marin.history.fold import RECORDING, Recorded, RunFold, body_of, step_view, taken
 from marin.history.labels import label_stream, labelled
@@ -47,6 +47,9 @@ class History(Protocol):
 
     def event(self, index: int) -> Event | None:
         """The event at this index; None beyond the end."""
+
+    def strays(self, naming: str) -> Iterable[Stray]:
+        """The entries of the log that are no events of it, and have this text in them."""
 
     def counts(self, verdict: ReplayCompleted) -> bool:
         """Whether this user gave the verdict, on a run of this log."""

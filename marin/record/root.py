@@ -38,6 +38,7 @@ from ledger import (
     Refused,
     Signer,
     Storage,
+    Stray,
     Unavailable,
     VerifierKey,
     create_key,
@@ -50,7 +51,7 @@ from ledger import (
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY, check_home, named_keys, settle_copy
-from marin.record.schemas import Schemas, as_it_fits
+from marin.record.schemas import MOST_NAMED, Schemas, as_it_fits
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
 from marin.record.verdicts import of_this_log
@@ -299,6 +300,8 @@ class LedgerHistory:
         weakref.finalize(self, self._projection.close)
         catch_up(self._projection, reader)
         self._size = reader.checkpoint().size
+        for stray in self.strays("")[:MOST_NAMED]:
+            log.warning("entry %d of %s is left out: %s", stray.index, reader.checkpoint().origin, stray)
         self._near: dict[int, Mapping[int, bytes]] = {}
 
     def catch_up(self) -> bool:
@@ -351,6 +354,10 @@ class LedgerHistory:
             for index, entry in self._reader.entries(min(wanted), max(wanted) + 1):
                 if index in wanted:
                     yield index, self._fitting(index, Event.decode(entry))
+
+    def strays(self, naming: str) -> list[Stray]:
+        """The entries that are no events of the log, and have this text in them."""
+        return self._projection.strays(naming, size=self._size)
 
     def _fitting(self, index: int, event: Event) -> Event:
         return as_it_fits(index, event, where=self._reader.checkpoint().origin)

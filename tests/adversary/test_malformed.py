@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from bench.forgeries.workshop import Leaf
 from ledger import Draft, Log, PosixStorage
 from marin.cli.main import run
 from marin.history.runs import run_ids, stream_of
@@ -24,6 +25,7 @@ from marin.record import events
 from marin.record.events import LEASES
 from marin.record.root import create_root, open_root
 from marin.verify.verification import Options, Verification
+from tests.adversary.changed import changed as bytes_changed
 
 PROGRAM = """
 import marin, numpy as np
@@ -36,8 +38,8 @@ for name in ("good", "bad"):
         open("model.txt", "w").write("weights")
         run.save("model", "model.txt")
 """
-EVENTS = 60
-"""How many malformed events a log gets."""
+EVENTS, LEAVES = 60, 6
+"""How many malformed events a log gets, and how many entries that are no events."""
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +125,15 @@ def malformed(root: Path, bad: str, draw: random.Random) -> Iterator[Draft]:
         yield Draft(kind, stream, body)
 
 
+def leaves(root: Path, bad: str, draw: random.Random) -> Iterator[Draft]:
+    """Entries that are no events of the log: bytes of the bad run's, changed; one of its events again; noise of nobody."""
+    entries = [event.encode() for _, event in open_root(str(root)).history().events(stream=stream_of(bad))]
+    for _ in range(LEAVES):
+        entry = draw.choice(entries)
+        yield Leaf.of(draw.choice((entry, bytes_changed(entry, draw), entry.replace(b":", b" :"), entry[1:])))
+    yield Leaf.of(b"\xff no event of anybody")
+
+
 def verdict(root: Path, name: str) -> str:
     opened = open_root(str(root))
     options = Options(execution=Execution(), remember=False, trusted=(opened.verifier,))
@@ -137,7 +148,8 @@ def test_malformed_events_touch_their_own_run_and_nothing_else(
     shutil.copytree(base / "root", root)
     good, bad = run_ids(open_root(str(root)).history())
     assert verdict(root, good) == "PASS"
-    drafts = list(malformed(root, bad, draw))
+    drafts = [*malformed(root, bad, draw), *leaves(root, bad, draw)]
+    draw.shuffle(drafts)
     with Log.open(PosixStorage(root), open_root(str(root)).signer()) as log:  # which knows of no types
         for draft in drafts:
             log.append([draft])
@@ -157,11 +169,12 @@ def test_malformed_events_touch_their_own_run_and_nothing_else(
         ["sync"],
         ["experiment", "ls"],
         ["store", "gc", "--dry-run"],
-        ["ledger", "fsck"],
         ["site", str(tmp_path / "site")],
     ):
         assert run(command) == 0, (command, capsys.readouterr().err[-2000:])
         capsys.readouterr()
+    assert run(["ledger", "fsck"]) == 1
+    assert "not JSON" in capsys.readouterr().out
     for command in (["show", bad], ["diff", good, bad], ["lineage", bad]):
         assert run(command) in (0, 1, 3), command
         assert "defect" not in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from bench.forgeries.registry import Forge, kind
@@ -368,3 +369,68 @@ def prefix(shop: Shop) -> None:
 def tracked(shop: Shop) -> None:
     body = {"run": shop.run, "operation": "log-metrics", "values": {"metrics": [{"key": "mmlu", "value": "0.91"}]}}
     shop.add(kinds.TRACKING_LOGGED, body, stream=f"tracking/{shop.run}")
+
+
+# Entries of the log that are no events of it
+
+
+def _leaf(shop: Shop, entry: bytes, *, after: Entry | None = None) -> None:
+    made = Entry("", "", {}, leaf=entry)
+    shop.events.insert(len(shop.events) if after is None else shop.place(after) + 1, made)
+
+
+def _encoded(shop: Shop, entry: Entry, seq: int, **changes: Any) -> bytes:
+    """An event as a log has it, under a number and with fields of its body changed."""
+    event = shop.base.root.reader().event(entry.place or 0)
+    return replace(event, id="forged", seq=seq, body={**event.body, **changes}).encode()
+
+
+@kind(13, "a segment again, with invented losses, in JSON that is not canonical", says="no event of the log")
+def leaf_spelled(shop: Shop) -> None:
+    segment = shop.all(kinds.TRAIN_SEGMENT)[1]
+    entry = _encoded(shop, segment, len(shop.events), losses=_low(segment)["losses"])
+    _leaf(shop, entry.replace(b'"body":', b'"body": '), after=segment)
+
+
+@kind(13, "an event whose stream is named in escapes alone", says="no event of the log")
+def leaf_escaped(shop: Shop) -> None:
+    segment = shop.all(kinds.TRAIN_SEGMENT)[1]
+    hidden = "".join(f"\\u{ord(letter):04x}" for letter in shop.run).encode()
+    entry = _encoded(shop, segment, len(shop.events), losses=_low(segment)["losses"])
+    _leaf(shop, entry.replace(shop.run.encode(), hidden))
+
+
+@kind(13, "an event under the number of another", says="seq")
+def leaf_again(shop: Shop) -> None:
+    segment = shop.all(kinds.TRAIN_SEGMENT)[1]
+    _leaf(shop, _encoded(shop, segment, 3, losses=_low(segment)["losses"]), after=segment)
+
+
+@kind(13, "an event of a stream that has a gap before it", says="seq")
+def leaf_ahead(shop: Shop) -> None:
+    segment = shop.all(kinds.TRAIN_SEGMENT)[1]
+    _leaf(shop, _encoded(shop, segment, 4000, losses=_low(segment)["losses"]))
+
+
+@kind(13, "an event under the id of another", says="id")
+def leaf_twice(shop: Shop) -> None:
+    first, last = shop.all(kinds.TRAIN_SEGMENT)[0], shop.events[-1]
+    event = shop.base.root.reader().event(first.place or 0)
+    seq = sum(one.stream == last.stream for one in shop.events)
+    body = {**event.body, "losses": _low(first)["losses"]}
+    _leaf(shop, replace(event, stream=last.stream, seq=seq, body=body).encode())
+
+
+@kind(13, "half of an event of the run", says="no event of the log")
+def leaf_half(shop: Shop) -> None:
+    _leaf(shop, _encoded(shop, shop.one(kinds.RUN_COMPLETED), 0)[:-40])
+
+
+@kind(13, "an entry that is no event and names the log's keys", says="RFC 8785")
+def leaf_of_keys(shop: Shop) -> None:
+    _leaf(shop, b'{"type": "log.key-retired/v1"}')
+
+
+@kind(13, "bytes that are no event, and name nobody", harmless=True)
+def leaf_of_nobody(shop: Shop) -> None:
+    _leaf(shop, b"\xff\xfe no event", after=shop.events[3])

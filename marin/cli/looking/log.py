@@ -75,7 +75,7 @@ def selected(
     """The events that match, each read through the verified reader; the projection only says where they are."""
     size = reader.checkpoint().size
     if stream is None and type_ is None:
-        yield from reader.events(max(0, size - last) if last else 0, size)
+        yield from reader.events(max(0, size - last) if last else 0, size, lenient=True)
         return
     history = root.history()
     places = history.places(stream=stream, type=type_, last=last)
@@ -87,7 +87,7 @@ def appended(reader: LogReader, size: int) -> Iterator[Indexed]:
     while True:
         newest = reader.refresh().size
         if newest > size:
-            yield from reader.events(size, newest)
+            yield from reader.events(size, newest, lenient=True)
             size = newest
         time.sleep(POLL_SECONDS)
 

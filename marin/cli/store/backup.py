@@ -92,7 +92,7 @@ def restore(source: str, vkey: str | None, older: bool, jobs: int, dry_run: bool
 
 def _named_blobs(reader: LogReader) -> list[str]:
     """Every digest that an event names and its run keeps, in the order of the log."""
-    return kept(event for _, event in reader.events())
+    return kept(event for _, event in reader.events(lenient=True))
 
 
 def _key(storage: Storage, source: str, given: str | None) -> VerifierKey:

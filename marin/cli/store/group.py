@@ -274,7 +274,7 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """
     root = open_root()
     reader = root.reader()
-    roots = kept(event for _, event in reader.events())
+    roots = kept(event for _, event in reader.events(lenient=True))
     collected = collect_garbage(root.store(), roots, min_age=min_age * DAY, dry_run=dry_run)
     leases = Leases()
     leases.catch_up(root)

@@ -127,7 +127,7 @@ def _left_out(source: Store, sent: Sequence[str], *, some: bool) -> str:
 def _without_diffs(root: Root, source: Store, digests: list[str], *, leave_out: bool) -> list[str]:
     """What is sent: on the way, say which uncommitted changes of code are among it, and ask where somebody can answer."""
     wanted, diffs = set(digests), dict[str, str]()
-    for _, event in root.reader().events():
+    for _, event in root.reader().events(lenient=True):
         code = event.body.get("code")
         diff = code.get("diff") if isinstance(code, dict) else None
         if isinstance(diff, str) and diff in wanted:
@@ -174,7 +174,7 @@ def _wanted(
         history = root.history()
         bodies = [event.body for name in names for _, event in history.events(stream=stream_of(resolve(history, name)))]
     elif not given:
-        bodies = [event.body for _, event in root.reader().events()]
+        bodies = [event.body for _, event in root.reader().events(lenient=True)]
     else:
         return
     named = dict.fromkeys(digest for body in bodies for digest in named_digests(dict(body)))

@@ -83,7 +83,7 @@ class Leases:
         read model: an executor that gave no sign lately holds nothing."""
         reader = root.reader()
         end = reader.checkpoint().size
-        new = reader.events(self.size, end) if self.size else _standing(root.history())
+        new = reader.events(self.size, end, lenient=True) if self.size else _standing(root.history())
         named = set[str]()
         for index, event in new:
             if event.stream == LEASES and index < end:

@@ -59,7 +59,10 @@ class StopRequests:
     def _read(self, first: int, end: int) -> None:
         """Whatever is wrong with the log is for others to say: it stops no training."""
         try:
-            fact = next((found for item in self._root.reader().events(first, end) if (found := self._of(item))), None)
+            fact = next(
+                (found for item in self._root.reader().events(first, end, lenient=True) if (found := self._of(item))),
+                None,
+            )
         except LedgerError as error:
             log.warning("whether the training was asked to stop cannot be read: %s", error)
             return

@@ -19,6 +19,7 @@ from ledger import (
     LogProof,
     LogReader,
     Malformed,
+    Stray,
     Tampered,
     Unverified,
     VerifierKey,
@@ -78,6 +79,10 @@ class Proven:
         """As :meth:`History.event`."""
         return self.entries.get(index)
 
+    def strays(self, naming: str) -> tuple[Stray, ...]:
+        """None: what is proven here are events."""
+        return ()
+
     def counts(self, verdict: ReplayCompleted) -> bool:
         """A verdict counts that is about an earlier state of this log, by the name that it gives."""
         about, size = verdict.log_checkpoint, verdict.log_checkpoint.get("size")
@@ -106,6 +111,10 @@ class Noting:
             self.noted[index] = event
         return event
 
+    def strays(self, naming: str) -> Iterable[Stray]:
+        """As :meth:`History.strays`."""
+        return self.history.strays(naming)
+
     def counts(self, verdict: ReplayCompleted) -> bool:
         """As :meth:`History.counts`."""
         return self.history.counts(verdict)
@@ -127,6 +136,10 @@ class Until:
     def event(self, index: int) -> Event | None:
         """As :meth:`History.event`."""
         return self.history.event(index) if index < self.size else None
+
+    def strays(self, naming: str) -> Iterator[Stray]:
+        """As :meth:`History.strays`."""
+        return (stray for stray in self.history.strays(naming) if stray.index < self.size)
 
     def counts(self, verdict: ReplayCompleted) -> bool:
         """As :meth:`History.counts`."""
@@ -154,6 +167,7 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
         Tampered: the proofs are of several states of a log.
     """
     entries: dict[int, Event] = {}
+    ids = dict[str, int]()
     checkpoints, notes = set(), dict[str, None]()
     for name, data in files:
         proof = LogProof.parse(data)
@@ -171,6 +185,7 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
                 "a proof of another event", where=f"{where}, event {name}", expected=name, found=str(shown.index)
             )
         entries[shown.index] = Event.decode(shown.entry)
+        _check_id(entries[shown.index], ids.setdefault(entries[shown.index].id, shown.index), shown.index, where)
         checkpoints.add(shown.checkpoint)
         notes[proof.note] = None
     if len(checkpoints) != 1:
@@ -179,3 +194,19 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
     changes = [(index, event) for index, event in sorted(entries.items()) if event.type in KEY_TYPES]
     signers = [set(check_signers(checkpoint, note.encode(), keys, changes)) for note in notes]
     return Proven(entries, checkpoint, tuple(sorted(set.intersection(*signers), key=str)))
+
+
+def _check_id(event: Event, first: int, index: int, where: str) -> None:
+    """Of two entries with one id, one is no event of the log.
+
+    Raises:
+        Tampered: the id is that of another one here.
+    """
+    if first != index:
+        raise Tampered(
+            "an id occurs twice",
+            where=where,
+            expected=f"ids of their own in events {min(first, index)} and {max(first, index)}",
+            found=event.id,
+            cure="no writer numbers so: do not trust the signer of this log",
+        )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledger import Event
+from ledger import Event, Stray
 from marin.errors import MarinError, MissingEvidence
 from marin.history.run import Fact, Indexed, Run, StepView
 from marin.history.runs import History, evaluation_stream, is_a, load, read_fact, stream_of, withdrawn_from
@@ -60,6 +60,8 @@ class RunRecord:
     """What was evaluated of states that its training withdrew."""
     referred: Mapping[int, Any] = field(default_factory=dict)
     """What its events refer to in other streams of the log, by event."""
+    strays: tuple[Stray, ...] = ()
+    """Entries of the log that are no events of it, and name the run, or one that it took a step from."""
 
     @property
     def evaluated(self) -> bool:
@@ -140,7 +142,20 @@ def read_record(history: History, run: str) -> RunRecord:
         tuple(measured.values()),
         aside,
         {index: found for stretch in (own, *taken.values()) for index, found in _referred(history, stretch)},
+        _strays(history, {run, *beginnings}),
     )
+
+
+def _strays(history: History, runs: Iterable[str]) -> tuple[Stray, ...]:
+    found = {stray.index: stray for run in runs for stray in history.strays(run)}
+    return tuple(found[index] for index in sorted(found))
+
+
+def misplaced(record: RunRecord) -> Iterator[Contradiction]:
+    """Entries in the run's name that contradict what stands before them: no writer gives an id twice, or leaves out a number."""
+    for stray in record.strays:
+        if stray.field:
+            yield Contradiction(stray.index, stray.field, stray.expected, stray.found)
 
 
 def _beginnings(history: History, runs: Iterable[str]) -> dict[str, Fact[RunStarted]]:

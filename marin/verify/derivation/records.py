@@ -31,14 +31,22 @@ from marin.record.outputs import KINDS, by_content
 from marin.record.schemas import MALFORMED
 from marin.verify.derivation import loops
 from marin.verify.derivation.fields import unknown_fields
-from marin.verify.derivation.record import Contradiction, RunRecord, Stretch, Unexplained, pinned_steps, step_of
+from marin.verify.derivation.record import (
+    Contradiction,
+    RunRecord,
+    Stretch,
+    Unexplained,
+    misplaced,
+    pinned_steps,
+    step_of,
+)
 from marin.verify.derivation.standing import Standing, beside, disagreements, superseded
 
 
 def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
     """All contradictions among the events of a run, in the order of the log, stretch by stretch."""
     if record.run.is_loop:
-        return list(loops.contradictions(record))
+        return [*loops.contradictions(record), *misplaced(record)]
     try:
         recipe = record.run.recipe
     except LedgerError as error:
@@ -47,7 +55,7 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
     for stretch in record.stretches:
         looked = _Looked(record, stretch, recipe, plan)
         found += [item for event in stretch.events for item in looked.at(event)]
-    return [*found, *disagreements(record)]
+    return [*found, *disagreements(record), *misplaced(record)]
 
 
 def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> list[Unexplained]:
@@ -55,8 +63,10 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
     step that has no end: nothing says what it was made of, so nothing is executed for it. ``until``: where a later phase
     went on from this run. Its train steps are executed up to there, ended or not; but then nothing is that rests on an end.
     """
+    strays = [Unexplained(stray.index, str(stray)) for stray in record.strays if not stray.field]
     if record.run.is_loop:
-        return [Unexplained(item[0], what) for item in record.own.events for what in unknown(item, loops.held(item))]
+        of_loop = [(item[0], what) for item in record.own.events for what in unknown(item, loops.held(item))]
+        return [*(Unexplained(index, what) for index, what in of_loop), *strays]
     known = {step.name for step in plan.steps}
     left = until is not None and "train" not in record.run.steps
     found = [
@@ -72,6 +82,7 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
             for index, event in record.outside
             if not beside(event)
         ),
+        *strays,
     ]
 
 

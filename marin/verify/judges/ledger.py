@@ -17,6 +17,9 @@ from marin.verify.verdict import Verdict
 if TYPE_CHECKING:
     from marin.record.trust.evidence import Evidence
 
+MOST_STRAYS = 4
+"""How many entries that are no events a verdict names."""
+
 
 def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> Verdict:
     """Everything in the log derived again, and the run's own events. ``seen``: how the log agrees with what
@@ -27,17 +30,19 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
     findings = check(
         case.root.storage, case.keys.verifiers, of_type={ANCHORED: anchored}, artifacts=False, continues=checkpoint
     )
-    if findings:
-        return Verdict("FAIL", tuple(str(finding) for finding in findings))
+    if wrong := [finding for finding in findings if not finding.stray]:
+        return Verdict("FAIL", tuple(str(finding) for finding in wrong))
     gather = named(JUDGES, "evidence", "what others vouch for of the log")
     outside: Evidence = gather(case.root.storage, reader, case.keys.verifiers, anchored, trusted)
     if outside.findings:
         return Verdict("FAIL", tuple(str(finding) for finding in outside.findings))
+    verdict = judge_events(case)
     lines = [described(checkpoint)]
+    if verdict.outcome == "PASS":  # what names this run is judged with its events
+        lines += [f"beside the events, and no word of this run: {finding}" for finding in findings[:MOST_STRAYS]]
     if seen:
         lines.append(seen)
     lines += [*map(str, outside.vouched), *outside.undecided, *(f"{CLAIMED} {line}" for line in outside.claimed)]
-    verdict = judge_events(case)
     if verdict.outcome == "PASS" and not case.keys.mine:
         key = case.keys.verifiers[0]
         nobody = (

@@ -50,6 +50,12 @@ PASSED_ONCE = (
     "a chunk of tokens that nothing reads",
     "a segment recorded before with invented losses and no batches",
     "a segment recorded before in another cut, that ends in another state",
+    "a segment again, with invented losses, in JSON that is not canonical",
+    "an event whose stream is named in escapes alone",
+    "an event under the number of another",
+    "an event under the id of another",
+    "an entry that is no event and names the log's keys",
+    "bytes that are no event, and name nobody",
 )
 """What a stranger believed until it was found; each stays a test."""
 EXCUSED_ONCE = ("a swapped export, and a trace kept back", "swapped tokens, and a state kept back")

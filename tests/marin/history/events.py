@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ledger import Event
+from ledger import Event, Stray
 from marin.history.run import Indexed
 
 
@@ -22,6 +22,9 @@ class EventList:
             and type in (None, event.type)
             and all(value in (None, event.body.get(name)) for name, value in named.items())
         )
+
+    def strays(self, naming: str) -> tuple[Stray, ...]:
+        return ()
 
     def event(self, index: int) -> Event | None:
         return dict(self.all).get(index)

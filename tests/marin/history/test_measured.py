@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ledger import Event
+from ledger import Event, Stray
 from marin.history import measured
 from marin.history.measured import measurements
 from marin.provenance.environment import available_cores, processor
@@ -40,6 +40,9 @@ class Log:
 
     def event(self, index: int) -> Event | None:
         return self.log[index]
+
+    def strays(self, naming: str) -> tuple[Stray, ...]:
+        return ()
 
     def counts(self, verdict: events.ReplayCompleted) -> bool:
         return True

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledger import Draft, Event
+from ledger import Draft, Event, Stray
 from marin.errors import MarinError, MissingEvidence, UsageError
 from marin.history.run import shown
 from marin.history.runs import facts_of, load, load_all, resolve, run_ids, stream_of
@@ -48,6 +48,9 @@ class Memory:
 
     def event(self, index: int) -> Event | None:
         return self.log[index] if index < len(self.log) else None
+
+    def strays(self, naming: str) -> tuple[Stray, ...]:
+        return ()
 
     def counts(self, verdict: kinds.ReplayCompleted) -> bool:
         return verdict.log_checkpoint.get("origin") != "another"

@@ -48,7 +48,9 @@ class Source(Past, Protocol):
 
     def refresh(self) -> Position: ...
     def entry(self, index: int) -> bytes: ...
-    def events(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Event]]: ...
+    def events(
+        self, start: int = 0, end: int | None = None, *, lenient: bool = False
+    ) -> Iterator[tuple[int, Event]]: ...
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class MlflowProjection:
         size = self._folded
         end = position.size if limit is None else min(position.size, applied + limit)
         last: tuple[int, Event] | None = None
-        for index, event in self._source.events(self._folded, end):
+        for index, event in self._source.events(self._folded, end, lenient=True):
             intents = fold.apply(index, event)
             self._folded = size = index + 1
             if index < applied:
@@ -217,7 +219,7 @@ class MlflowProjection:
     def _first_time(self, position: Position) -> int:
         if position.size == 0:
             return 0
-        return next((milliseconds(event.time) for _, event in self._source.events(0, 1)), 0)
+        return next((milliseconds(event.time) for _, event in self._source.events(0, 1, lenient=True)), 0)
 
     def _remove(self) -> None:
         dispose(self.folder)

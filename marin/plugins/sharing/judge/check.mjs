@@ -28,6 +28,9 @@ class Wrong extends Error {
   }
 }
 
+/** An event in a place that is not its own. */
+class Misplaced extends Wrong {}
+
 /** What is needed and is not here, or is in a form that this file does not read: UNAVAILABLE. */
 class Missing extends Error {
   constructor(what, { where = "", expected = "", found = "" } = {}) {
@@ -489,23 +492,39 @@ function parseEvent(bytes, index) {
   return { ...event, index };
 }
 
-/** Every entry as an event: ids occur once, streams have no gaps. */
+/**
+ * Every entry as an event: ids occur once, streams have no gaps. One that is no event of the log is a stray: it keeps its place,
+ * says nothing, and what it names is judged with it. None may speak of the log's own keys.
+ */
 function readEvents(entries) {
   const ids = new Map();
   const streams = new Map();
   return entries.map((bytes, index) => {
-    const event = parseEvent(bytes, index);
-    if (ids.has(event.id)) throw new Wrong("an id occurs twice", { where: `entries ${ids.get(event.id)} and ${index}`, found: event.id });
-    ids.set(event.id, index);
-    const next = streams.get(event.stream) ?? 0;
-    if (event.seq !== next) {
-      throw new Wrong("a stream has a gap or a repetition", {
-        where: `entry ${index}, stream ${event.stream}`, expected: `number ${next}`, found: `${event.seq}`,
-      });
+    try {
+      const event = parseEvent(bytes, index);
+      const next = streams.get(event.stream) ?? 0;
+      if (event.seq !== next) {
+        throw new Misplaced("a stream has a gap or a repetition", {
+          where: `entry ${index}, stream ${event.stream}`, expected: `number ${next}`, found: `${event.seq}`,
+        });
+      }
+      if (ids.has(event.id)) throw new Misplaced("an id occurs twice", { where: `entries ${ids.get(event.id)} and ${index}`, found: event.id });
+      ids.set(event.id, index);
+      streams.set(event.stream, next + 1);
+      return event;
+    } catch (error) {
+      const words = plainText(bytes);
+      if (!(error instanceof Wrong) || words.includes("log.key-")) throw error;
+      const stray = { words, said: error.message, misplaced: error instanceof Misplaced };
+      return { actor: "", body: {}, id: "", seq: -1, stream: "", time: "", type: "", index, stray };
     }
-    streams.set(event.stream, next + 1);
-    return event;
   });
+}
+
+/** What bytes say, without the escapes in which JSON may write a name. */
+function plainText(bytes) {
+  const words = new TextDecoder().decode(bytes);
+  return words.replace(/\\u([0-9a-fA-F]{4})/g, (_, code) => String.fromCharCode(parseInt(code, 16))).replaceAll("\0", "");
 }
 
 /** A C2SP tlog-proof that carries its entry. */
@@ -1820,6 +1839,17 @@ class Record {
     else this.checkTraining();
     this.checkTwice();
     this.checkOutside();
+    this.checkStrays();
+  }
+
+  /** Entries that are no events of the log, and name the run or one that it took a step from. */
+  checkStrays() {
+    const runs = this.stretches.map(({ run }) => run);
+    for (const { index, stray } of this.log.events) {
+      if (!stray || !runs.some((run) => stray.words.includes(run))) continue;
+      if (stray.misplaced) this.wrong.push(`event ${index}: ${stray.said}`);
+      else this.open.push(`event ${index}: an entry that is no event of the log, which nothing here derives: ${stray.said}`);
+    }
   }
 
   look(event, stretch, begun) {

@@ -103,6 +103,11 @@ class Tokenizer:
         return self._library.decoder
 
     @property
+    def byte_fallback(self) -> bool:
+        """Whether letters without a token of their own are tokens of bytes, ``<0xE6>``."""
+        return bool(getattr(self._library.model, "byte_fallback", False))
+
+    @property
     def gives_back(self) -> bool:
         """Whether decoding gives the text back, with its white space: of byte-level tokenizers without a normalizer."""
         decoder = self._library.decoder

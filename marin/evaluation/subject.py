@@ -36,6 +36,9 @@ from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.state import TrainState, manifest_of
 
+LOOKED_BACK = 16
+"""Tokens before new ones that their text is read with."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -60,10 +63,22 @@ class Subject:
         """Tokens of ``text``, nothing put in front."""
         return [int(token) for token in self.tokenizer.encode(text, add_special_tokens=False).ids]
 
-    def decode(self, tokens: tuple[int, ...]) -> str:
-        """The text of ``tokens``, without an end of text at their end."""
-        kept = tokens[:-1] if tokens and tokens[-1] in self.recipe.tokens.stops else tokens
-        return str(self.tokenizer.decode(list(kept), skip_special_tokens=False))
+    def decode(self, tokens: tuple[int, ...], after: tuple[int, ...] = ()) -> str:
+        """As :meth:`text`, without an end of text at their end."""
+        return self.text(tokens[:-1] if tokens and tokens[-1] in self.recipe.tokens.stops else tokens, after)
+
+    def text(self, tokens: tuple[int, ...], after: tuple[int, ...] = ()) -> str:
+        """The text of ``tokens``. ``after``: the tokens that they go on with; a decoder may make another text of a token where it
+        is the first (SentencePiece's without its space, WordPiece's with its ``##``)."""
+        alone = str(self.tokenizer.decode(list(tokens), skip_special_tokens=False))
+        if not after or self.tokenizer.gives_back:
+            return alone
+        before = after[-LOOKED_BACK:]
+        lead = str(self.tokenizer.decode(list(before), skip_special_tokens=False))
+        whole = str(self.tokenizer.decode([*before, *tokens], skip_special_tokens=False))
+        if not whole.startswith(lead):  # a letter that the new tokens complete
+            lead = lead.rstrip("\ufffd")
+        return whole[len(lead) :] if whole.startswith(lead) else alone
 
 
 def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
@@ -168,4 +183,4 @@ def generate(subject: Subject, scorer: Scorer, text: str, *, limit: int, tempera
     prompt = Prompt(begun, min(limit, room), lambda tokens: False, temperature, request_name(begun))
     (new,) = scorer.generate([prompt], seed)
     (scored,) = scorer.score([Row((*begun, *new), len(new))])
-    return Generated(subject.decode(new), new, scored.logprobs)
+    return Generated(subject.decode(new, begun), new, scored.logprobs)

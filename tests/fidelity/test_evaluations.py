@@ -33,11 +33,13 @@ from marin.evaluation.folder import folder_recipe
 from marin.evaluation.folder_subject import open_folder, template_in
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.evaluation.subject import Subject
+from marin.plugins.evaluation.harness.documents import documents
 from marin.plugins.evaluation.harness.model import generation
 from marin.plugins.evaluation.harness.recording import evaluated
 from marin.plugins.evaluation.harness.tasks import read_named
 from marin.plugins.evaluation.recorded.evaluated import numbers
 from marin.plugins.evaluation.recorded.records import Settings, present
+from marin.plugins.evaluation.recorded.task import EvaluationTask
 from tests.fidelity.test_folders import LLAMA, shapes
 
 pytestmark = pytest.mark.evaluation
@@ -401,6 +403,45 @@ def test_rules_of_an_older_release_put_nothing_around_a_text(
         recorded = ours(marked, scorer, tasks, task, Settings())
         assert recorded["tokens"] == ours(plain, scorer, tasks, task, Settings())["tokens"]
         assert recorded["tokens"] != ours(marked, scorer, tasks, task, present())["tokens"]
+
+
+DOCUMENTS: dict[str, list[dict[str, Any]]] = {
+    "choices by letter, three and four": [{"q": {"A": "x", "B": "y"}}, {"q": {"A": "x", "B": "y", "C": "z"}}],
+    "a field that the first line lacks": [{"q": "a"}, {"q": "b", "c": "x"}],
+    "a field that a later line lacks": [{"q": "a", "c": "x"}, {"q": "b"}],
+    "days": [{"q": "2020-01-01", "c": [{"d": "1999-12-31"}]}, {"q": "2021-02-03", "c": [{"d": "2000-01-01"}]}],
+    "times": [{"q": "2020-01-01T10:00:00Z"}, {"q": None}],
+    "days and words": [{"q": "2020-01-01"}, {"q": "never"}],
+    "numbers and words": [{"q": 1, "c": ["a", 1]}, {"q": "b", "c": []}],
+    "whole and other numbers": [{"q": 1, "c": [1, 2.5]}, {"q": 2.5, "c": [3]}],
+    "numbers beyond 64 bits": [{"q": 2**64 + 1}, {"q": 1}],
+    "nothing first": [{"q": None, "c": []}, {"q": True, "c": ["x"]}],
+    "inner objects in lists": [{"q": [{"a": 1}]}, {"q": [{"b": "x"}]}],
+    "letters": [{"q": "\u2028a\x85b \U0001f600", "": "x"}, {"q": "", "": ""}],
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents(compare: Callable[..., None], name: str, tmp_path: Path) -> None:
+    """Of every line, with the types that templates see."""
+    from datasets import load_dataset
+
+    path = tmp_path / "test.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in DOCUMENTS[name]), "utf-8")
+    wanted = load_dataset("json", data_files={"test": str(path)}, cache_dir=str(tmp_path))["test"]
+    task = EvaluationTask("task", {}, {"test": path.read_bytes()})
+    compare(KIND, f"documents: {name}", lambda: repr(list(documents(task, 3)["test"])), repr(list(wanted)))
+
+
+def test_documents_of_an_older_release_have_the_fields_of_the_first_line() -> None:
+    task = EvaluationTask("task", {}, {"test": b'{"q": {"A": "2020-01-01"}}\n{"q": {"B": "y"}, "c": 1}\n'})
+    assert list(documents(task, 2)["test"]) == [{"q": {"A": "2020-01-01", "B": None}}, {"q": {"A": None, "B": "y"}}]
+
+
+@pytest.mark.parametrize("line", ['{"q": 1, "q": 2}', '{"q": 1e400}', '{"q": "\\ud83d"}'])
+def test_documents_that_the_harness_does_not_read(compare: Callable[..., None], line: str) -> None:
+    task = EvaluationTask("task", {}, {"test": f"{line}\n".encode()})
+    compare(KIND, f"documents: {line}", lambda: documents(task, 3), None, refusal="a line that names a field twice")
 
 
 REFUSED = [

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import jax.random as jrandom
 import pytest
 from haliax import Axis
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
 from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.decoders import Metaspace as MetaspaceDecoder
-from tokenizers.models import BPE, WordLevel
-from tokenizers.pre_tokenizers import ByteLevel, Metaspace
+from tokenizers.models import BPE, Unigram, WordLevel, WordPiece
+from tokenizers.normalizers import Prepend, Replace, Sequence
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace
+from transformers import PreTrainedTokenizerFast
 
+from marin.data.tokenizer import Tokenizer as Opened
+from marin.data.tokenizer import parse_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.subject import Subject
-from marin.plugins.serve.answers import question, text_offsets
+from marin.plugins.serve.answers import Question, question, text_offsets, token_text
 from marin.plugins.serve.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.recipe.schema import Model, Recipe, Tokens
 from marin.training.model import model_config
@@ -199,9 +205,13 @@ def test_what_is_refused(compare: Callable[..., None], kind: type[Any], body: di
     compare(KIND, f"{kind.__name__}: {body}", lambda: asked(kind, **body), None, refusal=SETTINGS)
 
 
+def opened(tokenizer: Tokenizer) -> Opened:
+    return parse_tokenizer(tokenizer.to_str().encode(), where="a test")
+
+
 def over(tokenizer: Tokenizer, recipe: Recipe = RECIPE) -> Subject:
     model = model_config(recipe.model).build(Axis("vocab", tokenizer.get_vocab_size()), key=jrandom.PRNGKey(2))
-    return Subject("aaaa", recipe, model, tokenizer, f"sha256:{'5' * 64}", 6, f"sha256:{'7' * 64}")
+    return Subject("aaaa", recipe, model, opened(tokenizer), f"sha256:{'5' * 64}", 6, f"sha256:{'7' * 64}")
 
 
 @pytest.fixture(scope="module")
@@ -232,10 +242,95 @@ def test_offsets_of_words_with_marks(by_bytes: Subject) -> None:
     assert text_offsets(over(tokenizer), (0, 1, 2, 1)) == [0, 3, 7, 8], "the dogs dog"
 
 
+CONTINUED = ("the river bends", "a mill, and é日🙂", " two  spaces", "running runs")
+
+
+def sentencepiece(model: Any) -> Tokenizer:
+    """As Llama 2's: a space in front of the text, which decoding takes away, and bytes of what is unknown."""
+    made = Tokenizer(model)
+    made.normalizer = Sequence([Prepend("▁"), Replace(" ", "▁")])
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return made
+
+
+def llama() -> Tokenizer:
+    names = ["</s>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"thervbndsamil,ow", "▁t", "▁r", "er"]
+    merges = [("▁", "t"), ("▁", "r"), ("e", "r")]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    return sentencepiece(BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+
+
+def metaspace() -> Tokenizer:
+    pieces = [
+        "</s>",
+        "<unk>",
+        "▁",
+        "▁the",
+        "▁ri",
+        "ver",
+        "▁bends",
+        "▁a",
+        "▁mill",
+        ",",
+        "▁and",
+        "▁two",
+        "▁sp",
+        "aces",
+        "▁runn",
+    ]
+    made = Tokenizer(Unigram([(piece, -float(n)) for n, piece in enumerate([*pieces, "ing", "▁runs"])], unk_id=1))
+    made.pre_tokenizer, made.decoder = Metaspace(), MetaspaceDecoder()
+    return made
+
+
+def wordpiece() -> Tokenizer:
+    pieces = ["</s>", "[UNK]", "the", "river", "bend", "##s", "a", "mill", ",", "and", "two", "space", "run", "##ning"]
+    made = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    made.pre_tokenizer, made.decoder = BertPreTokenizer(), decoders.WordPiece()
+    return made
+
+
+def single_bytes() -> Tokenizer:
+    made = Tokenizer(BPE({sign: n for n, sign in enumerate(["</s>", *sorted(ByteLevel.alphabet())])}, []))
+    made.pre_tokenizer, made.decoder = ByteLevel(add_prefix_space=False), ByteDecoder()
+    return made
+
+
+@pytest.mark.parametrize("made", [llama, metaspace, wordpiece, single_bytes])
+def test_a_text_goes_on_with_its_prompt(
+    compare: Callable[..., None], by_bytes: Subject, made: Callable[[], Tokenizer]
+) -> None:
+    """As the pipeline of transformers has it: the text of all tokens without that of the prompt."""
+    reference, subject = PreTrainedTokenizerFast(tokenizer_object=made()), replace(by_bytes, tokenizer=opened(made()))
+    for text in CONTINUED:
+        ids = tuple(reference.encode(text, add_special_tokens=False))
+        for cut in range(1, len(ids)):
+            prompt, new = ids[:cut], ids[cut:]
+            lead, whole = reference.decode(prompt), reference.decode(ids)
+            if lead.endswith("\ufffd"):
+                continue  # nobody shows half a letter
+            asking = Question(subject, (), len(new), 0.0, 0, ())
+            name = f"{made.__name__}: {text} behind {cut} tokens"
+            compare(KIND, name, lambda q=asking, n=new, p=prompt: q.said(n, p)[0], whole.removeprefix(lead))
+            offsets = text_offsets(subject, new, prompt)
+            letters = [
+                max(0, len(reference.decode(ids[: cut + n]).rstrip("\ufffd")) - len(lead)) for n in range(len(new))
+            ]
+            compare(KIND, f"{name}, text_offset", lambda found=offsets: found, list(accumulate(letters, max)))
+
+
+def test_a_byte_is_shown_as_one(by_bytes: Subject) -> None:
+    tokens = llama().encode("é\n").ids
+    subject = replace(by_bytes, tokenizer=opened(llama()))
+    assert [token_text(subject, one) for one in tokens] == ["▁".replace("▁", " "), "bytes:\\xc3", "bytes:\\xa9", "\n"]
+
+
 def test_every_end_ends_an_answer(compare: Callable[..., None], by_bytes: Subject) -> None:
     """As of a chat of Llama 3, whose turns end with another token than its documents."""
     recipe = Recipe(model=RECIPE.model, tokens=Tokens(stop_tokens=(0, 7, 9)))
-    subject = over(by_bytes.tokenizer, recipe)
+    subject = replace(by_bytes, recipe=recipe)
     asking = question(subject, [[5]], n=1, limit=8, temperature=0.0, seed=0, stops=())
     for end in (0, 7, 9):
         compare(KIND, f"ended by token {end}", lambda end=end: asking.said((5, end)), (subject.decode((5,)), "stop"))

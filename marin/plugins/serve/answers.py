@@ -6,11 +6,12 @@ Log-likelihoods are printed with as many digits as name a float64, so a client t
 from __future__ import annotations
 
 import codecs
+import re
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from marin.data.borrowed.ranks import alphabet
@@ -51,28 +52,34 @@ class Question:
         """For the engine."""
         return [
             SequenceRequest(
-                Prompt(one.prompt, self.limit, self.stop, self.temperature, request_name(one.prompt, one.occurrence)),
+                Prompt(
+                    one.prompt,
+                    self.limit,
+                    partial(self.stop, prompt=one.prompt),
+                    self.temperature,
+                    request_name(one.prompt, one.occurrence),
+                ),
                 self.seed,
                 -1 if self.alternatives is None else len(one.prompt) - 1 if self.echo else 0,
             )
             for one in self.sequences
         ]
 
-    def stop(self, new: tuple[int, ...]) -> bool:
-        text = self.subject.decode(new) if self.stops else ""
+    def stop(self, new: tuple[int, ...], prompt: tuple[int, ...] = ()) -> bool:
+        text = self.subject.decode(new, prompt) if self.stops else ""
         return any(stop in text for stop in self.stops)
 
-    def said(self, new: tuple[int, ...]) -> tuple[str, str]:
-        """The text of ``new`` before the first stop string, and why it ends."""
-        text = self.subject.decode(new)
+    def said(self, new: tuple[int, ...], prompt: tuple[int, ...] = ()) -> tuple[str, str]:
+        """The text of ``new`` behind ``prompt``, before the first stop string, and why it ends."""
+        text = self.subject.decode(new, prompt)
         ends = [place for stop in self.stops if (place := text.find(stop)) >= 0]
         if ends:
             return text[: min(ends)], "stop"
         return text, "stop" if new and new[-1] in self.subject.recipe.tokens.stops else "length"
 
-    def safe(self, new: tuple[int, ...]) -> str:
+    def safe(self, new: tuple[int, ...], prompt: tuple[int, ...] = ()) -> str:
         """The beginning of the text that later tokens cannot change: no half character, no beginning of a stop."""
-        text = self.said(new)[0].rstrip("�")
+        text = self.said(new, prompt)[0].rstrip("�")
         held = 0
         for stop in self.stops:
             held = max(held, *(size for size in range(len(stop)) if text.endswith(stop[:size])))
@@ -183,9 +190,10 @@ class Answer:
         """The chunks that a stream sends when this is told: further text, and at the end why it ends."""
         question, first = self.question, told.place not in self.sent
         self.told[told.place] = told
-        text, why = question.said(told.new)
-        echoed = question.subject.decode(question.sequences[told.place].prompt) if question.echo else ""
-        text = echoed + (text if told.done else question.safe(told.new))
+        prompt = question.sequences[told.place].prompt
+        text, why = question.said(told.new, prompt)
+        echoed = question.subject.decode(prompt) if question.echo else ""
+        text = echoed + (text if told.done else question.safe(told.new, prompt))
         before = self.sent.get(told.place, 0)
         self.sent[told.place] = max(before, len(text))
         index = question.sequences[told.place].index
@@ -221,7 +229,7 @@ class Answer:
     def choice(self, place: int) -> dict[str, Any]:
         """A choice of :meth:`whole`."""
         question, told = self.question, self.told[place]
-        text, why = question.said(told.new)
+        text, why = question.said(told.new, question.sequences[place].prompt)
         head = {"index": question.sequences[place].index, "logprobs": self._logprobs(place), "finish_reason": why}
         if question.chat:
             return head | {"message": {"role": "assistant", "content": text, "refusal": None}}
@@ -244,8 +252,9 @@ class Answer:
                 ]
             }
         tops = [self._tops(token, value, others) for token, value, others in zip(shown, values, likeliest, strict=True)]
-        before = question.sequences[place].prompt if question.echo else ()
-        offsets = [*text_offsets(question.subject, before), *text_offsets(question.subject, told.new)]
+        prompt = question.sequences[place].prompt
+        before = prompt if question.echo else ()
+        offsets = [*text_offsets(question.subject, before), *text_offsets(question.subject, told.new, prompt)]
         echoed = len(question.subject.decode(before)) if before else 0
         places = [offset + (echoed if number >= len(before) else 0) for number, offset in enumerate(offsets)]
         return {"tokens": texts, "token_logprobs": values, "top_logprobs": tops, "text_offset": places}
@@ -277,6 +286,10 @@ def _entry(
     return named(token, value) | {"top_logprobs": tops}
 
 
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+"""A token for a byte that no other token has, as SentencePiece names it."""
+
+
 @cache
 def _byte_of() -> dict[str, int]:
     """The byte of each letter of a byte-level vocabulary."""
@@ -287,19 +300,25 @@ def token_bytes(subject: Subject, token: int) -> bytes:
     """The bytes that one token stands for."""
     piece = subject.tokenizer.id_to_token(token) or ""
     letters = _byte_of()
+    if subject.tokenizer.byte_fallback and (byte := _BYTE.fullmatch(piece)):
+        return bytes.fromhex(byte[1])
     if type(subject.tokenizer.decoder).__name__ == "ByteLevel" and all(letter in letters for letter in piece):
         return bytes(letters[letter] for letter in piece)
     return (piece.replace("▁", " ") if piece else "").encode("utf-8")
 
 
-def text_offsets(subject: Subject, tokens: tuple[int, ...]) -> list[int]:
-    """For each token, how many letters of their text stand before it. A token within a letter has the place of that letter."""
+def text_offsets(subject: Subject, tokens: tuple[int, ...], prompt: tuple[int, ...] = ()) -> list[int]:
+    """For each token, how many letters of their text stand before it. A token within a letter has the place of that letter.
+    ``prompt``: the tokens before them."""
     found: list[int] = []
     if type(subject.tokenizer.decoder).__name__ != "ByteLevel":
-        whole = str(subject.tokenizer.decode(list(tokens), skip_special_tokens=False))
+        whole = subject.text(tokens, prompt)
         for count in range(len(tokens)):
-            before = str(subject.tokenizer.decode(list(tokens[:count]), skip_special_tokens=False))
-            found.append(len(before if whole.startswith(before) else before.rstrip("\ufffd")))
+            before = subject.text(tokens[:count], prompt) if count else ""
+            shown = len(before if whole.startswith(before) else before.rstrip("\ufffd"))
+            found.append(
+                max([shown, *found[-1:]])
+            )  # bytes before a letter's last hide those before them from the decoder
         return found
     decoder, letters = codecs.getincrementaldecoder("utf-8")("replace"), 0
     for token in tokens:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from marin.errors import UsageError
@@ -57,12 +58,11 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
         raise UsageError(
             "not a question that the server takes", where="marin", expected="its own", found=str(error)
         ) from None
-    stop = asked.asked()[0].prompt.stop
     prompts = [
         Prompt(
             tuple(one.prompt_tokens),
             evidence.max_tokens,
-            stop,
+            partial(asked.stop, prompt=tuple(one.prompt_tokens)),
             evidence.temperature,
             request_name(one.prompt_tokens, one.occurrence),
         )
@@ -79,9 +79,13 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
             return Replayed(count, logprobs, difference)
         count += len(new)
         said = _of(chosen)
-        text = asked.said(new)[0]
-        whole = subject.decode(tuple(choice.prompt_tokens)) + text
-        if said["text"] is not None and said["text"] not in (text, whole):
+        prompt = tuple(choice.prompt_tokens)
+        text, alone = (
+            asked.said(new, prompt)[0],
+            asked.said(new)[0],
+        )  # an older release read the new tokens by themselves
+        whole = [subject.decode(prompt) + one for one in (text, alone)]
+        if said["text"] is not None and said["text"] not in (text, alone, *whole):
             return Replayed(count, logprobs, {"choice": place, "what": "text", "expected": text, "found": said["text"]})
         row, values = (*choice.prompt_tokens, *new), said["logprobs"] or []
         scored = len(row) - 1 if len(values) == len(row) else len(new)  # the new ones, or of an echo all but the first

@@ -113,6 +113,11 @@ def test_a_file_that_is_included_is_read_and_its_keys_give_way(folder: Path) -> 
     assert (own.config["doc_to_target"], own.config["output_type"]) == (1, "multiple_choice")
 
 
+def test_settings_of_the_reader_are_not_left_out(with_task: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError, match=r"dataset_kwargs: expected data_files alone, found field, split"):
+        read_named(["odd"], with_task(dataset_kwargs={"data_files": "pairs.jsonl", "field": "data", "split": "a[:9]"}))
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with hub_on_loopback() as found:
@@ -138,6 +143,7 @@ def test_data_of_the_hub_at_a_commit_is_the_data_beside_the_task(
         "data/b-0.parquet": parquet(rows[:1]),
         "data/b-1.parquet": parquet(rows[1:]),
         "c.parquet": parquet([{"day": datetime.date(2026, 1, 1)}]),
+        "f.parquet": parquet([{"day": "2026-01-01"}]),
         "d.csv": b"x",
         "e.parquet": b"none",
     }
@@ -154,6 +160,7 @@ def test_data_of_the_hub_at_a_commit_is_the_data_beside_the_task(
         ("d.csv", DataError, "found .csv"),
         ("c.parquet", DataError, "cannot be read"),
         ("e.parquet", DataError, "cannot be read"),
+        ("f.parquet", DataError, "texts that are dates"),
     ):
         with pytest.raises(kind, match=told):
             task(pattern)

@@ -15,17 +15,18 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import version
 from typing import Any
 
-import datasets
 import jax
 import jinja2
 import jinja2.sandbox
 import numpy as np
+from datasets import Dataset
 from lm_eval import evaluator, utils
 from lm_eval.api.group import Group
 from lm_eval.api.task import ConfigurableTask
 
 from ledger import LedgerError
 from marin.errors import UsageError
+from marin.plugins.evaluation.harness.documents import documents
 from marin.plugins.evaluation.harness.model import Harness
 from marin.plugins.evaluation.harness.tasks import functions_of, with_functions
 from marin.plugins.evaluation.recorded.records import Key, Outcome, Request, Sample, Settings, TaskGroup
@@ -43,10 +44,10 @@ class _FileTask(ConfigurableTask):
     """A task whose data is here."""
 
     given: EvaluationTask
-    dataset: dict[str, datasets.Dataset]
+    dataset: dict[str, Dataset]
 
-    def __init__(self, task: EvaluationTask) -> None:
-        self.given = task
+    def __init__(self, task: EvaluationTask, rules: int) -> None:
+        self.given, self.rules = task, rules
         super().__init__(config={**with_functions(task), "task": task.name, "dataset_path": "json"})
 
     def dump_config(self) -> dict[str, Any]:
@@ -56,7 +57,7 @@ class _FileTask(ConfigurableTask):
         return {**dumped, **{key: given[key] for key in given if any(True for _ in functions_of({key: given[key]}))}}
 
     def download(self, dataset_kwargs: Any = None, **kwargs: Any) -> None:
-        self.dataset = {split: datasets.Dataset.from_list(self.given.rows(split)) for split in sorted(self.given.data)}
+        self.dataset = documents(self.given, self.rules)
 
 
 def evaluate(
@@ -113,7 +114,7 @@ def _evaluated(
 
 
 def _built(task: EvaluationTask, settings: Settings) -> ConfigurableTask:
-    built = _FileTask(task)
+    built = _FileTask(task, settings.rules)
     named = built.get_config("num_fewshot")
     if settings.num_fewshot is not None and named != 0:  # a task that says 0 stays so, as in the harness
         built.set_config(key="num_fewshot", value=settings.num_fewshot)

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from marin.data.network import hub
 from marin.data.network.fetching import fetch_all
 from marin.errors import DataError, DataMissing
+from marin.plugins.evaluation.harness.documents import read
 
 
 def lines_of(address: str, where: str) -> Iterator[bytes]:
@@ -22,7 +23,7 @@ def lines_of(address: str, where: str) -> Iterator[bytes]:
     of JSON lines or Parquet. ``where``: the task file.
 
     Raises:
-        UsageError: it is no such address, or the Hub refuses.
+        UsageError: it is no such address, the Hub refuses, or the harness does not read what is there.
         MissingEvidence: the Hub cannot be reached.
         DataMissing: no file answers to the pattern, or one cannot be fetched.
         DataError: a file is of another kind, or holds what JSON does not.
@@ -61,7 +62,10 @@ def _json_lines(place: Path, name: str) -> bytes:
 
     try:
         rows = pq.read_table(place).to_pylist()
-        return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+        lines = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+        if rows and repr(list(read({"test": lines}, name)["test"])) != repr(rows):
+            raise ValueError("values that lines of JSON do not give back: texts that are dates, maps, numbers of 2^63")
+        return lines
     except (OSError, ValueError, TypeError) as error:  # pyarrow's own errors are of these; a date is no JSON
         raise DataError(
             "the data of a task cannot be read",

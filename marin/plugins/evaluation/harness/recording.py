@@ -18,6 +18,7 @@ ASKER = Asker(
     harness_version(),
     (
         "marin/plugins/evaluation/harness/computing.py",
+        "marin/plugins/evaluation/harness/documents.py",
         "marin/plugins/evaluation/harness/evaluator.py",
         "marin/plugins/evaluation/harness/functions.py",
         "marin/plugins/evaluation/harness/members.py",

@@ -150,6 +150,8 @@ def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> Eva
         )
     kwargs = config.get("dataset_kwargs")
     named = kwargs.get("data_files") if isinstance(kwargs, dict) else None
+    if isinstance(kwargs, dict) and (others := sorted(map(str, kwargs.keys() - {"data_files", "trust_remote_code"}))):
+        raise _refused(str(path), "dataset_kwargs", "data_files alone", ", ".join(others))
     splits = named if isinstance(named, dict) else {"train": named}
     plain = asked_by(config)
     used = [str(split) for split in splits if split in used_splits(plain)]

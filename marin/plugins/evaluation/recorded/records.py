@@ -107,8 +107,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     prompts are messages under the chat template of a run, whether each example is then a turn (``multiturn``), and what stands
     before everything else (``system_instruction``: the system's message of a chat).
 
-    ``rules``: how texts become tokens and tokens a text. 1: as evaluations were recorded before there was a word of it, with
-    nothing put around a text; 2: as the harness's own model of transformers does it (:func:`present`)."""
+    ``rules``: how documents are read, texts become tokens and tokens a text. 1: as evaluations were recorded before there was a
+    word of it, with nothing put around a text; 2: as the harness's own model of transformers does it; 3: documents too are
+    those that the harness reads (:func:`present`)."""
 
     num_fewshot: int | None = None
     limit: int | None = None
@@ -118,7 +119,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     chat: bool = False
     multiturn: bool = False
     system_instruction: str | None = None
-    rules: Literal[1, 2] = 1
+    rules: Literal[1, 2, 3] = 1
 
 
 RESAMPLES = 100_000
@@ -127,7 +128,7 @@ RESAMPLES = 100_000
 
 def present(**settings: Any) -> Settings:
     """The settings of what is evaluated now, as the harness has them; a recorded evaluation is verified by its own."""
-    return Settings(**{"bootstrap": RESAMPLES, "rules": 2, **settings})
+    return Settings(**{"bootstrap": RESAMPLES, "rules": 3, **settings})
 
 
 def wrong_groups(groups: Sequence[TaskGroup], tasks: Collection[str]) -> str | None:

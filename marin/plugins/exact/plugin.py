@@ -35,8 +35,7 @@ def zero() -> Any:
 def fixed(function: Callable[..., Any], *examples: Any, recipe: Recipe | None = None) -> Exact:
     """See there."""
     from marin.plugins.exact.compiled import exact
-    from marin.plugins.exact.factors import factors_of
-    from marin.plugins.exact.program import NEAREST
+    from marin.plugins.exact.program import NEAREST, factors_of
 
     return exact(function, *examples, factors=NEAREST if recipe is None else factors_of(recipe))
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ledger import canonical_digest, tensor_digest
+
+if TYPE_CHECKING:
+    from marin.recipe.schema import Recipe
 
 type Json = bool | int | str | list[Json] | dict[str, Json] | None
 
@@ -47,6 +50,13 @@ class Factors:
 
 
 NEAREST = Factors()
+
+
+def factors_of(recipe: Recipe, *, step: bool = False) -> Factors:
+    """How profile ``exact`` rounds the factors of contractions. ``step``: in a train step; elsewhere there are no random
+    bits to round by, and they are rounded to nearest with as many bits."""
+    bits, rounding = recipe.arithmetic.factor_bits, recipe.arithmetic.factor_rounding
+    return NEAREST if bits is None else Factors(bits, step and rounding == "stochastic")
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ PRIVATE = {
     "atexit._run_exitfuncs": "the end of a process (process/interpreter.py)",
     "hashlib._Hash": "a type without a public name, for annotations",
     "hydra._internal.config_loader_impl.ConfigLoaderImpl._apply_overrides_to_config": "as Hydra's own command line does",
-    "jax._src.config": "settings that change what is traced, as they are while a function is read (exact/reading.py)",
+    "jax._src.config": "settings that change what is traced, as they are while a function is read (exact/tracing.py)",
     "jax._src.distributed": "words between the processes of one training (training/runtime/hosts.py)",
     "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",
     "jax._src.source_info_util": "the source line of an operation (verify/jax, exact)",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,34 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
+
+
+def pinned(lock: str) -> dict[str, str]:
+    """Exact version by normalised name, as a lock file lists them."""
+    found = (_PINNED.match(line) for line in lock.splitlines())
+    return {_normal(match[1]): match[2] for match in found if match}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def differing(wanted: Mapping[str, str], names: Collection[str], installed: Callable[[str], str]) -> Iterator[str]:
+    """The packages that are not installed as they are wanted (by normalised names), a line each."""
+    for name in names:
+        expected, found = wanted.get(_normal(name)), installed(name) or "nothing"
+        if expected is not None and expected != found:
+            yield f"{name}: expected {expected}, found {found}"
+
+
+def beside(lock: Path) -> list[str]:
+    """The packages that touch the bits and are installed in other versions than a lock file has; none where there is no such
+    file."""
+    wanted = pinned(lock.read_text("utf-8")) if lock.is_file() else {}
+    return list(differing(wanted, versions(), _version))
 
 
 def settings(in_force: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -38,8 +36,6 @@ PROFILES = {
     "exact": Arithmetic(profile="exact", logical_shards=1, reduction="integer", isa="any", xla_flags=()),
 }
 """Those that this machine is looked at for; the others are those of one kind of device."""
-
-_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
 
 
 class Health(Enum):
@@ -235,36 +231,22 @@ def _versions(project: Path) -> Check:
     lock = project / LOCK
     if not lock.is_file():
         return Check("versions", Health.NOTE, f"no {LOCK} beside the code to compare with")
-    return compare_versions(pinned(lock.read_text("utf-8")), environment.PACKAGES, importlib.metadata.version)
+    return compare_versions(environment.pinned(lock.read_text("utf-8")), environment.PACKAGES, _installed)
 
 
-def pinned(lock: str) -> dict[str, str]:
-    """Exact version by normalised name, as a lock file lists them."""
-    found = (_PINNED.match(line) for line in lock.splitlines())
-    return {_normal(match[1]): match[2] for match in found if match}
+def _installed(name: str) -> str:
+    return environment.versions().get(name, "")
 
 
 def compare_versions(wanted: Mapping[str, str], names: tuple[str, ...], installed: Callable[[str], str]) -> Check:
     """Whether the packages that touch the bits are those of the lock."""
-    differing = list(_differing(wanted, names, installed))
+    differing = list(environment.differing(wanted, names, installed))
     if not differing:
         return Check("versions", Health.OK, f"the {len(names)} packages that touch the bits are as {LOCK} says")
-    return Check("versions", Health.BAD, "; ".join(differing), "run `make repro`: it installs the lock into .venv")
-
-
-def _differing(wanted: Mapping[str, str], names: tuple[str, ...], installed: Callable[[str], str]) -> Iterator[str]:
-    for name in names:
-        expected = wanted.get(_normal(name))
-        try:
-            found = installed(name)
-        except importlib.metadata.PackageNotFoundError:
-            found = "nothing"
-        if expected is not None and expected != found:
-            yield f"{name}: expected {expected}, found {found}"
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    cure = (
+        "run `make repro`: it installs the lock into .venv; under exact versions decide nothing, the known answers do"
+    )
+    return Check("versions", Health.BAD, "; ".join(differing), cure, "portable-cpu")
 
 
 def _programs(names: tuple[str, ...]) -> Iterator[Check]:

@@ -3,7 +3,9 @@ bits.
 
 The code that is executed is always the installed one, never one that a ledger names. A step whose recorded code or lock
 is another may still give the same bits, and then it is proven all the same. If it does not, nothing is proven against
-the run: what it was made with is not here, and the answer is UNAVAILABLE with the commands that would fetch it.
+the run: what it was made with is not here, and the answer is UNAVAILABLE with the commands that would fetch it. So too
+where packages are installed beside the lock, in other versions than it has. What a program of profile ``exact`` gives is
+no such case: the record has its digest, and it is the same program here (:mod:`marin.verify.segments.programs`).
 """
 
 from __future__ import annotations
@@ -12,18 +14,19 @@ import re
 import shlex
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from marin.errors import NotInstalled, UsageError
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
-from marin.provenance.code import NO_LOCK, code_folder, files_digest, lock_digest, provenance
+from marin.provenance.code import LOCK, NO_LOCK, code_folder, files_digest, lock_digest, provenance
 from marin.recipe.schema import Recipe
 from marin.record.events import StepStarted
 from marin.verify.derivation.record import RunRecord, facts
 from marin.verify.segments import compare
 from marin.verify.verdict import Verdict
 
+DEFINED = "it excuses nothing, for the programs are the recorded ones, and docs/exact.md defines what they give"
 COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 
 
@@ -103,6 +106,8 @@ def excused(verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], 
     reasons = differs.reasons(steps) if verdict.outcome == "FAIL" and verdict.executed else ()
     if not reasons:
         return verdict
+    if verdict.defined:
+        return replace(verdict, lines=(*verdict.lines, *(f"{reason}: {DEFINED}" for reason in reasons)))
     commands = differs.commands(location, run) or ("no command: the run names no commit",)
     changed = ["the commit was executed with changes, which its diff in the store has"] if differs.dirty else []
     proves = "so the difference below proves nothing; what the run was made with is had by"
@@ -112,6 +117,7 @@ def excused(verdict: Verdict, differs: EnvironmentDiff, steps: Collection[str], 
 def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
     """By what each step's own beginning says: a plan that the run's beginning lists decides nothing."""
     installed = _installed(record)
+    beside = "; ".join(environment.beside(code_folder() / LOCK))
     found = {}
     for stretch in record.stretches:
         for begun in facts(stretch, StepStarted):
@@ -127,6 +133,8 @@ def _foreign(record: RunRecord, lock: str) -> dict[str, str]:
                 )
             elif locked != lock:
                 found[step] = f"step {step} was executed with lock {locked}, installed is {lock}"
+            elif beside:
+                found[step] = f"step {step} was executed with the versions of {LOCK}; installed beside it: {beside}"
     return found
 
 

@@ -27,11 +27,13 @@ WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "UNSUPPORTED", "UNAVAILABLE", "NOT_R
 class Verdict:
     """One of the answers. ``lines`` say what was looked at or, on failure, what is wrong and where. ``executed``:
     the outcome was found by executing the installed code, so that it says something about the run only as far as that
-    is the run's code."""
+    is the run's code. ``defined``: or as far as what was executed is a definition that the run recorded, which no code
+    changes (:mod:`marin.verify.segments.programs`)."""
 
     outcome: Outcome
     lines: tuple[str, ...] = ()
     executed: bool = False
+    defined: bool = False
 
 
 NOT_RUN = Verdict("NOT_RUN")

@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger import LogCheckpoint, Signer, canonical_bytes, parse_canonical, tensor_digest
 from ledger.errors import LedgerError
 from marin.plugins.exact import known, reference
-from marin.plugins.sharing.judge.reading import constants, plain
 
 FOLDER = Path(__file__).with_name("vectors")
 
@@ -44,10 +43,10 @@ def programs() -> Iterator[tuple[str, Any]]:
         yield (
             f"exact-{name.replace(' ', '-')}.json",
             {
-                "constants": {tensor_digest(value): array(value) for value in constants(program)},
+                "constants": {tensor_digest(value): array(value) for value in program.values()},
                 "inputs": [array(np.asarray(value, form.dtype)) for value, form in given],
                 "outputs": [array(value) for value in outputs],
-                "program": plain(program),
+                "program": program.plain(),
             },
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from marin.recipe.schema import Recipe
@@ -35,10 +35,18 @@ def zero() -> Any:
 def fixed(function: Callable[..., Any], *examples: Any, recipe: Recipe | None = None) -> Exact:
     """See there."""
     from marin.plugins.exact.compiled import exact
-    from marin.plugins.exact.factors import factors_of
-    from marin.plugins.exact.program import NEAREST
+    from marin.plugins.exact.program import NEAREST, factors_of
 
     return exact(function, *examples, factors=NEAREST if recipe is None else factors_of(recipe))
+
+
+def differences(recipe: Recipe, vocab_size: int, recorded: Mapping[str, bytes]) -> Mapping[str, str]:
+    """See there."""
+    from marin.plugins.exact.program import first_difference
+    from marin.plugins.exact.step import programs_of
+
+    made = programs_of(recipe, vocab_size)
+    return {name: first_difference(data, made[name]) for name, data in recorded.items() if name in made}
 
 
 def step(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:

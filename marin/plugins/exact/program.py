@@ -6,14 +6,18 @@ devices, no instructions. So its digest is the same on every platform, and is wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ledger import canonical_digest, tensor_digest
+from ledger import LedgerError, canonical_digest, parse_canonical, tensor_digest
+from marin.process.text import clipped
+
+if TYPE_CHECKING:
+    from marin.recipe.schema import Recipe
 
 type Json = bool | int | str | list[Json] | dict[str, Json] | None
 
@@ -47,6 +51,13 @@ class Factors:
 
 
 NEAREST = Factors()
+
+
+def factors_of(recipe: Recipe, *, step: bool = False) -> Factors:
+    """How profile ``exact`` rounds the factors of contractions. ``step``: in a train step; elsewhere there are no random
+    bits to round by, and they are rounded to nearest with as many bits."""
+    bits, rounding = recipe.arithmetic.factor_bits, recipe.arithmetic.factor_rounding
+    return NEAREST if bits is None else Factors(bits, step and rounding == "stochastic")
 
 
 @dataclass(frozen=True)
@@ -88,9 +99,10 @@ class Program:
     @cached_property
     def digest(self) -> str:
         """``sha256:`` of the canonical JSON of all of it; constants enter by the digest of their tensors."""
-        return canonical_digest(self._plain())
+        return canonical_digest(self.plain())
 
-    def _plain(self) -> Any:
+    def plain(self) -> dict[str, Any]:
+        """The form whose canonical JSON is digested (docs/exact.md, "Identity")."""
         return {
             "forms": [[form.dtype, list(form.shape)] for form in self.forms],
             "inputs": list(self.inputs),
@@ -101,12 +113,19 @@ class Program:
                     list(one.inputs),
                     list(one.outputs),
                     dict(one.settings),
-                    [body._plain() for body in one.bodies],
+                    [body.plain() for body in one.bodies],
                 ]
                 for one in self.operations
             ],
             "outputs": list(self.outputs),
         }
+
+    def values(self) -> Iterator[np.ndarray]:
+        """All constants, those of bodies too."""
+        yield from (value for _, value in self.constants)
+        for one in self.operations:
+            for body in one.bodies:
+                yield from body.values()
 
     def names(self) -> set[str]:
         """Every operation that occurs, in bodies too."""
@@ -116,3 +135,44 @@ class Program:
     def of(self, numbers: Sequence[int]) -> list[Form]:
         """The forms of some values."""
         return [self.forms[number] for number in numbers]
+
+
+def first_difference(recorded: bytes, present: Program) -> str:
+    """Where a program in its plain form, whose bytes anybody may have written, is another than ``present``: the operation, and
+    what it is in both."""
+    try:
+        theirs = parse_canonical(recorded)
+        return _difference(theirs, present.plain(), present) or "only the constants differ"
+    except (LedgerError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return "the recorded one is no program"
+
+
+def _difference(theirs: Any, ours: Any, present: Program) -> str:
+    """By the operations in order, into what they execute; then by what goes in and comes out."""
+    for number, one in enumerate(present.operations):
+        there = theirs["operations"][number] if number < len(theirs["operations"]) else None
+        here = ours["operations"][number]
+        told, told_here = _told(there, theirs["forms"]), _told(here, ours["forms"])
+        if told == told_here and len(there[4]) == len(here[4]):
+            within = (_difference(*pair) for pair in zip(there[4], here[4], one.bodies, strict=True))
+            if inner := next((found for found in within if found), ""):
+                return f"{one.name}, operation {number}: {inner}"
+            continue
+        source = f" ({one.source})" if one.source else ""
+        return f"first in operation {number}: recorded {clipped(told, 160)}, here {clipped(told_here, 160)}{source}"
+    if len(theirs["operations"]) > len(present.operations):
+        extra = theirs["operations"][len(present.operations)]
+        return f"first in operation {len(present.operations)}: recorded {clipped(_told(extra, theirs['forms']), 160)}, here none"
+    if (theirs["inputs"], theirs["outputs"]) != (ours["inputs"], ours["outputs"]):
+        return "in what goes in or comes out"
+    return ""
+
+
+def _told(operation: Any, forms: Any) -> str:
+    """An operation in one line, with the forms of what it gives."""
+    if operation is None:
+        return "none"
+    name, inputs, outputs, settings, _ = operation
+    given = ", ".join(f"{forms[n][0]}{forms[n][1]}" for n in outputs)
+    details = "".join(f", {key}={value}" for key, value in sorted(settings.items()))
+    return f"{name}({', '.join(map(str, inputs))}{details}) -> {given}"

@@ -9,25 +9,22 @@ read like the rest. It would be computed by the device that is here, as that dev
 program: an H200 gave two of 32 frequencies other bits than a processor, and so was another program (bench/RESULTS.md).
 
 Nor does it matter how jax was configured, or what it traced before: settings that change what is traced are fixed while a
-function is read (:data:`DECIDED`), and jax's caches keep what was traced then apart.
+function is read, and jax's caches keep what was traced then apart (``tracing``, where jax's private names are).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax._src import config as settings
-from jax._src import source_info_util
 from jax.extend.core import Literal
 
 from marin.errors import UsageError
 from marin.plugins.exact.program import BOOL, DTYPES, FLOAT, INT, NEAREST, UINT, Factors, Form, Json, Operation, Program
+from marin.plugins.exact.tracing import as_decided, loop_parts, named_if_gone, written_at
 
 FLOATS = {
     *(
@@ -68,33 +65,6 @@ CALLS = {
     **dict.fromkeys(("core_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
 }
 """What only nests, and where it keeps what it executes."""
-DECIDED = {
-    "enable_x64": False,
-    "disable_jit": False,
-    "eager_constant_folding": False,
-    "use_simplified_jaxpr_constants": False,
-    "enable_custom_prng": False,
-    "default_prng_impl": "threefry2x32",
-    "threefry_partitionable": True,
-    "random_seed_offset": 0,
-    "use_high_dynamic_range_gumbel": False,
-    "softmax_custom_jvp": False,
-    "numpy_dtype_promotion": "standard",
-    "numpy_rank_promotion": "allow",
-    "legacy_prng_key": "allow",
-    "explicit_x64_dtypes": "warn",
-    "use_direct_linearize": True,
-    "scan3": False,
-    "remat3": False,
-    "custom_vjp3": False,
-    "custom_jvp3": False,
-    "remat_barrier_no_cotangents": False,
-    "error_checking_behavior_nan": "ignore",
-    "error_checking_behavior_divide": "ignore",
-    "error_checking_behavior_oob": "ignore",
-}
-"""Settings of jax (its own names) that change what is traced, and what they are while a function is read: jax's defaults.
-A user may set each by a variable of the environment."""
 CURE = "write it with operations that docs/exact.md lists, or train under another profile"
 
 
@@ -106,7 +76,7 @@ def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEARES
         UsageError: an operation has no exact form; the error names it.
     """
     try:
-        with _as_decided():
+        with as_decided():
             closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
     except (
         jax.errors.ConcretizationTypeError,
@@ -118,30 +88,6 @@ def read(function: Callable[..., Any], *examples: Any, factors: Factors = NEARES
             "there are none yet, not even of what it would compute ahead; make it of NumPy's numbers",
         ) from error
     return program_of(closed, factors), shape
-
-
-_reading = jax.make_user_context(False)
-"""Whether this thread reads a function. A context of jax, so that its caches keep apart what a ``jit`` inside of the function
-was traced to then and elsewhere."""
-
-
-@cache
-def _asked_first() -> None:
-    """From here on, jax computes nothing ahead of a program for the thread that reads one; others are left alone."""
-    ahead: Callable[[], AbstractContextManager[Any]] = jax.ensure_compile_time_eval
-    jax.ensure_compile_time_eval = lambda: nullcontext() if _reading.value else ahead()
-    jax.core.ensure_compile_time_eval = jax.ensure_compile_time_eval  # its other name
-
-
-@contextmanager
-def _as_decided() -> Iterator[None]:
-    """jax traces as if nobody had configured it, and computes nothing ahead."""
-    _asked_first()
-    with ExitStack() as decided:
-        for name, value in DECIDED.items():
-            decided.enter_context(getattr(settings, name)(value))
-        decided.enter_context(_reading(True))
-        yield
 
 
 def program_of(closed: Any, factors: Factors = NEAREST) -> Program:
@@ -177,13 +123,6 @@ def _form(aval: Any, name: str) -> Form:
     if str(aval.dtype) not in DTYPES:
         raise refused(name, f"values of {aval.dtype}, where there are only {', '.join(DTYPES)}")
     return Form(str(aval.dtype), tuple(map(int, aval.shape)))
-
-
-def written_at(equation: Any) -> str:
-    """Where the operation of an equation was written: package, file, line and function."""
-    text = source_info_util.summarize(equation.source_info)
-    _, cut, rest = text.partition("site-packages/")
-    return rest if cut else text.rpartition("/marin/")[1].lstrip("/") + text.rpartition("/marin/")[2]
 
 
 class _Reader:
@@ -230,18 +169,20 @@ class _Reader:
 
     def inline(self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[int]) -> list[int]:
         """Read all equations; the numbers of what comes out."""
-        known: dict[Any, int] = dict(zip(jaxpr.invars, inputs, strict=True))
-        known |= {var: self.constant(value) for var, value in zip(jaxpr.constvars, consts, strict=True)}
+        values: dict[Any, int] = dict(zip(jaxpr.invars, inputs, strict=True))
+        values |= {var: self.constant(value) for var, value in zip(jaxpr.constvars, consts, strict=True)}
 
         def at(atom: Any) -> int:
             if isinstance(atom, Literal):
                 given = isinstance(atom.val, jax.Array)
                 return self.constant(atom.val if given else np.asarray(atom.val, atom.aval.dtype))
-            return known[atom]
+            return values[atom]
 
         for equation in jaxpr.eqns:
-            outputs = self._equation(equation, [at(atom) for atom in equation.invars])
-            known |= dict(zip(equation.outvars, outputs, strict=True))
+            taken = [at(atom) for atom in equation.invars]
+            with named_if_gone(equation.primitive.name):
+                outputs = self._equation(equation, taken)
+            values |= dict(zip(equation.outvars, outputs, strict=True))
         return [at(atom) for atom in jaxpr.outvars]
 
     def _equation(self, equation: Any, inputs: list[int]) -> list[int]:
@@ -527,14 +468,14 @@ def _scatter(name: str) -> Rule:
 
 def _scan(reader: _Reader, equation: Any, inputs: list[int], forms: list[Form]) -> list[int]:
     given = equation.params
-    consts, carry, _ = (list(part) for part in given["ft_in"].update(inputs).unpack())
+    constants, carried = loop_parts(given, inputs)
     return reader.put(
         "scan",
         inputs,
         *forms,
         bodies=(reader.body(given["jaxpr"]),),
-        constants=len(consts),
-        carried=len(carry),
+        constants=constants,
+        carried=carried,
         length=int(given["length"]),
         reverse=bool(given["reverse"]),
     )

@@ -30,13 +30,15 @@ from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
 from marin.errors import UsageError
 from marin.plugins.exact.compiled import Exact, exact
-from marin.plugins.exact.factors import factors_of
 from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.program import Program as ExactProgram
+from marin.plugins.exact.program import factors_of
 from marin.plugins.exact.unguarded import unguarded
 from marin.recipe.schema import Recipe
+from marin.training.initial import exact_initializer
 from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
-from marin.training.state import TENSOR, TrainState, batch_axes
+from marin.training.state import TENSOR, TrainState, batch_axes, state_like
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
 from marin.training.step.fingerprint import words_sum
 from marin.training.step.shards import sums_and_loads
@@ -269,6 +271,16 @@ def update_of(recipe: Recipe, layout: Layout) -> Exact:
     after = slice_after if recipe.optimizer.elementwise else whole_after
     params, moments = _updated(recipe, layout, layout.params), _updated(recipe, layout, layout.moments)
     return exact(partial(after, recipe, layout), params, moments, params, scalar, scalar, scalar)
+
+
+def programs_of(recipe: Recipe, vocab_size: int) -> dict[str, ExactProgram]:
+    """What a run under ``recipe`` executes, by the names that it records; nothing is compiled."""
+    layout = Layout(state_like(recipe, vocab_size), optimizer(recipe), 1)
+    return {
+        "gradient": gradient_of(recipe, layout).program,
+        "update": update_of(recipe, layout).program,
+        "initial": exact_initializer(recipe, vocab_size).program,
+    }
 
 
 def _updated(recipe: Recipe, layout: Layout, tensors: Leaves) -> list[jax.ShapeDtypeStruct]:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from ledger import LedgerError
-from marin.plugins.exact.reading import written_at
+from marin.plugins.exact.tracing import written_at
 from marin.plugins.explain import interpreter
 from marin.plugins.explain.exactly import ExactStepwise
 from marin.plugins.explain.opened import INITIAL, Opened, Question, digest_of, record

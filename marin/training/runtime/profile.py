@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jax.sharding import Mesh
@@ -60,6 +60,10 @@ class Profile(Protocol):
 
     def step(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
         """The train step."""
+
+    def differences(self, recipe: Recipe, vocab_size: int, recorded: Mapping[str, bytes]) -> Mapping[str, str]:
+        """Where programs of ``recipe`` are first another than the recorded ones, by name, for people. ``recorded``: their plain
+        forms, which anybody may have written."""
 
 
 def exact_profile() -> Profile:

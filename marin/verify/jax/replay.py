@@ -94,8 +94,9 @@ def same_program(recorded: Mapping[str, object], training: Training) -> None:
         Unsupported: on an accelerator, whose profile promises the bits of one compiler on one kind of device.
     """
     lines = compare.compiled(recorded, compiled_identity(training)) if recorded else []
+    exact = training.recipe.arithmetic.profile == "exact"
     for line in lines:
-        logger.warning("another program: %s", line)
+        logger.warning("%s: %s", "computed otherwise" if exact else "another program", line)
     if lines and training.recipe.arithmetic.profile not in CPU_PROFILES:
         raise Unsupported(
             "another program than the recorded one",
@@ -153,10 +154,7 @@ def replay(
     if segments and manifest.digest != segments[0].start_state:
         differing = tuple(initial.differing(manifest)) if initial is not None else ()
         return ended(
-            0,
-            Divergence(
-                0, by_execution(differing), segments[0].start_state, manifest.digest, "the initial state differs"
-            ),
+            0, Divergence(0, by_execution(differing), segments[0].start_state, manifest.digest, compare.INITIAL)
         )
     with closing(training):
         for number, recorded in enumerate(segments):
@@ -226,11 +224,7 @@ class SegmentReplay:
             if manifest.digest != recorded.start_state:
                 differing = tuple(initial.differing(manifest)) if initial is not None else ()
                 return Divergence(
-                    recorded.start,
-                    by_execution(differing),
-                    recorded.start_state,
-                    manifest.digest,
-                    "the initial state differs",
+                    recorded.start, by_execution(differing), recorded.start_state, manifest.digest, compare.INITIAL
                 ), ()
         else:
             state, manifest = self._training.resume(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from ledger import LedgerError, StateManifest
+from ledger import LedgerError, StateManifest, digest_bytes
 from marin.execution.continued import checkout
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
@@ -24,7 +24,7 @@ from marin.record.events import TrainSegment
 from marin.verify.case import Case
 from marin.verify.earlier import Proofs
 from marin.verify.judges.workers import SegmentsReplay, replay_segments
-from marin.verify.segments import compare
+from marin.verify.segments import compare, programs
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.ordering import by_execution
 from marin.verify.segments.sampling import Selection, describe_bound
@@ -177,15 +177,15 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
             done=proofs.keep,
         )
     summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
-    programs = [f"different program: {line}" for line in compare.programs(recorded, result.program)]
+    compared = Compared(case, recorded, (result.program,))
     held = tuple((segment.start, segment.end) for segment in segments[: result.segments_replayed])
     if result.divergence is not None:
-        lines = (*result.divergence.lines(), *programs)
-        return Trained(Verdict("FAIL", lines, executed=True), summary, result.divergence, result.losses, held[:-1])
+        verdict = compared.failed(result.divergence)
+        return Trained(verdict, summary, result.divergence, result.losses, held[:-1])
     steps = sum(segment.end - segment.start for segment in segments)
     again = f"{several(steps, 'train steps')} in {several(len(segments), 'segments')} executed again"
     done = f"{again} on {case.execution.devices} device(s), same bits"
-    return Trained(Verdict("PASS", (done, *programs)), summary, None, result.losses, held)
+    return Trained(Verdict("PASS", (done, *compared.lines())), summary, None, result.losses, held)
 
 
 def _by_segments(
@@ -216,15 +216,58 @@ def _by_segments(
     summary = TrainingSummary(
         chosen.mode, len(segments), result.segments_replayed, case.workers, result.seconds, len(taken)
     )
+    compared = Compared(case, case.run.training[-1].body.program if case.run.training else {}, result.programs)
     if result.outcome != "PASS":
-        verdict = Verdict(result.outcome, result.lines, executed=result.executed)
+        verdict = Verdict(result.outcome, (*result.lines, *compared.lines()), executed=result.executed)
+        if result.outcome == "FAIL" and result.executed and result.divergence is not None:
+            verdict = compared.failed(result.divergence)
         return Trained(verdict, summary, result.divergence, result.losses)
     lines = _training_lines(case, chosen, order, extra, taken, drawn_by)
     if (more := result.segments_replayed - len(order)) > 0:
         lines.append(f"{more} more segments executed on the way to them: the states before them are not kept")
     outcome: Outcome = "PASS" if chosen.mode == "full" else "PARTIAL"
     held = tuple((segments[i].start, segments[i].end) for i in sorted({*order, *taken}))
-    return Trained(Verdict(outcome, (*lines, *result.lines)), summary, None, result.losses, held)
+    return Trained(Verdict(outcome, (*lines, *result.lines, *compared.lines())), summary, None, result.losses, held)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The programs that were executed here, ``present``, against the one that the run recorded."""
+
+    case: Case
+    recorded: Mapping[str, object]
+    present: tuple[Mapping[str, object], ...]
+
+    def lines(self) -> tuple[str, ...]:
+        """What differs, for people."""
+        told = (line for one in self.present for line in programs.lines(self.recorded, one, self._first))
+        return tuple(dict.fromkeys(told))
+
+    def failed(self, divergence: Divergence) -> Verdict:
+        """FAIL by what was executed, and whether the recorded programs define what came out."""
+        masked = any((self.case.inputs(("tokens",))["tokens"] / "train").rglob("loss_mask"))
+        recipe = self.case.run.recipe
+        defined = bool(self.present) and all(
+            programs.defined(divergence, self.recorded, one, recipe, masked=masked) for one in self.present
+        )
+        return Verdict("FAIL", (*divergence.lines(), *self.lines()), executed=True, defined=defined)
+
+    def _first(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Where each of these programs differs first from the recorded one, whose plain form a published root has."""
+        digests, found = programs.digests(self.recorded), {}
+        for name in names:
+            file = f"programs/{digests[name].removeprefix('sha256:')}.json"
+            with suppress(LedgerError):
+                data = self.case.root.storage.read(file)
+                if digest_bytes(data) == digests[name]:
+                    found[name] = data
+        if not found:
+            return {}
+        from marin.training.model import vocabulary_size  # jax, in a process that computes under the contract
+        from marin.training.runtime.profile import exact_profile
+
+        vocabulary = vocabulary_size(self.case.inputs(("tokenizer",))["tokenizer"], self.case.run.recipe.model)
+        return exact_profile().differences(self.case.run.recipe, vocabulary, found)
 
 
 def _training_lines(

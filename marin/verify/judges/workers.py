@@ -26,7 +26,6 @@ from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.runners.reservation import reservation
 from marin.runners.workers import warm_workers
-from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Outcome, outcome_of
 from marin.work.placed import Seat, Worker
@@ -84,7 +83,8 @@ class SegmentResult(msgspec.Struct, frozen=True):
 class SegmentsReplay:
     """How the replay of the chosen segments ended. ``lines`` are those of the verdict, but for what was done;
     ``segments_replayed`` counts those that were executed to come to a chosen one too.
-    ``losses``: train step -> loss found. ``executed``: the first thing that is wrong was found by executing a segment."""
+    ``losses``: train step -> loss found. ``executed``: the first thing that is wrong was found by executing a segment.
+    ``programs``: what was compiled, by the workers that say so."""
 
     outcome: Outcome
     segments_replayed: int
@@ -93,6 +93,7 @@ class SegmentsReplay:
     lines: tuple[str, ...]
     losses: Mapping[int, float] = field(default_factory=dict)
     executed: bool = False
+    programs: tuple[Json, ...] = ()
 
 
 Done = Callable[[TrainSegment, Sequence[float]], None]
@@ -146,9 +147,6 @@ def replay_segments(
                     done(segment, _of(answers[-1].losses, job, segment))
             if answers[-1].outcome in ("FAIL", "UNSUPPORTED"):
                 break
-    programs = dict.fromkeys(
-        line for answer in answers if answer.program is not None for line in compare.programs(recorded, answer.program)
-    )
     worst: Outcome = next((outcome for outcome in _WORST_FIRST if any(a.outcome == outcome for a in answers)), "PASS")
     reasons = [
         line
@@ -161,13 +159,14 @@ def replay_segments(
         segments_replayed=sum(len(job.segments) for job, answer in zip(jobs, answers, strict=False) if answer.replayed),
         seconds=time.monotonic() - began,
         divergence=next((a.divergence for a in answers if a.divergence), None),
-        lines=(*reasons, *(f"different program: {line}" for line in programs)),
+        lines=tuple(reasons),
         losses={
             job.segments[0].start + i: loss
             for job, answer in zip(jobs, answers, strict=False)
             for i, loss in enumerate(answer.losses)
         },
         executed=next((answer.replayed for answer in answers if answer.outcome == worst != "PASS"), False),
+        programs=tuple(answer.program for answer in answers if answer.program is not None),
     )
 
 

@@ -19,6 +19,9 @@ from marin.verify.segments.ordering import by_execution
 
 COMPILED = ("optimised", "device_kind", "compiler")
 """Of a recorded program, what came with the step layer by layer."""
+TOKENS = "the step saw other tokens (data)"
+INITIAL = "the initial state differs"
+"""What a divergence is about, where others ask."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,7 @@ def segment(
     for offset in range(recorded.end - recorded.start):
         step = recorded.start + offset
         if recorded.batches[offset] != found.batches[offset]:
-            return Divergence(
-                step, (), recorded.batches[offset], found.batches[offset], "the step saw other tokens (data)"
-            )
+            return Divergence(step, (), recorded.batches[offset], found.batches[offset], TOKENS)
         if recorded.fingerprints[offset] != found.fingerprints[offset]:
             differing = trace_difference(recorded_trace, found.trace, offset, tensors)
             return Divergence(

@@ -14,7 +14,7 @@ from marin.process import arithmetic
 from marin.provenance import environment
 from marin.provenance.processor import Processor, parse_cpuinfo
 from marin.verify import diagnosis
-from marin.verify.diagnosis import Health, compare_versions, pinned
+from marin.verify.diagnosis import Health, compare_versions
 
 Marin = Any
 
@@ -178,7 +178,9 @@ def test_a_skylake_without_avx512_honours_exact_alone(marin: Marin, monkeypatch:
 
 
 def test_versions_are_compared_with_the_lock() -> None:
-    lock = pinned("jax==0.11.2 \\\n    --hash=sha256:aa\nML_dtypes==0.6.0\nnumpy==2.0 ; python_version > '3'\n# x==1\n")
+    lock = environment.pinned(
+        "jax==0.11.2 \\\n    --hash=sha256:aa\nML_dtypes==0.6.0\nnumpy==2.0 ; python_version > '3'\n# x==1\n"
+    )
     assert lock == {"jax": "0.11.2", "ml-dtypes": "0.6.0", "numpy": "2.0"}
     here = {"jax": "0.11.2", "ml_dtypes": "0.6.0", "numpy": "2.1", "scipy": "1"}
     good = compare_versions(lock, ("jax", "ml_dtypes", "scipy"), here.__getitem__)
@@ -190,7 +192,7 @@ def test_versions_are_compared_with_the_lock() -> None:
 
 def test_the_versions_of_this_environment_are_those_of_the_lock() -> None:
     project = Path(diagnosis.__file__).parents[2]
-    wanted = pinned((project / "requirements.lock").read_text())
+    wanted = environment.pinned((project / "requirements.lock").read_text())
     assert {name.replace("_", "-") for name in environment.PACKAGES} <= set(wanted)
     assert "://" not in (project / "requirements.lock").read_text()
     assert json.loads(json.dumps(wanted)) == wanted

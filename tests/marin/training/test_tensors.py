@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.plugins.exact.reading import written_at
+from marin.plugins.exact.tracing import written_at
 from marin.plugins.explain import interpreter, opened
 from marin.verify.jax import tensors
 

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 from jax import lax
 
 from marin.errors import UsageError
-from marin.plugins.exact import compiled, functions, integers, known, reading, reference
+from marin.plugins.exact import compiled, functions, integers, known, reference, tracing
 from marin.plugins.exact.compiled import exact
 from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.plugins.exact.program import Factors
@@ -438,7 +438,7 @@ def test_how_jax_is_configured_is_no_part_of_a_program(changed: dict[str, Any]) 
 def test_what_is_decided_while_a_function_is_read_is_asked_of_the_environment_too() -> None:
     """Under every other profile jax traces as its variables say."""
     asked = arithmetic.TRACING | arithmetic.settings(Recipe().arithmetic, Execution(), {})
-    for name, value in reading.DECIDED.items():
+    for name, value in tracing.DECIDED.items():
         variable = getattr(jax._src.config, name).name.upper()
         assert asked.get(variable) == str(int(value) if isinstance(value, bool) else value), variable
 

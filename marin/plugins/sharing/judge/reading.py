@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ledger import canonical_bytes, digest_bytes, tensor_digest
-from marin.plugins.exact.program import Program
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, from_plain
 
@@ -30,15 +27,16 @@ def main() -> None:
 
 def write(folder: Path, recipe: Recipe, recorded: dict[str, str], run: str) -> None:
     """All files of one run; the arithmetic contract is in force."""
-    from marin.plugins.exact.step import gradient_of, update_of
+    from marin.plugins.exact.step import programs_of
     from marin.training.data import DataOrder, streams, token_dataset
     from marin.training.model import vocabulary_size
     from marin.training.optimizers.rule import optimizer
     from marin.training.state import state_like
     from marin.training.step.slices import Layout
 
-    layout = Layout(state_like(recipe, vocabulary_size(folder / "tokenizer", recipe.model)), optimizer(recipe), 1)
-    made = {"gradient": gradient_of(recipe, layout).program, "update": update_of(recipe, layout).program}
+    vocabulary = vocabulary_size(folder / "tokenizer", recipe.model)
+    layout = Layout(state_like(recipe, vocabulary), optimizer(recipe), 1)
+    made = programs_of(recipe, vocabulary)
     for name, program in made.items():
         if program.digest != recorded.get(name):
             sys.exit(f"the {name} of this recipe is {program.digest} here, and {recorded.get(name)} in the record")
@@ -55,34 +53,12 @@ def write(folder: Path, recipe: Recipe, recorded: dict[str, str], run: str) -> N
     (out / "constants").mkdir(parents=True)
     (out / f"{run}.json").write_bytes(canonical_bytes(hints))
     for program in made.values():
-        data = canonical_bytes(plain(program))
+        data = canonical_bytes(program.plain())
         assert digest_bytes(data) == program.digest
         (out / f"{program.digest.removeprefix('sha256:')}.json").write_bytes(data)
-        for value in constants(program):
+        for value in program.values():
             name = tensor_digest(value).removeprefix("sha256:")
             (out / "constants" / name).write_bytes(np.ascontiguousarray(value).tobytes())
-
-
-def plain(program: Program) -> dict[str, Any]:
-    """The form whose canonical JSON is digested (docs/exact.md, "Identity")."""
-    return {
-        "forms": [[form.dtype, list(form.shape)] for form in program.forms],
-        "inputs": list(program.inputs),
-        "constants": [[number, tensor_digest(value)] for number, value in program.constants],
-        "operations": [
-            [one.name, list(one.inputs), list(one.outputs), dict(one.settings), [plain(body) for body in one.bodies]]
-            for one in program.operations
-        ],
-        "outputs": list(program.outputs),
-    }
-
-
-def constants(program: Program) -> Iterator[np.ndarray]:
-    """Those of a program, and of what it executes in loops."""
-    yield from (value for _, value in program.constants)
-    for one in program.operations:
-        for body in one.bodies:
-            yield from constants(body)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import pytest
 from ledger import tensor_digest
 from marin.plugins.exact import known
 from marin.plugins.exact.program import Program
-from marin.plugins.sharing.judge.reading import constants, plain
 from tests.plugins.sharing.judge.node import evaluated, needs_node
 
 pytestmark = needs_node
@@ -37,11 +36,11 @@ def coded(value: Any) -> list[str]:
 
 def executed(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
     told = {
-        "program": plain(program),
+        "program": program.plain(),
         "inputs": [
             coded(np.asarray(value, form.dtype)) for value, form in zip(inputs, program.of(program.inputs), strict=True)
         ],
-        "constants": {tensor_digest(value): coded(value) for value in constants(program)},
+        "constants": {tensor_digest(value): coded(value) for value in program.values()},
     }
     found = evaluated(RUN, given=json.dumps(told))
     forms = program.of(program.outputs)

@@ -106,8 +106,8 @@ def load_prices(path: Path) -> Prices:
 @dataclass(frozen=True)
 class Work:
     """What a step has to do, whatever does it. ``flops``: model FLOPs. ``executed_flops``: with what is computed again
-    under gradient checkpointing. Bytes are of the step's own files; ``memory_bytes`` is the peak on one device, of which
-    ``devices`` compute; ``beside_bytes`` are taken once more where those are virtual."""
+    under gradient checkpointing, and with experts that a token does not get. Bytes are of the step's own files; ``memory_bytes``
+    is the peak on one device, of which ``devices`` compute; ``beside_bytes`` are taken once more where those are virtual."""
 
     flops: float = 0.0
     executed_flops: float = 0.0
@@ -179,6 +179,12 @@ def flops_per_token(model: Model, vocab_size: int, context: int | None = None) -
     return float(model.num_layers * (mlp + projections + attention) + 2 * hidden * vocab_size)
 
 
+def _executed(model: Model, vocab_size: int) -> float:
+    """What is executed of a forward pass, as a share of its FLOPs: more where every token goes through every expert."""
+    every = msgspec.structs.replace(model, num_experts_per_tok=model.num_experts)
+    return flops_per_token(every, vocab_size) / flops_per_token(model, vocab_size)
+
+
 def parameters(model: Model, vocab_size: int) -> int:
     """Number of trained parameters."""
     hidden, layers = model.hidden_dim, model.num_layers
@@ -233,10 +239,12 @@ def _layer_bytes(model: Model, tokens: int, width: int, *, scores: bool = True) 
     """What a layer keeps for its backward pass; ``scores``: those of attention too, which a kernel computes again.
 
     The paper counts bytes at two a number. There is no dropout here: 34 is 32 without the two masks of a layer, and
-    5 a s / h is 2 a s / h without attention's mask and the copy that it drops from.
+    5 a s / h is 2 a s / h without attention's mask and the copy that it drops from. Every expert has a place for every token,
+    for what comes in, for both products and their own, and for what comes out.
     """
     attention = 2 * model.num_heads * model.seq_len / model.hidden_dim if scores else 0
-    return tokens * model.hidden_dim * (32 + attention) / 2 * width
+    experts = (model.num_experts or 0) * (2 * model.hidden_dim + 3 * model.inner)
+    return tokens * (model.hidden_dim * (32 + attention) / 2 + experts) * width
 
 
 def state_bytes(recipe: Recipe) -> int:
@@ -315,7 +323,7 @@ def _training(recipe: Recipe, devices: int, slices: int) -> Work:
     segments = math.ceil(trainer.num_steps / trainer.steps_per_segment) + len(trainer.states_at_words or ())
     return Work(
         flops=needed * forward,
-        executed_flops=passes * forward,
+        executed_flops=passes * forward * _executed(model, vocab),
         memory_bytes=memory,
         # A slice of the gradient is copied to the device for which the update is compiled, which needs twice as much for itself.
         beside_bytes=3 * weights / recipe.arithmetic.logical_shards if by_layer and devices > 1 else 0.0,
@@ -354,7 +362,7 @@ def _evaluation(recipe: Recipe) -> Work:
     )
     return Work(
         flops=flops,
-        executed_flops=flops,
+        executed_flops=flops * _executed(model, vocab),
         read_bytes=float(state_bytes(recipe)),
         memory_bytes=memory,
         dtype=recipe.arithmetic.compute_dtype,

@@ -29,7 +29,7 @@ from marin.recipe.arithmetic import check_contract
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
 from marin.recipe.form.optimizer import Optimizer as Optimizer
-from marin.recipe.form.optimizer import check_name, check_optimizer, completed
+from marin.recipe.form.optimizer import check_name, check_optimizer, check_read, completed
 from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
 from marin.recipe.form.record import RECIPE_VERSION as RECIPE_VERSION
 from marin.recipe.form.record import digest as digest
@@ -375,6 +375,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
         recipe = msgspec.structs.replace(recipe, model=model)
     _check_recorded(recipe, where)
     check(recipe, where=where)
+    check_read(recipe.optimizer, where)
     return recipe
 
 

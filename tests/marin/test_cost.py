@@ -125,6 +125,39 @@ def test_the_published_qwen3() -> None:
     assert cost.parameters(model, 151_936) - 151_936 * model.hidden_dim == 1_409_410_048
 
 
+def test_published_mixtures_of_experts_and_what_is_executed_of_them() -> None:
+    """Mixtral 8x7B and Qwen3 30B-A3B, as their folders on the Hub count them; their authors say 12.9 and 3.3 billion active."""
+    mixtral = Model(
+        architecture="mixtral",
+        hidden_dim=4096,
+        intermediate_dim=14336,
+        num_layers=32,
+        num_heads=32,
+        num_kv_heads=8,
+        num_experts=8,
+        num_experts_per_tok=2,
+    )
+    qwen3 = Model(
+        architecture="qwen3_moe",
+        hidden_dim=2048,
+        intermediate_dim=768,
+        num_layers=48,
+        num_heads=32,
+        num_kv_heads=4,
+        head_dim=128,
+        num_experts=128,
+        num_experts_per_tok=8,
+    )
+    assert cost.parameters(mixtral, 32_000) == 46_702_792_704
+    assert cost.parameters(qwen3, 151_936) == 30_532_122_624
+    small = compose(["model=moe-nano", "profile=exact"]).recipe
+    alike = msgspec.structs.replace(small, model=msgspec.structs.replace(small.model, num_experts_per_tok=4))
+    for step in ("train", "evaluate"):
+        sparse, every = cost.work_of(step, small), cost.work_of(step, alike)
+        assert sparse.flops < every.flops and sparse.executed_flops == pytest.approx(every.executed_flops)
+        assert sparse.memory_bytes == every.memory_bytes, "every expert has a place for every token"
+
+
 def test_the_state_is_as_large_as_the_committed_run_recorded_it() -> None:
     recorded = json.loads((PROJECT / "artifacts" / "train.json").read_text())["size"]
     assert 0 <= recorded - cost.state_bytes(Recipe()) < 100, "step, cursor, key and counters besides the tensors"

@@ -95,6 +95,12 @@ OWN: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """The fields that an optimizer has beside those of all, with the value that Levanter (optax) gives them."""
+UNREAD: Mapping[str, frozenset[str]] = {
+    "lion": frozenset({"epsilon"}),
+    "scion": frozenset({"beta2", "epsilon"}),
+    "adafactor": frozenset({"beta1", "beta2", "epsilon"}),
+}
+"""Fields of all optimizers that one of them does not read."""
 _LATER = frozenset(name for own in OWN.values() for name in own)
 NO_EXACT_FORM: Mapping[str, str] = {
     "soap": "SOAP takes eigenvectors and QR factors from LAPACK",
@@ -128,6 +134,19 @@ def check_name(name: object, where: str) -> None:
             found=f"{name}: {NO_EXACT_FORM[name]}, whose roundings nothing here says",
             cure="choose optimizer=muon, or another one",
         )
+
+
+def check_read(optimizer: Optimizer, where: str) -> None:
+    """Refuse a value in a field that the optimizer does not read; of a new recipe, for older ones were recorded with such.
+
+    Raises:
+        UsageError: which field.
+    """
+    usual = Optimizer()
+    for name in sorted(UNREAD.get(optimizer.name, frozenset())):
+        value, default = getattr(optimizer, name), getattr(usual, name)
+        if value != default:
+            _refuse(where, name, f"{default}: {optimizer.name} does not read it", value, "leave it out")
 
 
 def check_optimizer(recipe: Any, where: str) -> None:

@@ -6,7 +6,7 @@ form. What it counts over a batch (the load of experts, losses beside that of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import equinox as eqx
@@ -15,8 +15,19 @@ import jax
 import jax.numpy as jnp
 from haliax import Axis, NamedArray
 from haliax.jax_utils import maybe_rng_split
-from levanter.models.mixtral import MixtralConfig, MixtralLMHeadModel, MixtralSparseMoeBlock, MixtralTransformer
-from levanter.models.qwen3_moe import Qwen3MoeConfig, Qwen3MoeLMHeadModel, Qwen3MoeSparseMoeBlock
+from levanter.models.mixtral import (
+    MixtralConfig,
+    MixtralDecoderLayer,
+    MixtralLMHeadModel,
+    MixtralSparseMoeBlock,
+    MixtralTransformer,
+)
+from levanter.models.qwen3_moe import (
+    Qwen3MoeConfig,
+    Qwen3MoeDecoderLayer,
+    Qwen3MoeLMHeadModel,
+    Qwen3MoeSparseMoeBlock,
+)
 
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
 
@@ -25,37 +36,68 @@ BALANCE, ROUTER_Z, LOADS = "load_balancing_loss", "router_z_loss", "expert_loads
 
 
 class _Mixtral(MixtralSparseMoeBlock):
+    counted: NamedArray | None = None
+
     def __call__(self, x: NamedArray, *, key: Any = None) -> tuple[NamedArray, dict[str, NamedArray]]:
         config, experts = self.config, self.experts
         matrices = experts.w1.weight, experts.w3.weight, experts.w2.weight
-        out, logits, probabilities, loads = _routed(x, self.gate, config, matrices, experts.act)
+        routed = _routed(x, self.gate, config, matrices, experts.act, self.counted)
         beside = {}
         if config.lbl_coef is not None:
-            share = loads * (config.n_routed_experts / (config.num_experts_per_tok**2 * probabilities.shape[0]))
-            beside[BALANCE] = config.lbl_coef * jnp.sum(share * jnp.mean(probabilities, axis=0))
+            share = routed.loads * (config.n_routed_experts / (config.num_experts_per_tok**2 * routed.tokens))
+            beside[BALANCE] = config.lbl_coef * jnp.sum(share * routed.mean(routed.probabilities))
         if config.rzl_coef is not None:
-            beside[ROUTER_Z] = config.rzl_coef * jnp.mean(jax.nn.logsumexp(logits, axis=1) ** 2)
+            beside[ROUTER_Z] = config.rzl_coef * routed.mean(jax.nn.logsumexp(routed.logits, axis=1) ** 2)
         named = {name: hax.named(value, ()) for name, value in beside.items()}
-        return out, named | {LOADS: hax.named(loads, (config.Experts,))}
+        return routed.out, named | {LOADS: hax.named(routed.loads, (config.Experts,))}
 
 
 class _Qwen3(Qwen3MoeSparseMoeBlock):
+    counted: NamedArray | None = None
+
     def __call__(self, x: NamedArray, *, key: Any = None) -> tuple[NamedArray, dict[str, NamedArray]]:
         config, experts = self.config, self.experts
         matrices = experts.gate_proj.weight, experts.up_proj.weight, experts.down_proj.weight
-        out, _, probabilities, loads = _routed(x, self.gate, config, matrices, experts.act)
-        beside = {LOADS: hax.named(loads, (config.Experts,))}
+        routed = _routed(x, self.gate, config, matrices, experts.act, self.counted)
+        beside = {LOADS: hax.named(routed.loads, (config.Experts,))}
         if config.router_aux_loss_coef is not None:
-            share = loads / probabilities.shape[0]
-            balance = jnp.sum(share * jnp.mean(probabilities, axis=0)) * config.num_experts
+            share = routed.loads / routed.tokens
+            balance = jnp.sum(share * routed.mean(routed.probabilities)) * config.num_experts
             beside[BALANCE] = hax.named(config.router_aux_loss_coef * balance, ())
-        return out, beside
+        return routed.out, beside
+
+
+@dataclass(frozen=True)
+class _Routed:
+    """What the experts make of a layer's tokens; the router's logits and probabilities, [tokens, experts]; of those that are no
+    blank (``counted``: bool[tokens]; None: all of them) how many each expert has, float32[experts], and how many there are."""
+
+    out: NamedArray
+    logits: jax.Array
+    probabilities: jax.Array
+    loads: jax.Array
+    tokens: Any
+    counted: jax.Array | None
+
+    def mean(self, values: jax.Array) -> jax.Array:
+        """Over the tokens that are counted, which are the first axis."""
+        if self.counted is None:
+            return jnp.mean(values, axis=0)
+        return jnp.sum(jnp.where(_along(self.counted, values), values, 0), axis=0) / self.tokens
+
+
+def _along(counted: jax.Array, values: jax.Array) -> jax.Array:
+    return counted.reshape(-1, *(1,) * (values.ndim - 1))
 
 
 def _routed(
-    x: NamedArray, gate: hax.nn.Linear, config: Any, matrices: tuple[NamedArray, ...], activation: Any
-) -> tuple[NamedArray, jax.Array, jax.Array, jax.Array]:
-    """What the experts make of ``x``; logits and probabilities [tokens, experts], and the tokens of each expert (float32)."""
+    x: NamedArray,
+    gate: hax.nn.Linear,
+    config: Any,
+    matrices: tuple[NamedArray, ...],
+    activation: Any,
+    counted: NamedArray | None,
+) -> _Routed:
     laid = x.rearrange((..., config.Embed))
     tokens = laid.array.reshape(-1, config.Embed.size)
     logits = gate(laid).rearrange((..., config.Experts)).array.reshape(-1, config.Experts.size)
@@ -64,7 +106,44 @@ def _routed(
     parts = tuple(weight.rearrange((config.Experts, ...)).array for weight in matrices)
     found = mixed(tokens, weights_of(probabilities, chosen), chosen, parts, activation)
     out = hax.named(found.reshape(laid.array.shape), laid.axes).rearrange(x.axes)
-    return out, logits, probabilities, jnp.sum(chosen.astype(jnp.int32), axis=0).astype(jnp.float32)
+    if counted is None:
+        loads = jnp.sum(chosen.astype(jnp.int32), axis=0).astype(jnp.float32)
+        return _Routed(out, logits, probabilities, loads, tokens.shape[0], None)
+    flat = counted.rearrange(laid.axes[:-1]).array.reshape(-1)
+    loads = jnp.sum((chosen & flat[:, None]).astype(jnp.int32), axis=0).astype(jnp.float32)
+    some = jnp.maximum(jnp.sum(flat.astype(jnp.int32)), 1).astype(jnp.float32)
+    return _Routed(out, logits, probabilities, loads, some, flat)
+
+
+class _MixtralLayer(MixtralDecoderLayer):
+    """Levanter's, which says to the mixture which tokens are blank."""
+
+    def __call__(self, x: NamedArray, mask: Any, *, key: Any = None) -> tuple[NamedArray, dict[str, NamedArray]]:
+        block = replace(self.block_sparse_moe, counted=_counted(mask))
+        found: tuple[NamedArray, dict[str, NamedArray]] = MixtralDecoderLayer.__call__(
+            replace(self, block_sparse_moe=block), x, mask, key=key
+        )
+        return found
+
+
+class _Qwen3Layer(Qwen3MoeDecoderLayer):
+    """Levanter's likewise."""
+
+    def __call__(
+        self, x: NamedArray, mask: Any, *, key: Any = None, pos_ids: NamedArray | None = None
+    ) -> tuple[NamedArray, dict[str, NamedArray]]:
+        block = replace(self.mlp, counted=_counted(mask))
+        found: tuple[NamedArray, dict[str, NamedArray]] = Qwen3MoeDecoderLayer.__call__(
+            replace(self, mlp=block), x, mask, key=key, pos_ids=pos_ids
+        )
+        return found
+
+
+def _counted(mask: Any) -> NamedArray | None:
+    """Which positions are no blank (:mod:`marin.training.blank`), whose segments are below 0; None: all, where there are no
+    segments."""
+    segments = getattr(mask, "segment_ids", None)
+    return None if segments is None else segments[0] >= 0
 
 
 class _Transformer(MixtralTransformer):
@@ -95,9 +174,10 @@ class MixtralExperts(MixtralConfig):
 
     def build(self, Vocab: Axis, *, key: Any) -> MixtralLMHeadModel:
         model = MixtralLMHeadModel.init(Vocab, self, key=key)
-        own = model.transformer.layers.stacked.block_sparse_moe
+        layer = model.transformer.layers.stacked
+        own = layer.block_sparse_moe
         block = _Mixtral(own.config, own.gate, own.experts)
-        model = eqx.tree_at(lambda m: m.transformer.layers.stacked.block_sparse_moe, model, block)
+        model = _with_layer(model, _MixtralLayer(**_fields(layer) | {"block_sparse_moe": block}))
         whole = model.transformer
         return eqx.tree_at(lambda m: m.transformer, model, _Transformer(whole.config, whole.layers, whole.norm))
 
@@ -108,5 +188,14 @@ class Qwen3Experts(Qwen3MoeConfig):
 
     def build(self, Vocab: Axis, *, key: Any) -> Qwen3MoeLMHeadModel:
         model = Qwen3MoeLMHeadModel.init(Vocab, self, key=key)
-        own = model.transformer.layers.stacked.mlp
-        return eqx.tree_at(lambda m: m.transformer.layers.stacked.mlp, model, _Qwen3(own.config, own.gate, own.experts))
+        layer = model.transformer.layers.stacked
+        block = _Qwen3(layer.mlp.config, layer.mlp.gate, layer.mlp.experts)
+        return _with_layer(model, _Qwen3Layer(**_fields(layer) | {"mlp": block}))
+
+
+def _fields(module: Any) -> dict[str, Any]:
+    return {field.name: getattr(module, field.name) for field in fields(module)}
+
+
+def _with_layer(model: Any, layer: Any) -> Any:
+    return eqx.tree_at(lambda m: m.transformer.layers.stacked, model, layer)

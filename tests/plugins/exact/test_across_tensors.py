@@ -176,6 +176,15 @@ def test_what_cannot_be_is_one_line_before_anything_begins(worker: ModuleType) -
     refused(r"optimizer.weight_decay: expected 0.0: adamh keeps", recipe_of(worker, "adamh"), weight_decay=0.1)
     gpt2 = msgspec.structs.replace(muon.model, architecture="gpt2", intermediate_dim=64)
     refused(r"optimizer.use_kimi_scaling: expected true of a GPT-2", muon, model=gpt2)
+    for name, field, value in (
+        ("adafactor", "beta1", 0.8),
+        ("adafactor", "epsilon", 1e-6),
+        ("scion", "beta2", 0.99),
+        ("lion", "epsilon", 1e-6),
+    ):
+        with pytest.raises(UsageError, match=rf"optimizer.{field}: expected .*: {name} does not read it, found"):
+            given = {"name": name, field: value, "weight_decay": 0.0}
+            from_mapping({"optimizer": given, "arithmetic": msgspec.to_builtins(EXACT)}, where="test")
     for name, reason in (("soap", "eigenvectors and QR factors"), ("kron", "triangular systems")):
         with pytest.raises(UsageError, match=rf"optimizer.name: expected one of adamw.* found {name}: .*{reason}"):
             from_mapping({"optimizer": {"name": name}}, where="test")

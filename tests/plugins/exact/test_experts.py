@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import equinox as eqx
 import haliax as hax
 import jax
 import jax.numpy as jnp
@@ -34,12 +35,13 @@ from marin.plugins.exact.reading import read
 from marin.plugins.exact.step import ExactStep, gradient_of, update_of
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Arithmetic, Lora, Model, Recipe, check, from_plain, plain
+from marin.training.blank import weighted
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
 from marin.training.experts.loads import measured
 from marin.training.initial import initial_state
 from marin.training.loop import step_of
 from marin.training.loss import routed_losses, token_losses
-from marin.training.model import model_config
+from marin.training.model import attention_mask, model_config
 from marin.training.optimizers.rule import optimizer
 from marin.training.state import arrays_of
 from marin.training.step.contract import mesh_of
@@ -160,6 +162,28 @@ def test_the_model_is_levanters(worker: ModuleType, architecture: str) -> None:
     np.testing.assert_allclose(hax.sum(with_it).array - without, loss.array * np.sum(weights[:, :-1]), rtol=1e-3)
     assert loads.shape == (2, 4) and (np.sum(loads, axis=1) == 4 * 16 * 2).all(), "two experts for each token"
     np.testing.assert_array_equal(loads, np.round(loads))
+
+
+@pytest.mark.parametrize("architecture", THEIRS)
+def test_what_a_blank_position_is_embedded_as_is_in_no_loss_and_no_load(worker: ModuleType, architecture: str) -> None:
+    recipe = recipe_of(worker, architecture)
+    model = model_config(recipe.model).build(Axis("vocab", worker.VOCABULARY), key=jrandom.PRNGKey(3))
+    tokens, _ = worker.batch_of(worker.Case("one", batch=4, length=16), 0)
+    tokens[0, 3:9], tokens[2] = -1, -1
+    axes = Axis("batch", 4), Axis("position", 16)
+    mask = attention_mask(recipe, hax.named(tokens, axes), blank=True)
+    weights = weighted(jnp.asarray(tokens), jnp.ones(tokens.shape, jnp.float32))
+
+    @eqx.filter_jit
+    def lost(model: Any, ids: Any) -> Any:
+        example = LmExample(tokens=hax.named(ids, axes), loss_weight=hax.named(weights, axes), attn_mask=mask)
+        per_token, loads = routed_losses(model, example, None)
+        return hax.sum(per_token).array, loads
+
+    losses, loads = zip(*(lost(model, np.where(tokens < 0, filler, tokens)) for filler in (0, 5)), strict=True)
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+    np.testing.assert_array_equal(*loads)
+    assert (np.sum(loads[0], axis=1) == 2 * (tokens >= 0).sum()).all()
 
 
 @pytest.mark.long(seconds=20)

@@ -59,7 +59,7 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.verifying.trust", "Say whose keys, witnesses, time stamps and Git repositories you trust."
     ),
     "diff": Lazy("marin.cli.looking.diff", "Name the first difference of two runs, in the order of causes."),
-    "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts or experiments."),
+    "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts, experiments or sweeps."),
     "show": Lazy("marin.cli.looking.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
     "sample": Lazy("marin.cli.models.sample", "Continue PROMPT by the trained model of RUN."),
     "lineage": Lazy(

@@ -111,6 +111,12 @@ class Catalog:
         rows = self._all(f"SELECT {_RUN} FROM runs {_of(run)} ORDER BY idx", *_given(run))  # noqa: S608
         return [self._run(row) for row in rows]
 
+    def recipe(self, run: RunSummary) -> Mapping[str, object]:
+        """The recipe as the run's first event has it; empty where that has none."""
+        event = self._projection.event(run.index)
+        found = event.body.get("recipe") if event is not None else None
+        return found if isinstance(found, Mapping) else {}
+
     def twins(self, listed: Sequence[RunSummary]) -> dict[str, str]:
         """Of these runs the complete ones without a verdict, each with one of equal bytes that was verified."""
         complete = [run for run in listed if run.status == "completed"]

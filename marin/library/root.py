@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from marin.history import runs as reading
 from marin.history.names import data_of, model_of
 from marin.history.projection.text import flatten
+from marin.library.comparison import Comparison
 from marin.library.run import Run
 from marin.provenance.extras import need
+from marin.provenance.plugins import named
 from marin.record import root as roots
 
 if TYPE_CHECKING:
@@ -92,6 +95,35 @@ class Root:
         frame = pandas.DataFrame(rows) if rows else pandas.DataFrame(columns=columns)
         frame["started"] = pandas.to_datetime(frame["started"], utc=True)
         return frame.set_index("run")
+
+    def compare(
+        self,
+        *runs: str,
+        sweep: str | None = None,
+        experiment: str | None = None,
+        filters: Sequence[str] = (),
+        metrics: Sequence[str] = (),
+        baseline: str = "",
+    ) -> Comparison:
+        """Runs held against each other, as `marin compare` does: those that are named, of a sweep, of a registered experiment,
+        or those for which ``filters`` hold.
+
+        Raises:
+            UsageError: nothing is named, fewer than two runs are left, or a name is none.
+            MissingEvidence: there is no such sweep or experiment.
+        """
+        compare = named("marin.pages", "comparison", "a comparison of runs")
+        return Comparison(
+            compare(
+                self._root,
+                *runs,
+                sweep=sweep,
+                experiment=experiment,
+                filters=filters,
+                metrics=metrics,
+                baseline=baseline,
+            )
+        )
 
     def __repr__(self) -> str:
         return f"<root {self.location}: log {self.origin}>"

@@ -33,12 +33,13 @@ class Page:
 
 @dataclass(frozen=True)
 class Part:
-    """What a plugin adds to the site of a root: pages, and what the index lists of experiments (name, question, conclusion);
-    ``tracks``: there are pages of tracks."""
+    """What a plugin adds to the site of a root: pages, and what the index lists of experiments (name, question, conclusion) and
+    of sweeps (path, name, when, what it is of); ``tracks``: there are pages of tracks."""
 
     pages: tuple[Page, ...]
     experiments: tuple[tuple[str, str, str], ...] = ()
     tracks: bool = False
+    sweeps: tuple[tuple[str, str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import click
 
 from ledger import LedgerError
 from marin.cli.output import print_json, print_table, say, say_folded, shortened
+from marin.history.table.comparable import beside
 from marin.process.text import written
 from marin.process.waiting import waiting
 from marin.provenance.extras import absent
@@ -35,7 +36,8 @@ CAUSES, CONSEQUENCES = 12, 2
 def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -> None:
     """Name the first difference of two runs, in the order of causes.
 
-    What came out of both stands first, bits per byte where they follow from what is recorded. Then these are asked in turn:
+    What came out of both stands first, bits per byte where they follow from what is recorded, and beside a number why it
+    cannot be compared (other held-out text, tokenizer, context, code). Then these are asked in turn:
     recipe, code, environment, data, program, step, tensor. Of those after the first difference, which may only follow
     from it, the beginning is shown, and tensors are counted: their names follow from the recipe by jax, which takes
     seconds. Only records are compared; nothing is executed. Processor, cores and number of devices are told as notes: they
@@ -78,7 +80,15 @@ def diff(ctx: click.Context, one: str, other: str, whole: bool, as_json: bool) -
             say(f"note: run {run.run} is {run.status}: compared as far as it is recorded", err=True)
     found = compare_runs(runs[0], runs[1], blob, names, whole=whole or as_json)
     if as_json:
-        print_json({**found.as_json(), "outcomes": outcomes(runs)})
+        one_run, other_run = runs
+        found_outcomes = outcomes(runs)
+        print_json(
+            {
+                **found.as_json(),
+                "outcomes": found_outcomes,
+                "not_comparable": {n: words for n in found_outcomes if (words := list(beside(other_run, one_run, n)))},
+            }
+        )
     else:
         print_comparison(found, whole=whole)
     ctx.exit(found.exit_code())
@@ -93,8 +103,13 @@ def outcomes(runs: Sequence[Run]) -> dict[str, list[float | None]]:
 
 def print_outcomes(runs: Sequence[Run]) -> None:
     """A row for each number that came out, before the causes."""
+    one, other = runs
     rows = [
-        [name, *("" if value is None else written(value) for value in values), _change(values)]
+        [
+            name,
+            *("" if value is None else written(value) for value in values),
+            ", ".join(filter(None, (_change(values), *beside(other, one, name)))),
+        ]
         for name, values in outcomes(runs).items()
     ]
     if rows:

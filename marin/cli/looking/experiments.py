@@ -1,8 +1,9 @@
-"""The experiments that are registered, as a table: `marin ls experiments`, and `marin experiment ls`."""
+"""Runs that belong together, as a table: `marin ls experiments` (and `marin experiment ls`), `marin ls sweeps`."""
 
 from __future__ import annotations
 
 from marin.cli.output import print_json, print_table
+from marin.history.runs import started_runs
 from marin.record.events import ExperimentReported, write
 from marin.record.root import Root
 
@@ -50,4 +51,36 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
             for name, fact in newest.items()
         ],
         empty="no experiment is registered: `marin experiment register FILE`",
+    )
+
+
+def print_sweeps(root: Root, *, as_json: bool) -> None:
+    """Every sweep: how many of its runs there are, and what differs among them."""
+    from marin.history.table.sweeps import sweeps
+    from marin.history.table.varied import varied
+
+    history = root.history()
+    recipes = {fact.body.run: fact.body.recipe for fact in started_runs(history)}
+    rows = [(one, varied({run: recipes[run] for run in one.runs})) for one in sweeps(history)]
+    if as_json:
+        print_json(
+            [
+                {"sweep": one.id, "started": one.started, "recipes": len(one.recipes), "runs": list(one.runs)}
+                | {"varied": list(found.keys)}
+                for one, found in rows
+            ]
+        )
+        return
+    print_table(
+        ("sweep", "started", "runs", "what differs"),
+        [
+            (
+                one.id,
+                one.started[:16].replace("T", " "),
+                f"{len(one.runs)} of {len(one.recipes)}",
+                ", ".join(found.keys),
+            )
+            for one, found in rows
+        ],
+        empty="no sweep yet: `marin train -m seed=1,2,3` is one",
     )

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import click
 
 from marin.cli.choice import OneOf
-from marin.cli.looking.experiments import print_experiments
+from marin.cli.looking.experiments import print_experiments, print_sweeps
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run
+from marin.history.table.query import chosen, in_order
+from marin.history.table.rows import Column, Row, Table
+from marin.history.table.varied import varied
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 from marin.record.verdicts import described, passed_as
 
 COLUMNS = ("run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified")
-"""What is shown without being asked for. How far a run has come stands under ``verified`` while it is not complete."""
-ALL = (*COLUMNS, "state", "seed", "tags", "description")
-EXPENDABLE = ("steps", "started", "dataset", "loss", "model")
-"""What a narrow terminal goes without, the first first."""
+"""What is shown without being asked for; what differs among the runs stands before the loss. How far a run has come stands
+under ``verified`` while it is not complete."""
+ALL = (*COLUMNS, "train loss", "state", "seed", "tags", "description")
+SHOWN_ALREADY = {"model": "model", "dataset": "dataset", "trainer.num_steps": "steps"}
+"""Keys that differ and have a column without that."""
+MOST = 6
+"""So many keys that differ have a column; the others are named below the table."""
 
 
 @click.command()
-@click.argument("what", type=OneOf(["runs", "artifacts", "experiments"]), default="runs")
+@click.argument("what", type=OneOf(["runs", "artifacts", "experiments", "sweeps"]), default="runs")
 @click.option(
     "-n",
     "--limit",
@@ -36,107 +42,177 @@ EXPENDABLE = ("steps", "started", "dataset", "loss", "model")
     show_default=True,
     help="How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.",
 )
-@click.option("--columns", metavar="A,B,…", help=f"Of runs, only these, in this order: some of {', '.join(ALL)}.")
+@click.option(
+    "--columns",
+    metavar="A,B,…",
+    help=f"Of runs, only these, in this order: some of {', '.join(ALL)}; any key of the recipe (optimizer.learning_rate, or "
+    "an end of it that only one has), any number (evaluate.pairs_won), any tag (tags.team).",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="EXPRESSION",
+    multiple=True,
+    help="Only runs for which it holds: 'NAME OP VALUE and …', OP one of = != < <= > >= LIKE ILIKE; names as in --columns.",
+)
+@click.option("--sort", metavar="NAME[ desc],…", help="In this order; without it in the order in which they began.")
 @click.option("--archived", is_flag=True, help="Runs that were archived, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def ls(what: str, limit: int, columns: str | None, archived: bool, as_json: bool) -> None:
-    """List runs, artifacts or experiments.
+def ls(
+    what: str,
+    limit: int,
+    columns: str | None,
+    filters: tuple[str, ...],
+    sort: str | None,
+    archived: bool,
+    as_json: bool,
+) -> None:
+    """List runs, artifacts, experiments or sweeps.
 
-    Runs come with their headline numbers (loss and perplexity are the evaluation's) and what your verifications found:
-    anyone who looked at less later took nothing back. `PASS as X` says that run X, which has the same recipe and made the same
-    bytes, was verified. Artifacts are those that events name, with the step and the runs that they belong to; experiments
-    are those that are registered. Runs that were archived (`marin run RUN archive`) are left out.
+    Runs come with what differs among their recipes, their headline numbers (loss and perplexity are the evaluation's, train
+    loss is that of the last minibatch) and what your verifications found: anyone who looked at less later took nothing
+    back. `PASS as X` says that run X, which has the same recipe and made the same bytes, was verified. Artifacts are those
+    that events name, with the step and the runs that they belong to; experiments are those that are registered, sweeps
+    those that `marin train -m` began. Runs that were archived (`marin run RUN archive`) are left out.
 
-    A terminal too narrow for all columns leaves out those that matter least; a pipe gets all.
+    A terminal too narrow for all columns leaves out those that matter least; a pipe gets all. The grammar of --filter is
+    MLflow's, its words `params.`, `metrics.` and `tags.` too; numbers of a recipe are compared as numbers. To weigh runs
+    against each other: `marin compare`.
 
     \b
     Examples:
       marin ls
+      marin ls --columns run,optimizer.learning_rate,seed,loss --sort loss
+      marin ls --filter "optimizer.learning_rate >= 0.01 and loss < 3.2"
       marin ls --columns run,perplexity,verified
       marin ls runs --json
       marin ls artifacts
       marin ls experiments
+      marin ls sweeps
     """
     root = open_root()
+    if what != "runs" and (columns is not None or filters or sort is not None):
+        raise UsageError(
+            "an option for runs",
+            where=f"marin ls {what}",
+            expected="--columns, --filter and --sort with runs alone",
+            found=what,
+            cure="`marin ls --filter …`",
+        )
     if what == "experiments":
         print_experiments(root, as_json=as_json)
         return
+    if what == "sweeps":
+        print_sweeps(root, as_json=as_json)
+        return
     with open_catalog(root) as catalog:
         if what == "runs":
-            _runs(catalog, limit, _chosen(columns), archived=archived, as_json=as_json)
+            _runs(catalog, Asked(limit, columns, filters, sort, archived), as_json=as_json)
         else:
             _artifacts(root, catalog, limit, as_json=as_json)
 
 
-def _chosen(columns: str | None) -> tuple[str, ...]:
-    if columns is None:
-        return COLUMNS
-    chosen = tuple(name.strip() for name in columns.split(","))
-    for name in chosen:
-        if name not in ALL:
-            near = difflib.get_close_matches(name, ALL, n=1)
-            raise UsageError(
-                "no such column",
-                where="--columns",
-                expected=", ".join(ALL),
-                found=name,
-                cure=f"did you mean {near[0]}?" if near else "name some of them, joined by commas",
-            )
-    return chosen
+@dataclass(frozen=True)
+class Asked:
+    """Which runs are listed, and how."""
+
+    limit: int
+    columns: str | None
+    filters: tuple[str, ...]
+    sort: str | None
+    archived: bool
 
 
-def _runs(catalog: Catalog, limit: int, chosen: tuple[str, ...], *, archived: bool, as_json: bool) -> None:
+def _runs(catalog: Catalog, asked: Asked, *, as_json: bool) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
     twins = catalog.twins(listed)
-    hidden = 0 if archived else sum(run.labels.archived for run in listed)
-    if not archived:
-        listed = [run for run in listed if not run.labels.archived]
-    if as_json:
-        outputs: dict[str, dict[str, str]] = {}
-        for made in catalog.results():
-            outputs.setdefault(made.run, {})[made.step] = made.digest
-        print_json(
-            [
-                {
-                    "run": run.run,
-                    "status": run.status,
-                    "started": run.started,
-                    "plan": run.plan,
-                    "recipe_digest": run.recipe_digest,
-                    "outputs": outputs.get(run.run, {}),
-                    "metrics": metrics.get(run.run, {}),
-                    "verdicts": run.verdicts,
-                    "claimed": run.claimed,
-                    "same_as": twins.get(run.run),
-                    "archived": run.labels.archived,
-                    "description": run.labels.description,
-                    "tags": run.labels.tags,
-                }
-                for run in listed
-            ]
-        )
-        return
-    rows = [_run_row(run, metrics.get(run.run, {}), twins.get(run.run, "")) for run in listed[-limit:]]
-    print_table(
-        chosen,
-        [[row[name] for name in chosen] for row in rows],
-        empty=f"no run but {hidden} archived: `marin ls --archived`"
-        if hidden
-        else "no runs yet: `dvc repro` makes one",
-        expendable=EXPENDABLE if chosen == COLUMNS else (),
+    hidden = 0 if asked.archived else sum(run.labels.archived for run in listed)
+    summaries = {run.run: run for run in listed if asked.archived or not run.labels.archived}
+    some = asked.filters or asked.sort is not None or as_json or not asked.limit
+    table = Table(
+        [
+            _row(run, catalog.recipe(run), metrics.get(run.run, {}), twins.get(run.run, ""))
+            for run in (list(summaries.values()) if some else list(summaries.values())[-asked.limit :])
+        ]
     )
-    _say_of_the_rest(limit, len(listed))
+    rows = chosen(table, asked.filters)
+    count = len(rows) if some else len(summaries)
+    if asked.sort is not None:
+        rows = in_order(table, rows, asked.sort)
+    if not as_json and asked.limit:
+        rows = rows[: asked.limit] if asked.sort is not None else rows[-asked.limit :]
+    if as_json:
+        _print_as_json(catalog, [summaries[row.run] for row in rows], rows, twins)
+        return
+    columns, expendable, rest = _columns(table, rows, asked.columns)
+    none = f"no run but {hidden} archived: `marin ls --archived`" if hidden else "no runs yet: `dvc repro` makes one"
+    print_table(
+        [column.title for column in columns],
+        [[column.text(row) for column in columns] for row in rows],
+        empty="no run for which that holds" if table.rows else none,
+        expendable=expendable,
+    )
+    if rest and rows:
+        say(f"these keys differ too, --columns shows them: {', '.join(rest)}", err=True)
+    if asked.limit and count > asked.limit:
+        say(f"the {'newest' if asked.sort is None else 'first'} {asked.limit} of {count}; -n 0 for all", err=True)
 
 
-def _say_of_the_rest(limit: int, count: int) -> None:
-    if limit and count > limit:
-        say(f"the newest {limit} of {count}; -n 0 for all", err=True)
+def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list[Column], list[str], list[str]]:
+    """The columns, the titles of those that a narrow terminal goes without (the first first), and keys that have none."""
+    if named is not None:
+        return [table.column(name.strip(), where="--columns") for name in named.split(",")], [], []
+    own = [table.column(name, where="--columns") for name in COLUMNS]
+    among = Table(rows)
+    found = among.varied()
+    differing = among.varied_columns(found, taken=COLUMNS)
+    more = [column for column in differing if column.name not in SHOWN_ALREADY]
+    shown = [*more[: MOST - 1], more[-1]] if len(more) > MOST else more  # the last one is the seed
+    place = COLUMNS.index("loss")
+    alike = [
+        name
+        for key, name in {"trainer.num_steps": "steps", "dataset": "dataset", "model": "model"}.items()
+        if key not in found.keys
+    ]
+    told = [name for name in ("steps", "dataset", "model") if name not in alike]
+    expendable = [*alike, "started", *(column.title for column in shown[2:-1][::-1]), *told]
+    return [*own[:place], *shown, *own[place:]], expendable, [one.name for one in more if one not in shown]
 
 
-def _run_row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str, str]:
+def _print_as_json(
+    catalog: Catalog, listed: Sequence[RunSummary], rows: Sequence[Row], twins: Mapping[str, str]
+) -> None:
+    outputs: dict[str, dict[str, str]] = {}
+    for made in catalog.results():
+        outputs.setdefault(made.run, {})[made.step] = made.digest
+    differs = varied({row.run: row.recipe for row in rows}).values
+    print_json(
+        [
+            {
+                "run": run.run,
+                "status": run.status,
+                "started": run.started,
+                "plan": run.plan,
+                "recipe_digest": run.recipe_digest,
+                "differs": differs[run.run],
+                "outputs": outputs.get(run.run, {}),
+                "metrics": row.numbers,
+                "verdicts": run.verdicts,
+                "claimed": run.claimed,
+                "same_as": twins.get(run.run),
+                "archived": run.labels.archived,
+                "description": run.labels.description,
+                "tags": run.labels.tags,
+            }
+            for run, row in zip(listed, rows, strict=True)
+        ]
+    )
+
+
+def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, float], twin: str) -> Row:
     verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed, run.answerable)
     judged = run.status == "completed" or run.verdicts or run.claimed
-    return {
+    own = {
         "run": run.run,
         "started": _moment(run.started),
         "dataset": run.dataset,
@@ -144,12 +220,14 @@ def _run_row(run: RunSummary, metrics: dict[str, float], twin: str) -> dict[str,
         "steps": run.num_steps,
         "loss": _number(metrics.get("evaluate.loss")),
         "perplexity": _number(metrics.get("evaluate.perplexity")),
+        "train loss": _number(metrics.get("train.loss_last")),
         "verified": " · ".join([verdict if judged else run.status] + ["archived"] * run.labels.archived),
         "state": run.status,
         "seed": run.seed,
         "tags": ", ".join(f"{name}={value}" if value else name for name, value in run.labels.tags.items()),
         "description": run.labels.description,
     }
+    return Row(run.run, recipe, metrics, run.labels.tags, own, {"started": run.started})
 
 
 def _moment(time: str) -> str:

@@ -210,7 +210,7 @@ def _show_run(root: Root, view: Run) -> None:
     if view.segments:
         say()
         print_table(
-            ("train steps", "loss", "state after"),
+            ("train steps", "train loss", "state after"),
             [
                 (
                     f"{fact.body.start} to {fact.body.end - 1}",

@@ -36,7 +36,7 @@ def headline(view: Run, checkpoint: LogCheckpoint) -> list[tuple[str, str]]:
         trained = f"{last.end - first.start} steps" + (f", from step {first.start} on" if first.start else "")
         lines.append(
             (
-                "loss",
+                "train loss",
                 f"{float.fromhex(first.losses[0]):.4f} at the first train step, "
                 f"{float.fromhex(last.losses[-1]):.4f} at the last ({trained})",
             )

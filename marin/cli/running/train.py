@@ -434,7 +434,14 @@ def _train(
 
     graph, addresses = pipeline_graph([one.recipe for one in composed])
     outcome = execute_graph(
-        graph, root, options=Options(force=force, max_concurrent=max_concurrent, execution=execution)
+        graph,
+        root,
+        options=Options(
+            force=force,
+            max_concurrent=max_concurrent,
+            execution=execution,
+            sweep=[digest(one.recipe) for one in composed] if len(composed) > 1 else (),
+        ),
     )
     history = root.history()
     trained = []
@@ -455,6 +462,7 @@ def _train(
                 failed=failure.address if failure is not None and not failure.paused else "",
                 error=failure.error if failure is not None and not failure.paused else "",
                 paused=failure.error if failure is not None and failure.paused else "",
+                sweep=outcome.graph if outcome.event >= 0 and len(composed) > 1 else "",
             )
         )
     return trained

@@ -23,6 +23,7 @@ from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted
 from marin.history.changes import keep_listing
 from marin.history.runs import stream_of_graph
+from marin.history.table.sweeps import RECIPES
 from marin.provenance import environment
 from marin.provenance.code import code_folder, provenance
 from marin.recipe.schema import Execution
@@ -41,7 +42,8 @@ class Options:
 
     ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
     ``check``: execute every step once more than needed and compare. ``max_concurrent``: processes at a time at most (0:
-    as resources allow). ``execution``: on what, where a step says nothing else of its own.
+    as resources allow). ``execution``: on what, where a step says nothing else of its own. ``sweep``: digests of the recipes
+    that were asked for together.
     """
 
     force: bool = False
@@ -49,6 +51,7 @@ class Options:
     check: bool = False
     max_concurrent: int = 0
     execution: Execution = field(default_factory=Execution)
+    sweep: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ class Record:
                         "force_failed": self.options.force_failed,
                         "runner": self.options.execution.runner,
                         "executor": self.executor,
+                        **({RECIPES: list(self.options.sweep)} if self.options.sweep else {}),
                     },
                     code=source.describe(),
                     environment=environment.describe(self.planner.code.lock),

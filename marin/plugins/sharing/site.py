@@ -3,6 +3,7 @@ each. What has not changed since it was written is not drawn again.
 
     index.html                          what there is, with links
     experiments/NAME.html               the report of a registered experiment
+    sweeps/ID.html                      the runs of a sweep, compared
     runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
     outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
     speedruns/index.html, ...           the tracks, where there are any; `marin speedrun site` writes these alone
@@ -104,6 +105,7 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
             yield Page(f"runs/{run.run}/{name}", canonical_digest([source, address]), drawn)
     parts = [make(root) for _, make in loaded("marin.site")]
     experiments = [row for part in parts for row in part.experiments]
+    sweeps = [row for part in parts for row in part.sweeps]
     for part in parts:
         yield from part.pages
     whole = graph_of(runs)
@@ -125,7 +127,9 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
         yield Page(row.path, latest, partial(output_page, row.digest))
     for name, content in judge_files(style()).items():
         yield Page(name, digest_bytes(content), partial(bytes, content))
-    source = canonical_digest([latest, root.verifier.name, experiments, [msgspec.to_builtins(row) for row in rows]])
+    source = canonical_digest(
+        [latest, root.verifier.name, experiments, sweeps, [msgspec.to_builtins(row) for row in rows]]
+    )
     yield Page(
         "index.html",
         source,
@@ -135,6 +139,7 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
             scripts=[copying(), finding()],
             origin=root.verifier.name,
             experiments=experiments,
+            sweeps=sweeps[::-1],
             rows=rows[::-1],
             outputs=[("Data sets", data), ("Models", models)],
             tracks=any(part.tracks for part in parts),

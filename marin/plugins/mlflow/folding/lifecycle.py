@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from marin.history.names import data_of, model_of, name_of, plan_of
 from marin.history.projection.text import flatten
+from marin.history.table.sweeps import RECIPES
 from marin.plugins.mlflow.folding.experiments import Experiments
 from marin.plugins.mlflow.folding.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
@@ -84,7 +85,8 @@ def graph_started(
     yield Status(above, "RUNNING", None)
     yield Shelve(above, "", recorded.index, {})
     yield OpenRun(run, name, f"graph · {body.graph}", recorded.time, recorded.event.actor, parent=above)
-    yield Params(run, flatten(body.options) | {"file": body.file, "steps": str(body.steps)})
+    options = {name: value for name, value in body.options.items() if name != RECIPES}
+    yield Params(run, flatten(options) | {"file": body.file, "steps": str(body.steps)})
     tags = {
         "marin.run": body.graph,
         "mlflow.source.name": body.file or body.name,

@@ -1,0 +1,92 @@
+"""Which runs are compared: those of a sweep, of a registered experiment, or the ones that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from marin.errors import MissingEvidence, UsageError
+from marin.history.run import Run
+from marin.history.runs import History, archived, load, resolve, run_ids
+from marin.history.table.query import chosen
+from marin.history.table.rows import Table, row_of
+from marin.history.table.sweeps import find_sweep
+from marin.plugins.lab.analysis import Findings, examine
+from marin.preregistration.registration import find
+
+
+@dataclass(frozen=True)
+class Selection:
+    """``arms`` of a registered experiment: the arm of each run that counts. ``waiting``: recipes that no run has yet."""
+
+    title: str
+    runs: tuple[Run, ...]
+    findings: Findings | None = None
+    arms: tuple[tuple[str, str], ...] = ()
+    waiting: int = 0
+
+
+def select(
+    history: History,
+    names: Sequence[str] = (),
+    *,
+    sweep: str | None = None,
+    experiment: str | None = None,
+    filters: Sequence[str] = (),
+) -> Selection:
+    """The runs that one of these names; ``filters`` leave some of them out, and choose among all runs where nothing is
+    named.
+
+    Raises:
+        UsageError: nothing or too much is named, or fewer than two runs are left.
+        MissingEvidence: there is no such sweep or experiment.
+    """
+    if sum((bool(names), sweep is not None, experiment is not None)) > 1 or not (
+        names or filters or sweep is not None or experiment is not None
+    ):
+        raise UsageError(
+            "which runs are to be compared?",
+            where="marin compare",
+            expected="RUN RUN…, --sweep ID, --experiment NAME or --filter EXPRESSION",
+            found="several of them" if names or filters or sweep or experiment else "none of them",
+            cure="`marin ls` has the runs, `marin ls sweeps` the sweeps, `marin experiment ls` the experiments",
+        )
+    found = _selected(history, names, sweep, experiment)
+    if filters:
+        table = Table([row_of(run) for run in found.runs])
+        kept = {row.run for row in chosen(table, filters)}
+        runs = tuple(run for run in found.runs if run.run in kept)
+        found = Selection(f"{found.title}, where {' and '.join(filters)}", runs, found.findings, found.arms)
+    if len(found.runs) < 2:
+        raise UsageError(
+            "there is nothing to compare",
+            where=found.title,
+            expected="two runs or more",
+            found=", ".join(run.run for run in found.runs) or "none",
+            cure="name more of them; `marin ls` has all",
+        )
+    return found
+
+
+def _selected(history: History, names: Sequence[str], sweep: str | None, experiment: str | None) -> Selection:
+    if sweep is not None:
+        known = find_sweep(history, sweep)
+        if known is None:
+            raise MissingEvidence(
+                "the log has no sweep",
+                where=f"--sweep {sweep}",
+                expected="an execution of `marin train -m …`",
+                found="none that says which recipes belonged together",
+                cure="name the runs, or compare by --filter",
+            )
+        waiting = len(known.recipes) - len(known.runs)
+        return Selection(f"sweep {known.id}", tuple(load(history, run) for run in known.runs), waiting=waiting)
+    if experiment is not None:
+        findings = examine(history, find(history, experiment.removesuffix(".py").rpartition("/")[2]))
+        arms = tuple((result.run, result.arm) for result in findings.results)
+        runs = tuple(load(history, run) for run, _ in arms)
+        return Selection(f"experiment {findings.registration.body.experiment}", runs, findings, arms)
+    hidden = set() if names else archived(history)
+    ids = [resolve(history, name) for name in names] or [run for run in run_ids(history) if run not in hidden]
+    unique = list(dict.fromkeys(ids))
+    return Selection("compared" if names else "all runs", tuple(load(history, run) for run in unique))

@@ -12,6 +12,7 @@ from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import step_plugins
+from marin.recipe.objective import objective_plugins
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
 
@@ -21,7 +22,7 @@ def config(recipe: Recipe) -> object:
     parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
     later = {
         name: recipes.plain(getattr(recipe, name))
-        for name in ("order", "mixture", "phase", "initial", "lora", "exclude")
+        for name in ("order", "mixture", "phase", "initial", "lora", "objective", "exclude")
         if getattr(recipe, name) is not None
     }
     later |= recipes.ends(recipe)
@@ -67,6 +68,6 @@ TRAIN = StepDefinition(
     starts=("marin/pipeline/train.py",),
     run=run,
     devices="all",
-    plugins=lambda recipe: step_plugins(recipe.arithmetic),
+    plugins=lambda recipe: (*step_plugins(recipe.arithmetic), *objective_plugins(recipe)),
     continues=True,
 )

@@ -83,7 +83,12 @@ def check_objective(recipe: Recipe, where: str) -> None:
             "null: a completion is drawn and learned from by the same roundings",
             recipe.arithmetic.factor_rounding is None,
         ),
-        ("model.architecture", recipe.model.architecture, "no mixture of experts", not recipe.model.sparse),
+        (
+            "model.architecture",
+            recipe.model.architecture,
+            "llama or qwen3",
+            recipe.model.architecture in ("llama", "qwen3"),
+        ),
         ("lora", "adapters", "null", recipe.lora is None),
         ("exclude", "documents", "null", recipe.exclude is None),
         ("mixture", "a mixture", "null", recipe.mixture is None),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from marin.plugins.rl.causal import hidden_states
 from marin.plugins.rl.policy import policy_logits, token_logprobs
 from marin.recipe.schema import Recipe
 
@@ -15,7 +16,9 @@ from marin.recipe.schema import Recipe
 def completion_losses(recipe: Recipe, model: Any, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
     """The sum of the losses of all tokens, each times what it weighs. ``tokens``: int32[batch, length]; ``numbers``:
     float32[batch, 4 length], see :mod:`marin.training.runtime.objective`."""
-    logprobs = token_logprobs(policy_logits(recipe, model, tokens), tokens)
+    assert recipe.objective is not None
+    logits = policy_logits(recipe.objective, model, hidden_states(model, tokens))
+    logprobs = token_logprobs(logits, jnp.roll(tokens, -1, axis=1))
     return losses_of(recipe, logprobs, *columns(tokens, numbers))
 
 

@@ -8,30 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import haliax as hax
 import jax
 import jax.numpy as jnp
 import jax.random as jrandom
 import numpy as np
-from haliax import Axis
 
+from marin.plugins.rl.causal import head_logits
 from marin.recipe.objective import Objective
-from marin.recipe.schema import Recipe
-from marin.training.model import attention_mask
 
 
-def policy_logits(recipe: Recipe, model: Any, tokens: jax.Array) -> jax.Array:
-    """float32[batch, length, vocabulary] of int32[batch, length]: logits over the temperature."""
-    assert recipe.objective is not None
-    Batch, Pos = Axis("batch", tokens.shape[0]), Axis("position", tokens.shape[1])
-    ids = hax.named(tokens, (Batch, Pos))
-    logits = model(ids, attention_mask(recipe, ids)).rearrange((Batch, Pos, model.Vocab)).array.astype(jnp.float32)
-    return logits if recipe.objective.temperature == 1.0 else logits / np.float32(recipe.objective.temperature)
+def policy_logits(objective: Objective, model: Any, states: jax.Array) -> jax.Array:
+    """float32[batch, length, vocabulary] of hidden states: logits over the temperature."""
+    logits = head_logits(model, states)
+    return logits if objective.temperature == 1.0 else logits / np.float32(objective.temperature)
 
 
-def token_logprobs(logits: jax.Array, tokens: jax.Array) -> jax.Array:
-    """float32[batch, length]: the log-probability, at each position, of the token after it; of the first token at the last."""
-    after = jnp.roll(tokens, -1, axis=1)
+def token_logprobs(logits: jax.Array, after: jax.Array) -> jax.Array:
+    """float32[batch, length]: the log-probability, at each position, of the token ``after`` it, int32[batch, length]."""
     chosen = jnp.take_along_axis(logits, after[..., None], axis=-1)[..., 0]
     return chosen - jax.nn.logsumexp(logits, axis=-1)
 

@@ -68,6 +68,7 @@ PRIVATE = {
     "jax._src.distributed": "words between the processes of one training (training/runtime/hosts.py)",
     "jax._src.interpreters.mlir._platform_specific_lowerings": "products lowered in one form (training/products.py)",
     "jax._src.source_info_util": "the source line of an operation (verify/jax, exact)",
+    "levanter.layers.attention.Attention._compute_qkv": "queries, keys and values as they are computed there (plugins/rl)",
     "levanter.data._prp.Permutation": "the order of recipes that name none (training/permutation.py)",
     "mlflow.entities.run_data.RunData._metric_objs": "the order of a run's metrics",
     "mlflow.server.handlers._model_registry_store_registry": "marin:// in MLflow's server",

@@ -13,6 +13,7 @@ from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import step_plugins
 from marin.recipe.model import IMPORTED
+from marin.recipe.objective import objective_plugins
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
 
@@ -22,7 +23,7 @@ def config(recipe: Recipe) -> object:
     parts = {name: recipes.plain(getattr(recipe, name)) for name in ("model", "optimizer", "trainer", "arithmetic")}
     later = {
         name: recipes.plain(getattr(recipe, name))
-        for name in ("order", "mixture", "phase", "initial", "lora", "exclude")
+        for name in ("order", "mixture", "phase", "initial", "lora", "objective", "exclude")
         if getattr(recipe, name) is not None
     }
     later |= recipes.ends(recipe)
@@ -62,8 +63,9 @@ def run(task: Task) -> StepResult:
 
 
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """What the recipe's arithmetic is computed by, and what reads a model that was made elsewhere."""
-    return (*step_plugins(recipe.arithmetic), *((IMPORTED,) if recipe.initial is not None else ()))
+    """What the recipe's arithmetic and its objective are computed by, and what reads a model that was made elsewhere."""
+    read = (IMPORTED,) if recipe.initial is not None else ()
+    return (*step_plugins(recipe.arithmetic), *objective_plugins(recipe), *read)
 
 
 TRAIN = StepDefinition(

@@ -41,6 +41,8 @@ from marin.recipe.form.schedule import check_schedule
 from marin.recipe.mixture import block_counts
 from marin.recipe.model import Model as Model
 from marin.recipe.model import check_experts, check_head
+from marin.recipe.objective import Objective as Objective
+from marin.recipe.objective import check_objective
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
@@ -235,6 +237,8 @@ class Recipe(Section, frozen=True):
     """The model that the training begins with; None: random weights, or in a phase the state before it."""
     lora: Lora | None = None
     """Adapters that are trained in place of the model; None: all of its parameters are."""
+    objective: Objective | None = None
+    """What is learned of completions and their rewards; None: the next token of the text."""
     exclude: Documents | None = None
     """Documents that are blank in the token stream (:mod:`marin.data.exclusion`), and that the tokenizer has not read."""
 
@@ -248,6 +252,12 @@ class Recipe(Section, frozen=True):
     def together(self) -> int:
         """Neighbouring sequences that are always in one batch, in their order: the two answers of a preference; otherwise 1."""
         return 1 if self.lora is None or self.lora.dpo_beta is None else 2
+
+    @property
+    def columns(self) -> int:
+        """Numbers beside each token that a train step is given: its weight; of a completion its advantage and two
+        log-probabilities too (:mod:`marin.training.runtime.objective`)."""
+        return 1 if self.objective is None else 4
 
     @property
     def kept_tokenizer(self) -> str | None:
@@ -593,6 +603,7 @@ def check(recipe: Recipe, *, where: str) -> None:
     _check_mixture(recipe, where)
     _check_words(recipe, where)
     _check_preferences(recipe, where)
+    check_objective(recipe, where)
     check_contract(arithmetic, where)
     parts = recipe.dataset.parts if isinstance(recipe.dataset, MixtureDataset) else ()
     check_evaluation(recipe.evaluation, trainer.steps_per_segment, parts, where)

@@ -35,7 +35,7 @@ from levanter.utils.thread_utils import blocking_wait
 
 from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
-from marin.errors import DataError
+from marin.errors import DataError, UsageError
 from marin.recipe.schema import Recipe, parts
 from marin.recipe.section import Order
 from marin.training.blank import check_learned
@@ -91,9 +91,21 @@ class EpochOrder:
 class DataOrder:
     """The sequences of one recipe's phase, in the order in which they are trained on: a number that is counted from the
     phase's first sequence -> the number of the sequence in the token stream (in those of a mixture's parts, one after
-    another in order of name). ``lengths``: sequences of each part, in that order."""
+    another in order of name). ``lengths``: sequences of each part, in that order.
+
+    Raises:
+        UsageError: the recipe has an objective.
+    """
 
     def __init__(self, recipe: Recipe, lengths: Mapping[str, int]) -> None:
+        if recipe.objective is not None:
+            raise UsageError(
+                "a training that learns from completions reads no sequences",
+                where="objective",
+                expected="null",
+                found=recipe.objective.name,
+                cure="the batch of its train step is a file in the store: marin store cat (docs/rl.md)",
+            )
         self.starts = dict(zip(lengths, accumulate(lengths.values(), initial=0), strict=False))
         consumed = recipe.phase.consumed if recipe.phase is not None else {}
         seed, mixture = recipe.seed or 0, recipe.mixture

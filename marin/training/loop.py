@@ -8,16 +8,16 @@ only differ where machine, data or program do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from ledger import StateManifest, Store, Tampered
+from ledger import StateManifest, Store, Tampered, digest_bytes
 from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device, check_devices
 from marin.provenance.plugins import named
@@ -32,6 +32,7 @@ from marin.training.experts.loads import measured
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary, hosts
 from marin.training.runtime.compilation import give_back_memory
+from marin.training.runtime.objective import Rollouts, objective_plugin
 from marin.training.runtime.profile import exact_profile, layered_step
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
@@ -43,6 +44,8 @@ from marin.training.tokens.cache import Cache
 logger = logging.getLogger(__name__)
 MOST_KEPT = 1 << 26
 """Tokens of batches that are kept in memory for another training."""
+Hint = Callable[[int], bytes | None]
+"""What is recorded of the completions of an update, by the number of its first train step."""
 Progress = Callable[[int, float], None]
 """Called after each train step with its number and loss."""
 
@@ -51,7 +54,9 @@ Progress = Callable[[int, float], None]
 class Steps:
     """What is known of train steps ``[start, end)``. Lists have one item per step; ``trace`` is uint32 little-endian
     [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of the state's tree. ``routers``: by name
-    (:func:`marin.training.experts.loads.measured`), where there are some."""
+    (:func:`marin.training.experts.loads.measured`), where there are some. Of completions
+    (:mod:`marin.training.runtime.objective`) ``completions`` has what is measured of them, and ``records`` what is stored of
+    each update, by its digest."""
 
     start: int
     end: int
@@ -61,6 +66,8 @@ class Steps:
     fingerprints: list[str] = field(default_factory=list)
     trace: bytes = b""
     routers: dict[str, list[float]] = field(default_factory=dict)
+    completions: dict[str, list[float]] = field(default_factory=dict)
+    records: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,23 @@ def training_mesh(recipe: Recipe, execution: Execution) -> Mesh:
     return mesh_of(execution.devices, replicas, execution.tensor_parallel)
 
 
+def between_updates(recipe: Recipe, step: int) -> bool:
+    """Whether no update is under way before train step ``step``."""
+    return recipe.objective is None or (step - recipe.first_step) % recipe.objective.num_iterations == 0
+
+
+def _check_alone(execution: Execution) -> None:
+    """Raises UsageError where several processes would have to draw together."""
+    if execution.processes > 1 or execution.tensor_parallel > 1:
+        raise UsageError(
+            "completions are drawn by one process, of whole matrices",
+            where="--processes" if execution.processes > 1 else "--tensor-parallel",
+            expected="1 with an objective",
+            found=str(max(execution.processes, execution.tensor_parallel)),
+            cure="use --devices: they share the completions",
+        )
+
+
 def step_of(recipe: Recipe, mesh: Mesh, example: TrainState) -> Step:
     """The train step of the recipe's profile, compiled for this mesh; ``example`` has the state's shapes."""
     if recipe.arithmetic.profile == "exact":
@@ -144,7 +168,9 @@ class Training:
         UsageError: logical shards (under ``exact`` the batch) do not divide over the devices, or there are not so many.
     """
 
-    def __init__(self, recipe: Recipe, cache: Cache, vocab_size: int, execution: Execution) -> None:
+    def __init__(
+        self, recipe: Recipe, cache: Cache, vocab_size: int, execution: Execution, tokenizer: Path | None = None
+    ) -> None:
         check_device(recipe.arithmetic, jax.devices()[0].device_kind)
         canary.check(recipe.arithmetic)
         self.recipe = recipe
@@ -164,6 +190,11 @@ class Training:
                 found=", ".join(foreign),
                 cure="choose other sizes of model or microbatch, and report these",
             )
+        self._rollouts: Rollouts | None = None
+        if recipe.objective is not None:
+            _check_alone(execution)
+            assert tokenizer is not None, "prompts are texts"
+            self._rollouts = objective_plugin().rollouts(recipe, self.step, vocab_size, tokenizer)
         self._left_out: LeftOut | None = None
         self._kept: dict[int, Batch] | None = None
         self._lengths: dict[str, int] = {}
@@ -262,9 +293,10 @@ class Training:
         *,
         stop: StopSignal | None = None,
         progress: Progress | None = None,
+        hint: Hint = lambda step: None,
     ) -> tuple[SlicedState, SegmentRecord]:
         """:meth:`steps`, with the digest of the state after them; ``before`` is that of ``state``."""
-        state, steps = self.steps(state, start, end, stop=stop, progress=progress)
+        state, steps = self.steps(state, start, end, stop=stop, progress=progress, hint=hint)
         return state, SegmentRecord(steps, before, describe(state, self.step.layout))
 
     def steps(
@@ -275,16 +307,21 @@ class Training:
         *,
         stop: StopSignal | None = None,
         progress: Progress | None = None,
+        hint: Hint = lambda step: None,
     ) -> tuple[SlicedState, Steps]:
-        """Execute train steps ``[start, end)``; fewer when ``stop`` was asked for, but at least one.
+        """Execute train steps ``[start, end)``; fewer when ``stop`` was asked for, but at least one. Train steps on the same
+        completions stay together.
 
         Raises:
             Diverged: a step that was executed twice (``execution.self_check_every``) gave other bits.
             NotFinite: loss or gradient is not a finite number; the error names the step and holds the state before it.
         """
         made = Steps(start, start)
+        batch: Batch | None = None
         for number in range(start, end):
-            batch = self._batch(number)
+            batch = (
+                self._batch(number) if self._rollouts is None else self._completions(number, state, made, batch, hint)
+            )
             checked = self._self_check and number % self._self_check == 0
             earlier = self.step.collect(state) if checked else None
             state, outcome = self.step.run(state, batch.tokens, batch.weights, blank=batch.blank)
@@ -303,7 +340,7 @@ class Training:
             made.end = number + 1
             if progress is not None:
                 progress(number, float(outcome.loss))
-            if stop is not None and stop.asked(number):
+            if stop is not None and stop.asked(number) and self.between(number + 1):
                 break
         return state, made
 
@@ -319,6 +356,31 @@ class Training:
                 found=f"{fingerprint_of(again)} in {', '.join(differing[:8])}",
                 cure="this machine computes wrongly: go on from the last checkpoint on another one",
             )
+
+    def between(self, step: int) -> bool:
+        """Whether a state may be recorded before train step ``step``: not among those on the same completions."""
+        return between_updates(self.recipe, step)
+
+    @property
+    def programs(self) -> Mapping[str, str]:
+        """Digests of what draws completions, by name; nothing where none are drawn."""
+        return {} if self._rollouts is None else self._rollouts.program
+
+    def _completions(self, number: int, state: SlicedState, made: Steps, before: Batch | None, hint: Hint) -> Batch:
+        """The batch of a train step: completions that ``state`` draws, or those of the step before."""
+        objective, rollouts = self.recipe.objective, self._rollouts
+        assert objective is not None and rollouts is not None
+        if before is None or self.between(number):
+            assert self.between(number), "a segment begins between updates"
+            update = (number - self.recipe.first_step) // objective.num_iterations
+            drawn = rollouts.draw(state, update, hint(number))
+            digest = digest_bytes(drawn.record)
+            made.records[digest] = drawn.record
+            for name, value in drawn.measured.items():
+                made.completions.setdefault(name, []).extend([value] * objective.num_iterations)
+            tokens, numbers = self.step.batch(drawn.tokens), self.step.batch(drawn.numbers)
+            return Batch(number, drawn.indices, tokens, numbers, digest)
+        return replace(before, step=number)
 
     def _batch(self, number: int) -> Batch:
         kept = self._kept

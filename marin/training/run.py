@@ -16,7 +16,7 @@ from importlib.metadata import version
 from jax.sharding import Mesh
 
 from ledger import StateManifest
-from marin.errors import Interrupted, Paused
+from marin.errors import Interrupted, Paused, UsageError
 from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.process.progress import bar
@@ -41,7 +41,7 @@ from marin.record.meter import Meter, recorded
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.initial import initial_program
 from marin.training.learning import check_learning
-from marin.training.loop import NotFinite, SegmentRecord, Steps, Training
+from marin.training.loop import NotFinite, SegmentRecord, Steps, Training, between_updates
 from marin.training.model import vocabulary_size
 from marin.training.optimizers.rule import groups
 from marin.training.runtime import hosts
@@ -58,6 +58,7 @@ def program_identity(training: Training) -> Json:
     """What is compiled and by what: StableHLO digests, and :func:`compiled_identity`."""
     functions = {
         **training.step.program(),
+        **training.programs,
         "initial": initial_program(training.recipe, training.vocab_size, training.step.layout.form),
     }
     return {"functions": functions} | compiled_identity(training)
@@ -92,6 +93,18 @@ def _optimizer_groups(training: Training) -> Json:
     paths = [name.removeprefix("model/") for name in layout.param_names]
     found = groups(training.recipe, layout.named).items()
     return {"optimizer_groups": {name: [paths[number] for number in numbers] for name, numbers in found}}
+
+
+def check_pause(recipe: Recipe, pause: int | None) -> None:
+    """Raises UsageError where a training was to stop among train steps on the same completions."""
+    if pause is not None and not between_updates(recipe, pause):
+        raise UsageError(
+            "a pause within an update",
+            where="--pause-at",
+            expected="a train step with which an update begins",
+            found=str(pause),
+            cure="objective.num_iterations train steps are taken on the same completions: pause before or after them",
+        )
 
 
 def retained(recipe: Recipe, keep: Keep | None) -> Retention | None:
@@ -130,10 +143,18 @@ def train(task: Task) -> StepResult:
     cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"
     if recipe.trainer.most_epochs is not None:
         check_epochs(recipe, count_tokens(cache))
-    check_learning(recipe, cache)
+    if recipe.objective is None:
+        check_learning(recipe, cache)
+    check_pause(recipe, task.execution.pause_at)
     use_compilation_cache(compilation_cache())
     with waiting("compiling the train step"):
-        training = Training(recipe, cache, vocabulary_size(task.inputs["tokenizer"], recipe.model), task.execution)
+        training = Training(
+            recipe,
+            cache,
+            vocabulary_size(task.inputs["tokenizer"], recipe.model),
+            task.execution,
+            task.inputs["tokenizer"],
+        )
     first, last = recipe.first_step, recipe.last_step
     marks = hosts.agreed(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
     at, pause, tree = first, task.execution.pause_at, None
@@ -234,11 +255,13 @@ class Recorder:
         """Train steps whose last state is saved: bytes first, then the events that name them."""
         task, before = self.task, self.manifest
         trace = task.store.put_bytes(steps.trace)
+        for record in steps.records.values():
+            task.store.put_bytes(record)
         self.checkpoint(steps.end, saved)
         task.journal.record(
             TRAIN_SEGMENT, segment_event(task.run, SegmentRecord(steps, before, saved.manifest), trace.digest)
         )
-        curves = {GRAD_NORM: steps.grad_norms, **steps.routers}
+        curves = {GRAD_NORM: steps.grad_norms, **steps.routers, **steps.completions}
         task.journal.record(METRICS_RECORDED, recorded(task.run, "train", steps.start, curves, lap))
         logger.info("train steps %d to %d recorded", steps.start, steps.end - 1)
 
@@ -292,7 +315,7 @@ def resumable(task: Task) -> tuple[TrainSegment, CheckpointSaved] | None:
     for body in reversed(task.journal.history(TRAIN_SEGMENT)):
         assert isinstance(body, TrainSegment)
         checkpoint = saved.get(body.end_state)
-        if checkpoint is not None and task.store.has(checkpoint.artifact):
+        if checkpoint is not None and task.store.has(checkpoint.artifact) and between_updates(task.recipe, body.end):
             return body, checkpoint
     return None
 

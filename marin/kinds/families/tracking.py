@@ -17,8 +17,9 @@ METRICS_RECORDED = "metrics.recorded/v1"
 TRACKING_LOGGED = "tracking.logged/v1"
 GRAD_NORM = "train/grad_norm"
 """The one measured series that evidence covers: the fingerprint of each train step."""
-MEASURED = ("system/", "router/")
-"""How the names of measurements begin that no verdict derives: of the machine, and of where a mixture's tokens went."""
+MEASURED = ("system/", "router/", "rl/")
+"""How the names of measurements begin that no verdict derives: of the machine, of where a mixture's tokens went, and means of
+completions, which are themselves in the store."""
 
 
 class Series(Struct, frozen=True, kw_only=True):

@@ -169,7 +169,9 @@ class ExactStep(Step):
         sequence, and move far more often."""
         axes, micro = batch_axes(self.mesh), self.recipe.arithmetic.microbatch_size
         count = self.recipe.trainer.batch_size // micro
-        if x.shape != (count, micro, self.recipe.model.seq_len) or micro % math.prod(self.mesh.shape[a] for a in axes):
+        widths = {self.recipe.model.seq_len, self.recipe.columns * self.recipe.model.seq_len}
+        whole = x.ndim == 3 and x.shape[:2] == (count, micro) and x.shape[2] in widths
+        if not whole or micro % math.prod(self.mesh.shape[a] for a in axes):
             return x
         return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, P(None, axes)))
 
@@ -248,8 +250,9 @@ def _named(key: Sequence[Any]) -> dict[str, Any]:
 
 
 def _batch(recipe: Recipe) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
-    shape = (recipe.trainer.batch_size, recipe.model.seq_len)
-    return jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape, jnp.float32)
+    size, length = recipe.trainer.batch_size, recipe.model.seq_len
+    numbers = jax.ShapeDtypeStruct((size, recipe.columns * length), jnp.float32)
+    return jax.ShapeDtypeStruct((size, length), jnp.int32), numbers
 
 
 def gradient_of(recipe: Recipe, layout: Layout, *, blank: bool = False) -> Exact:

@@ -61,6 +61,7 @@ ADDED_LATER = frozenset(
         "mixture",
         "phase",
         "lora",
+        "objective",
         "dpo_beta",
         "packing",
         "device_kind",

@@ -46,6 +46,7 @@ from marin.training.loss import routed_losses, token_losses
 from marin.training.model import attention_mask, compute_dtype
 from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
+from marin.training.runtime.objective import objective_plugin
 from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, TrainState
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
@@ -67,7 +68,8 @@ def shard_sums(
     ``tokens``: int32[sequences, seq_len]; ``weights``: float32 of the same shape. Sums and not means: a mean of means
     is wrong for ragged masks, and its divisor would belong to a shard instead of the batch. ``blank``: positions below 0
     are blank (:mod:`marin.training.blank`). What is not trained (``recipe.lora``) has a gradient of zeros. Of preferences the
-    loss is that of :mod:`marin.training.step.preference`, and each weighs 1.
+    loss is that of :mod:`marin.training.step.preference`, and each weighs 1. Of completions (``recipe.objective``)
+    ``weights`` has the columns of :mod:`marin.training.runtime.objective`.
     """
     return sums_and_loads(static, recipe, arrays, tokens, weights, blank=blank)[:3]
 
@@ -84,12 +86,15 @@ def sums_and_loads(
 
     moving = arrays if recipe.lora is None else adapters_of(arrays)
     beta = None if recipe.lora is None else recipe.lora.dpo_beta
+    completions = None if recipe.objective is None else objective_plugin()
 
     def loss_sum(moving: Arrays, tokens: jax.Array, weights: jax.Array) -> Any:
         whole = eqx.combine(moving, arrays)
         model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), whole), static)
         if beta is not None:
             return preferred(recipe, model, tokens, weights, beta)
+        if completions is not None:
+            return completions.loss(recipe, model, tokens, weights)
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
         ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
         example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
@@ -103,6 +108,8 @@ def sums_and_loads(
         return grads if recipe.lora is None else eqx.combine(grads, jax.tree.map(jnp.zeros_like, arrays))
 
     def counted() -> jax.Array:
+        if completions is not None:
+            return completions.counted(recipe, tokens, weights)
         return jnp.sum(weights) if beta is None else jnp.float32(tokens.shape[0] // recipe.together)
 
     sparse = recipe.model.sparse

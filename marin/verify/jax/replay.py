@@ -26,11 +26,12 @@ from marin.provenance.environment import available_cores
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe, digest
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.training.checkpoints.whole import load
-from marin.training.loop import NotFinite, SegmentRecord, Training
+from marin.training.loop import Hint, NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
 from marin.training.run import compiled_identity, program_identity
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.runtime.objective import objective_plugin
 from marin.training.step.slices import SlicedState
 from marin.verify.jax import tensors
 from marin.verify.segments import compare
@@ -74,7 +75,7 @@ def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution
         name = f"{key[0].removeprefix('sha256:')}-{execution.devices}"
         turn = compiling(name) if hosts.processes() == 1 else nullcontext()
         with turn, waiting("compiling the train step"):
-            _prepared[key] = Training(recipe, tokens / "train", vocab, execution)
+            _prepared[key] = Training(recipe, tokens / "train", vocab, execution, tokenizer)
     return _prepared[key].reading(tokens / "train")
 
 
@@ -165,6 +166,7 @@ def replay(
                     recorded.start,
                     recorded.end,
                     progress=lambda step, loss: report(step + 1 - recipe.first_step, f"loss {loss:.3f}"),
+                    hint=judge.hint(recorded),
                 )
             except NotFinite as error:
                 return ended(number + 1, not_finite(recorded, error))
@@ -236,7 +238,9 @@ class SegmentReplay:
         with closing(self._training):
             for recorded in segments:
                 try:
-                    state, record = self._training.segment(state, manifest, recorded.start, recorded.end)
+                    state, record = self._training.segment(
+                        state, manifest, recorded.start, recorded.end, hint=judge.hint(recorded)
+                    )
                 except NotFinite as error:
                     return not_finite(recorded, error), losses
                 losses += record.steps.losses
@@ -269,9 +273,26 @@ class _Judge:
         divergence = compare.segment(
             recorded, found(record), _blob(self.store, recorded.trace), self.training.names, named
         )
+        if divergence is not None and record.steps.records and divergence.step is not None:
+            divergence = self._completions(recorded, record, divergence)
         if divergence is None or recorded.end_state == record.end_state.digest:
             return divergence
         return replace(divergence, details=self._details(recorded, state), details_after=recorded.end - 1)
+
+    def hint(self, recorded: TrainSegment) -> Hint:
+        """What is stored of the completions that a recorded segment's updates saw."""
+        if self.training.recipe.objective is None:
+            return lambda step: None
+        return lambda step: _blob(self.store, recorded.batches[step - recorded.start])
+
+    def _completions(self, recorded: TrainSegment, record: SegmentRecord, divergence: Divergence) -> Divergence:
+        """The first completion that differs, where it is completions that do."""
+        place = (divergence.step or 0) - recorded.start
+        expected, seen = recorded.batches[place], record.steps.batches[place]
+        if expected == seen:
+            return divergence
+        told = objective_plugin().difference(_blob(self.store, expected), record.steps.records[seen])
+        return replace(divergence, explanation=f"the completions differ: {told}")
 
     def _named(self, expected: str, found: StateManifest) -> tuple[str, ...]:
         """Tensors in which a recorded state differs, if its list is there and is what the digest says."""

@@ -89,7 +89,9 @@ def kept_checkpoints(run: Run) -> list[Fact[CheckpointSaved]]:
 def named_artifacts(run: Run) -> dict[str, str]:
     """Digest -> what it is, for everything that the run's events name in the store and the run keeps."""
     named: dict[str, str] = {}
+    rollouts = False
     with suppress(UsageError):  # a recipe of another version; the verdicts that need it say so
+        rollouts = run.recipe.objective is not None
         if (initial := run.recipe.initial) is not None:
             named |= {initial.model: "the model that it begins with", initial.tokenizer: "the tokenizer of that model"}
         if (taken := run.recipe.tokenizer.artifact) is not None:
@@ -103,6 +105,9 @@ def named_artifacts(run: Run) -> dict[str, str]:
     for saved in run.checkpoints:
         named.setdefault(saved.body.manifest, f"list of tensors of step {saved.body.step}")
     for segment in run.segments:
+        if rollouts:
+            for offset, digest in enumerate(segment.body.batches):
+                named.setdefault(digest, f"completions of train step {segment.body.start + offset}")
         named.setdefault(segment.body.trace, f"trace of train steps {segment.body.start} to {segment.body.end - 1}")
     for told in run.loop:
         if told.body.manifest:

@@ -105,6 +105,16 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
         return Divergence(
             recipe.first_step, (), "the recipe's phase and the link to the run before it", found, "the link is broken"
         )
+    if objective := recipe.objective:
+        within = [s.end for s in segments if (s.end - recipe.first_step) % objective.num_iterations]
+        if within:
+            return Divergence(
+                within[0],
+                (),
+                "states between updates",
+                f"one before train step {within[0]}",
+                "a segment ends in an update",
+            )
     if recipe.trainer.most_epochs is not None and (longer := too_long(recipe, tokens_trained(case))) is not None:
         return longer
     last, final = (

@@ -1,0 +1,42 @@
+"""What this plugin adds: the objective of :class:`marin.training.runtime.objective.ObjectivePlugin`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marin.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    import jax
+
+    from marin.training.runtime.objective import Rollouts
+    from marin.training.step.contract import Step
+
+
+def loss(recipe: Recipe, model: Any, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
+    """See there."""
+    from marin.plugins.rl.loss import completion_losses
+
+    return completion_losses(recipe, model, tokens, numbers)
+
+
+def counted(recipe: Recipe, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
+    """See there."""
+    from marin.plugins.rl.loss import divisor
+
+    return divisor(recipe, tokens, numbers)
+
+
+def rollouts(recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path) -> Rollouts:
+    """See there."""
+    from marin.plugins.rl.rollouts import DrawnRollouts
+
+    return DrawnRollouts(recipe, step, vocab_size, tokenizer)
+
+
+def difference(recorded: bytes | None, found: bytes) -> str:
+    """See there."""
+    from marin.plugins.rl.record import first_difference
+
+    return first_difference(recorded, found)

@@ -1,0 +1,118 @@
+"""The completions of one update as they are stored: canonical JSON, every number with its bits.
+
+``prompts`` in the order in which they were drawn; ``completions``, ``num_generations`` of each prompt, in the same order.
+Log-probabilities are the bits of float32, little-endian, in hexadecimal; rewards and advantages are hex floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from ledger import canonical_bytes
+
+
+class PromptRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Prompt ``number`` of the training is question ``index`` of the set. ``tokens``: with the token before a text."""
+
+    number: int
+    index: int
+    tokens: tuple[int, ...]
+
+
+class CompletionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was drawn, its text, what each token's log-probability was and what it is under the reference (empty where none is
+    asked), what it got, and its advantage (a float32)."""
+
+    tokens: tuple[int, ...]
+    text: str
+    logprobs: str
+    reference: str
+    reward: str
+    advantage: str
+
+
+class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of an update. ``update`` counts from the first of the phase."""
+
+    update: int
+    prompts: tuple[PromptRecord, ...]
+    completions: tuple[CompletionRecord, ...]
+
+    def encode(self) -> bytes:
+        """As it is stored."""
+        return canonical_bytes(msgspec.to_builtins(self))
+
+
+def hex_floats(values: np.ndarray) -> str:
+    """Bits of float32, little-endian."""
+    return np.ascontiguousarray(values, "<f4").tobytes().hex()
+
+
+def read_record(data: bytes) -> UpdateRecord | None:
+    """What is stored; None where it is no such record."""
+    try:
+        return msgspec.json.decode(data, type=UpdateRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def first_difference(recorded: bytes | None, found: bytes) -> str:
+    """The first thing in which a stored record differs from the one that was found, in words: prompts, then completion by
+    completion its tokens, log-probabilities and reward, then advantages."""
+    if recorded is None:
+        return "the recorded ones are not in the store"
+    theirs, ours = read_record(recorded), read_record(found)
+    if theirs is None or ours is None:
+        return "what is stored is no record of completions"
+    return next(_differences(theirs, ours), "the record is written otherwise")
+
+
+def _differences(theirs: UpdateRecord, ours: UpdateRecord) -> Iterator[str]:
+    if theirs.update != ours.update:
+        yield f"update: recorded {theirs.update}, found {ours.update}"
+    if len(theirs.prompts) != len(ours.prompts):
+        yield f"prompts: recorded {len(theirs.prompts)}, found {len(ours.prompts)}"
+    for place, (one, other) in enumerate(zip(theirs.prompts, ours.prompts, strict=False)):
+        if one != other:
+            yield f"prompt {place}: recorded question {one.index} as number {one.number}, found {other.index} as {other.number}"
+    if len(theirs.completions) != len(ours.completions):
+        yield f"completions: recorded {len(theirs.completions)}, found {len(ours.completions)}"
+    each = max(1, len(ours.completions) // max(1, len(ours.prompts)))
+    pairs = list(zip(theirs.completions, ours.completions, strict=False))
+    for place, (one_, other_) in enumerate(pairs):
+        where = f"completion {place % each} of prompt {place // each}"
+        yield from _completion_differs(where, one_, other_)
+    for place, (one_, other_) in enumerate(pairs):
+        if one_.advantage != other_.advantage:
+            where = f"completion {place % each} of prompt {place // each}"
+            yield f"{where}, advantage: recorded {one_.advantage[:30]}, found {other_.advantage}"
+
+
+def _completion_differs(where: str, theirs: CompletionRecord, ours: CompletionRecord) -> Iterator[str]:
+    if theirs.tokens != ours.tokens:
+        at = _first(theirs.tokens, ours.tokens)
+        recorded, found = (f"token {one[at]}" if at < len(one) else "no token" for one in (theirs.tokens, ours.tokens))
+        yield f"{where}, position {at}: recorded {recorded}, found {found}"
+    if theirs.text != ours.text:
+        yield f"{where}, text: recorded {theirs.text[:40]!r}, found {ours.text[:40]!r}"
+    for name in ("logprobs", "reference"):
+        one, other = (_words(getattr(side, name)) for side in (theirs, ours))
+        if one != other:
+            at = _first(one, other)
+            what = "log-probability" if name == "logprobs" else "log-probability under the reference"
+            recorded, found = (words[at] if at < len(words) else "none" for words in (one, other))
+            yield f"{where}, position {at}: {what}: recorded {recorded[:16]}, found {found}"
+    if theirs.reward != ours.reward:
+        yield f"{where}, reward: recorded {theirs.reward[:30]}, found {ours.reward}"
+
+
+def _first(one: Sequence[object], other: Sequence[object]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+def _words(text: str) -> list[str]:
+    return [text[at : at + 8] for at in range(0, len(text), 8)]

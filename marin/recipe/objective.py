@@ -1,0 +1,151 @@
+"""What a training learns by other than the next token of a text: completions that a reward is computed of (docs/rl.md).
+
+Fields have TRL's names where TRL has them. The plugin ``rl`` draws, rewards and learns; without it such a recipe is read and
+refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
+
+from marin.errors import UsageError
+from marin.recipe.section import Count, Positive, Section
+
+if TYPE_CHECKING:
+    from marin.recipe.schema import Recipe
+
+OBJECTIVES = "marin.objectives"
+"""The group of plugins that a training with an objective needs."""
+
+
+class Objective(Section, frozen=True, kw_only=True):
+    """Group-relative policy optimization (GRPO, arXiv:2402.03300), or REINFORCE (Williams, 1992).
+
+    Every update draws ``trainer.batch_size / num_generations`` prompts and ``num_generations`` completions of each, by the
+    state before it, and takes ``num_iterations`` train steps on all of them.
+    """
+
+    name: Literal["grpo", "reinforce"] = "grpo"
+    prompts: Literal["doubled", "sums"] = "doubled"
+    """Which of the shipped sets of prompts."""
+    reward: Literal["exact_match", "numeric_answer", "regular_expression"] = "regular_expression"
+    """What a completion gets for its prompt's answer."""
+    num_generations: Annotated[int, Meta(ge=2, le=4096)] = 8
+    num_iterations: Annotated[int, Meta(ge=1, le=64)] = 1
+    max_completion_length: Positive = 16
+    temperature: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0
+    top_k: Count = 0
+    """Only so many of the likeliest tokens are drawn from, and those as likely as the last of them; 0: all."""
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    """Only the likeliest tokens are drawn from that have this share together, and those as likely as the last of them."""
+    beta: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.0
+    """What the divergence (KL) from the state that the training began with weighs; 0: it is not computed."""
+    epsilon: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.2
+    epsilon_high: Annotated[float, Meta(gt=0.0, le=100.0)] | None = None
+    """How far above 1 a ratio counts; None: as far as below, ``epsilon``."""
+    loss_type: Literal["grpo", "dapo", "dr_grpo"] = "dapo"
+    """What the losses of tokens are divided by: the length of their completion, and that by the number of completions (``grpo``);
+    the number of all tokens of the batch (``dapo``); the number of completions times the longest length (``dr_grpo``)."""
+    scale_rewards: Literal["group", "batch", "none"] = "group"
+    """By the standard deviation of which rewards a reward's distance from its group's mean is divided."""
+    importance_sampling_level: Literal["token", "sequence"] = "token"
+
+    @property
+    def highest(self) -> float:
+        """How far above 1 a ratio counts."""
+        return self.epsilon if self.epsilon_high is None else self.epsilon_high
+
+
+def objective_plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """Group and name of the plugin of the objective, where the recipe has one."""
+    return ((OBJECTIVES, "rl"),) if recipe.objective is not None else ()
+
+
+def check_objective(recipe: Recipe, where: str) -> None:
+    """Refuse what does not go together with an objective.
+
+    Raises:
+        UsageError: a setting of another kind of training, or a size that does not divide.
+    """
+    objective = recipe.objective
+    if objective is None:
+        return
+    trainer, once = recipe.trainer, objective.num_iterations
+    reinforce = objective.name == "reinforce"
+    longest = recipe.model.seq_len - 1
+    for name, value, expected, fits in (
+        ("arithmetic.profile", recipe.arithmetic.profile, "exact", recipe.arithmetic.profile == "exact"),
+        (
+            "arithmetic.factor_rounding",
+            recipe.arithmetic.factor_rounding,
+            "null: a completion is drawn and learned from by the same roundings",
+            recipe.arithmetic.factor_rounding is None,
+        ),
+        (
+            "model.architecture",
+            recipe.model.architecture,
+            "llama or qwen3",
+            recipe.model.architecture in ("llama", "qwen3"),
+        ),
+        ("lora", "adapters", "null", recipe.lora is None),
+        ("exclude", "documents", "null", recipe.exclude is None),
+        ("mixture", "a mixture", "null", recipe.mixture is None),
+        ("trainer.packing", trainer.packing, "null", trainer.packing is None),
+        ("trainer.z_loss", trainer.z_loss, "null", trainer.z_loss is None),
+        ("trainer.states_at_words", "numbers of words", "null", trainer.states_at_words is None),
+        ("trainer.most_epochs", trainer.most_epochs, "null", trainer.most_epochs is None),
+        ("seed", "null", "a seed", recipe.seed is not None),
+        ("order", recipe.order, "swap-or-not", recipe.order is not None),
+        (
+            "trainer.batch_size",
+            trainer.batch_size,
+            f"a multiple of objective.num_generations ({objective.num_generations})",
+            trainer.batch_size % objective.num_generations == 0,
+        ),
+        (
+            "trainer.num_steps",
+            trainer.num_steps,
+            f"a multiple of objective.num_iterations ({once})",
+            trainer.num_steps % once == 0,
+        ),
+        (
+            "trainer.steps_per_segment",
+            trainer.steps_per_segment,
+            f"a multiple of objective.num_iterations ({once}): a state is recorded between updates",
+            trainer.steps_per_segment % once == 0,
+        ),
+        (
+            "objective.max_completion_length",
+            objective.max_completion_length,
+            f"at most {longest}: model.seq_len without a token of the prompt",
+            objective.max_completion_length <= longest,
+        ),
+        (
+            "objective.epsilon_high",
+            objective.epsilon_high,
+            f"null, or at least objective.epsilon ({objective.epsilon})",
+            objective.highest >= objective.epsilon,
+        ),
+        (
+            "objective.num_iterations",
+            once,
+            "1 with objective.name=reinforce, whose gradient is that of the policy that drew",
+            once == 1 or not reinforce,
+        ),
+        (
+            "objective.beta",
+            objective.beta,
+            "0 in a phase or from a folder: the reference is the state that the seed draws",
+            objective.beta == 0 or (recipe.phase is None and recipe.initial is None),
+        ),
+    ):
+        if not fits:
+            raise UsageError(
+                "settings that do not go together with an objective",
+                where=f"{where}: {name}",
+                expected=expected,
+                found=str(value),
+                cure="docs/rl.md has what an objective goes together with",
+            )

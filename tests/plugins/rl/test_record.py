@@ -1,0 +1,71 @@
+"""What is stored of an update: read again as it was, and the first thing in which two differ is named."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from marin.plugins.rl.record import (
+    CompletionRecord,
+    PromptRecord,
+    UpdateRecord,
+    first_difference,
+    hex_floats,
+    read_record,
+)
+
+
+def completion(tokens: tuple[int, ...], reward: float = 1.0) -> CompletionRecord:
+    bits = hex_floats(np.arange(len(tokens), dtype=np.float32) - 3)
+    return CompletionRecord(tokens, f"text {tokens}", bits, bits, reward.hex(), (reward - 0.5).hex())
+
+
+RECORD = UpdateRecord(
+    4,
+    (PromptRecord(8, 2, (0, 5, 6)), PromptRecord(9, 0, (0, 7))),
+    (completion((11, 12)), completion((13,), 0.0), completion((14, 15, 16), 0.0), completion((17,))),
+)
+
+
+def changed(place: int, **changes: object) -> UpdateRecord:
+    completions = list(RECORD.completions)
+    completions[place] = msgspec.structs.replace(completions[place], **changes)
+    return msgspec.structs.replace(RECORD, completions=tuple(completions))
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    assert read_record(RECORD.encode()) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (changed(1, tokens=(12,)), "completion 1 of prompt 0, position 0: recorded token 12, found token 13"),
+        (changed(2, tokens=(14, 15)), "completion 0 of prompt 1, position 2: recorded no token, found token 16"),
+        (changed(2, text="other"), "completion 0 of prompt 1, text: recorded 'other'"),
+        (changed(0, logprobs="0" * 16), "completion 0 of prompt 0, position 0: log-probability: recorded 00000000"),
+        (changed(3, reference=""), "completion 1 of prompt 1, position 0: log-probability under the reference"),
+        (changed(3, reward="0x0p+0"), "completion 1 of prompt 1, reward: recorded 0x0p+0, found 0x1.0000000000000p+0"),
+        (changed(0, advantage="0x0p+0"), "completion 0 of prompt 0, advantage: recorded 0x0p+0"),
+        (msgspec.structs.replace(RECORD, update=5), "update: recorded 5, found 4"),
+        (msgspec.structs.replace(RECORD, completions=RECORD.completions[:3]), "completions: recorded 3, found 4"),
+        (
+            msgspec.structs.replace(RECORD, prompts=(PromptRecord(8, 3, (0, 5, 6)), RECORD.prompts[1])),
+            "prompt 0: recorded question 3 as number 8, found 2 as 8",
+        ),
+    ],
+)
+def test_the_first_difference_is_named(other: UpdateRecord, said: str) -> None:
+    assert first_difference(other.encode(), RECORD.encode()).startswith(said)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, RECORD.encode()[:-1], b'{"update": "x"}', b"\xff"])
+def test_what_is_no_record_is_said(data: bytes) -> None:
+    assert read_record(data) is None
+    assert first_difference(data, RECORD.encode()) == "what is stored is no record of completions"
+
+
+def test_a_record_that_is_not_there_and_one_that_is_written_otherwise_are_said() -> None:
+    assert first_difference(None, RECORD.encode()) == "the recorded ones are not in the store"
+    assert first_difference(b" " + RECORD.encode(), RECORD.encode()) == "the record is written otherwise"

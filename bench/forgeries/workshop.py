@@ -220,7 +220,7 @@ class Shop:
     def sign(self) -> None:
         """Publish the events as if they had always been so, signed by the operator's own key."""
         places = {e.place: index for index, e in enumerate(self.events) if e.place is not None}
-        drafts = []
+        drafts: list[Draft | Leaf] = []
         for entry in self.events:
             body = entry.body
             if entry.type == kinds.STEP_CACHED and entry.repeats is not None:

@@ -153,7 +153,7 @@ def _difference(theirs: Any, ours: Any, present: Program) -> str:
         there = theirs["operations"][number] if number < len(theirs["operations"]) else None
         here = ours["operations"][number]
         told, told_here = _told(there, theirs["forms"]), _told(here, ours["forms"])
-        if told == told_here and len(there[4]) == len(here[4]):
+        if there is not None and told == told_here and len(there[4]) == len(here[4]):
             within = (_difference(*pair) for pair in zip(there[4], here[4], one.bodies, strict=True))
             if inner := next((found for found in within if found), ""):
                 return f"{one.name}, operation {number}: {inner}"

@@ -22,12 +22,7 @@ from levanter.models.mixtral import (
     MixtralSparseMoeBlock,
     MixtralTransformer,
 )
-from levanter.models.qwen3_moe import (
-    Qwen3MoeConfig,
-    Qwen3MoeDecoderLayer,
-    Qwen3MoeLMHeadModel,
-    Qwen3MoeSparseMoeBlock,
-)
+from levanter.models.qwen3_moe import Qwen3MoeConfig, Qwen3MoeDecoderLayer, Qwen3MoeLMHeadModel, Qwen3MoeSparseMoeBlock
 
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
 

@@ -92,6 +92,13 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         help="Under profile exact: devices, in groups of N, that share the matrices of each layer.  [default: 1]",
     )
     @click.option(
+        "--expert-parallel",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Under profile exact: devices, in groups of N, that have a part of each layer's experts each.  [default: 1]",
+    )
+    @click.option(
         "--retries",
         type=click.IntRange(min=0),
         default=5,
@@ -133,6 +140,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
         topology: str,
         slices: int,
         tensor_parallel: int,
+        expert_parallel: int,
         retries: int,
         pause_at: int | None,
         pack_checkpoints: bool,
@@ -149,6 +157,7 @@ def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
             topology=topology,
             slices=slices,
             tensor_parallel=tensor_parallel,
+            expert_parallel=expert_parallel,
             retries=retries,
             pause_at=pause_at,
             self_check_every=self_check,
@@ -200,12 +209,15 @@ def execution_of(**values: Any) -> Execution:
             found=str(values["devices"]),
             cure="--devices counts all of them: for two processes with four each write --processes 2 --devices 8",
         )
-    for option, name in (("--slices", "slices"), ("--tensor-parallel", "tensor_parallel")):
-        if values["devices"] % values.get(name, 1):
+    shared = values.get("tensor_parallel", 1)
+    each = {"slices": 1, "tensor_parallel": 1, "expert_parallel": shared}
+    for name, times in each.items():
+        if values["devices"] % (values.get(name, 1) * times):
+            over = f" over --tensor-parallel ({times})" if times > 1 else ""
             raise UsageError(
                 "devices do not divide over the slices" if name == "slices" else "devices do not divide into groups",
-                where=option,
-                expected=f"a divisor of --devices ({values['devices']})",
+                where="--" + name.replace("_", "-"),
+                expected=f"a divisor of --devices ({values['devices']}){over}",
                 found=str(values[name]),
                 cure="every one of them has as many devices",
             )

@@ -40,7 +40,7 @@ import msgspec
 
 from marin.errors import Unsupported, UsageError
 from marin.provenance.processor import X86, Processor, processor
-from marin.recipe.schema import CPU_PROFILES, Arithmetic, Execution
+from marin.recipe.schema import CPU_PROFILES, Arithmetic, Execution, Recipe
 
 DEVICE_COUNT_FLAG = "--xla_force_host_platform_device_count"
 PATIENCE_FLAGS = (
@@ -192,18 +192,28 @@ def check_device(arithmetic: Arithmetic, found: str) -> None:
         )
 
 
-def check_devices(arithmetic: Arithmetic, execution: Execution) -> None:
-    """Raises ``UsageError`` where the logical shards do not divide over the devices, or devices would share matrices whose
-    sums have an order. Under ``exact`` the batch has to divide, which the train step looks at: the contract says nothing of
-    it."""
-    if execution.tensor_parallel > 1 and arithmetic.profile != "exact":
-        raise UsageError(
-            "sums in the order of a device's share have other bits",
-            where="--tensor-parallel",
-            expected="profile=exact, whose sums have no order",
-            found=f"profile {arithmetic.profile}",
-            cure="leave it out, or train with profile=exact",
-        )
+def check_devices(recipe: Recipe, execution: Execution) -> None:
+    """Raises ``UsageError`` where logical shards, or under ``exact`` a batch, do not divide over the devices, or devices would
+    share matrices or experts that do not divide, or whose sums have an order."""
+    model, shared, apart = recipe.model, execution.tensor_parallel, execution.expert_parallel
+    _check_shards(recipe.arithmetic, execution)
+    if recipe.arithmetic.profile == "exact":
+        check_shares("--tensor-parallel", "matrices", {"heads": model.num_heads, "mlp": model.inner}, shared)
+        check_shares("--expert-parallel", "experts", {"experts": model.num_experts or 1}, apart)
+        check_batch(recipe, execution.devices, shared)
+
+
+def _check_shards(arithmetic: Arithmetic, execution: Execution) -> None:
+    shared, apart = execution.tensor_parallel, execution.expert_parallel
+    for option, size in (("--tensor-parallel", shared), ("--expert-parallel", apart)):
+        if size > 1 and arithmetic.profile != "exact":
+            raise UsageError(
+                "sums in the order of a device's share have other bits",
+                where=option,
+                expected="profile=exact, whose sums have no order",
+                found=f"profile {arithmetic.profile}",
+                cure="leave it out, or train with profile=exact",
+            )
     if arithmetic.profile != "exact" and arithmetic.logical_shards % execution.devices:
         raise UsageError(
             "logical shards do not divide over the devices",
@@ -214,7 +224,31 @@ def check_devices(arithmetic: Arithmetic, execution: Execution) -> None:
         )
 
 
-def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, str] = os.environ) -> None:
+def check_shares(option: str, what: str, sizes: Mapping[str, int], parts: int) -> None:
+    """Raises ``UsageError`` where an axis of these ``sizes`` does not divide over ``parts`` devices."""
+    if odd := {name: size for name, size in sizes.items() if size % parts}:
+        raise UsageError(
+            f"{what} do not divide over the devices that share them",
+            where=option,
+            expected="a divisor of " + " and of ".join(f"{name} ({size})" for name, size in odd.items()),
+            found=str(parts),
+            cure="let fewer devices share a layer",
+        )
+
+
+def check_batch(recipe: Recipe, devices: int, shared: int) -> None:
+    """Raises ``UsageError`` where under ``exact`` the batch does not divide over the groups of ``shared`` devices."""
+    if recipe.parts % max(1, devices // shared):
+        raise UsageError(
+            "the batch does not divide over the devices",
+            where="--devices",
+            expected=f"a divisor of {f'{shared} times ' if shared > 1 else ''}trainer.batch_size ({recipe.parts})",
+            found=str(devices),
+            cure="use another number of devices",
+        )
+
+
+def check(recipe: Recipe, execution: Execution, environ: Mapping[str, str] = os.environ) -> None:
     """Refuse what :func:`apply` would refuse in a process of its own, before anything is executed. Where training is a
     job of a Ray, processor and settings are those of its workers, and only the devices are looked at.
 
@@ -222,7 +256,11 @@ def check(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, st
         Unsupported: the processor can not honour the contract, or a variable of the user lifts one of its flags.
         UsageError: as :func:`check_devices`, or the user's environment contradicts the contract.
     """
-    check_devices(arithmetic, execution)
+    check_devices(recipe, execution)
+    _check_process(recipe.arithmetic, execution, environ)
+
+
+def _check_process(arithmetic: Arithmetic, execution: Execution, environ: Mapping[str, str]) -> None:
     if execution.runner == "ray":
         return
     check_variables(environ, *(("LIBTPU_INIT_ARGS",) if arithmetic.profile == "tpu" else ()))
@@ -278,11 +316,12 @@ def apply(arithmetic: Arithmetic, execution: Execution, environ: MutableMapping[
     """Put the contract in force for this process.
 
     Raises:
-        Unsupported: as :func:`check`.
+        Unsupported: as :func:`check`, which asks a whole recipe.
         UsageError: the devices do not divide the logical shards, jax is already loaded under other settings, or the
             user's environment contradicts the contract.
     """
-    check(arithmetic, msgspec.structs.replace(execution, runner="local"), environ)
+    _check_shards(arithmetic, execution)
+    _check_process(arithmetic, msgspec.structs.replace(execution, runner="local"), environ)
     wanted = settings(arithmetic, execution, environ)
     if _covers(environ, wanted, execution.local_devices):
         return

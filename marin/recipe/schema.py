@@ -317,6 +317,8 @@ class Execution(Section, frozen=True):
     each of them."""
     tensor_parallel: Positive = 1
     """Devices that share the matrices of each layer, in groups, under profile ``exact``; 1: every device has whole ones."""
+    expert_parallel: Positive = 1
+    """Devices over which the experts of each layer lie apart, in groups, under profile ``exact``; 1: every device has all."""
     retries: Count = 5
     """How many deaths of each slice in a row, without a train step recorded in between, a training on Ray survives."""
     self_check_every: Count = 0

@@ -129,9 +129,9 @@ def training_mesh(recipe: Recipe, execution: Execution) -> Mesh:
     Raises:
         UsageError: there are not so many devices, they do not divide, or the profile's devices share no matrices.
     """
-    check_devices(recipe.arithmetic, execution)
+    check_devices(recipe, execution)
     replicas = execution.slices if recipe.arithmetic.gather == "layer" else 1
-    return mesh_of(execution.devices, replicas, execution.tensor_parallel)
+    return mesh_of(execution.devices, replicas, execution.tensor_parallel, execution.expert_parallel)
 
 
 def between_updates(recipe: Recipe, step: int) -> bool:

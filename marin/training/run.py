@@ -47,7 +47,7 @@ from marin.training.optimizers.rule import groups
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
-from marin.training.state import TENSOR
+from marin.training.state import EXPERT, TENSOR
 from marin.training.tokens.cache import count_tokens
 from marin.training.tokens.words import check_epochs, states_at
 
@@ -116,14 +116,15 @@ def retained(recipe: Recipe, keep: Keep | None) -> Retention | None:
 
 
 def described(mesh: Mesh) -> Json:
-    """Platform and kind of the devices that train, the process of each, how many share the matrices of a layer where some do,
-    and coordinates where the platform has some."""
+    """Platform and kind of the devices that train, the process of each, how many share the matrices or
+    the experts of a layer where some do, and coordinates where the platform has some."""
     devices = mesh.devices.ravel().tolist()
     found: Json = {
         "platform": devices[0].platform,
         "kind": devices[0].device_kind,
         "processes": [device.process_index for device in devices],
         **({"tensor_parallel": mesh.shape[TENSOR]} if TENSOR in mesh.shape else {}),
+        **({"expert_parallel": mesh.shape[EXPERT]} if EXPERT in mesh.shape else {}),
     }
     places = [list(device.coords) for device in devices if getattr(device, "coords", None) is not None]
     return found | {"coordinates": places} if places else found

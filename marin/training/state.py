@@ -36,6 +36,8 @@ REPLICA = "replica"
 TENSOR = "model"
 """The axis along which the state is cut and the batch is not, where a mesh has one: devices that share the matrices of each
 layer, as Levanter calls it."""
+EXPERT = "expert"
+"""The axis along which the experts of each layer lie apart, where a mesh has one; the batch is cut along it too."""
 
 
 def batch_axes(mesh: Mesh) -> tuple[str, ...]:

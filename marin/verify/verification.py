@@ -132,7 +132,7 @@ class Verification:
             self.run = replace(self.run, segments=kept)
         check_asked(self.run, options.by)
         if not self.run.is_loop and (recipe := _readable(self.run)) is not None:
-            check_devices(recipe.arithmetic, options.execution)
+            check_devices(recipe, options.execution)
         scope = options.scope
         if options.since is not None:
             scope = replace(scope, since=since_index(self.run, options.since, options.own or root, self.reader))

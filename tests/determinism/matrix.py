@@ -256,6 +256,12 @@ EXACT_ROWS = (
         for isa in INSTRUCTIONS
     ),
     freely("split for one thread", NPROC="1"),
+    Row(
+        "8 devices, experts over 4 where there are some",
+        devices=8,
+        case={"devices": 8},
+        own={name: {"apart": 4} for name, fields in GROUPS.items() if "experts" in fields},
+    ),
     *(
         Row(f"{devices} devices, tensor parallel 2", devices=devices, case={"devices": devices, "tensor": 2})
         for devices in (2, 8)

@@ -32,7 +32,8 @@ VOCABULARY = 64
 class Case:
     """What to train. ``devices``: how many of the process's devices. ``resume_at``: stop before these steps, save a
     training checkpoint, and go on from it; ``moves``: with so many devices after each stop. ``replicas``: of how many slices
-    of a pod the devices are; ``tensor``: how many of them share matrices. ``tied``: Llama's embeddings are its head too,
+    of a pod the devices are; ``tensor``: how many of them share matrices;
+    ``apart``: over how many experts lie. ``tied``: Llama's embeddings are its head too,
     as GPT-2's always are. ``experts``: of each layer of a mixture, of which a token gets two."""
 
     name: str
@@ -56,6 +57,7 @@ class Case:
     loss_vocabulary: int | None = None
     replicas: int = 1
     tensor: int = 1
+    apart: int = 1
     compiled: bool = False
     experts: int | None = None
 
@@ -140,7 +142,7 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
 
     recipe = recipe_of(case)
     first = initial_state(recipe, VOCABULARY)
-    step = step_of(recipe, mesh_of(case.devices, case.replicas, case.tensor), first)
+    step = step_of(recipe, mesh_of(case.devices, case.replicas, case.tensor, case.apart), first)
     state = step.place(first)
     steps = []
     begin, saved = 0, kept / case.name if kept is not None else None

@@ -119,7 +119,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
             loading.close()  # a signal that came meanwhile is raised here, where the run can say so
             recipe = gathered(root, recipe)
             if name == "train":
-                check(recipe.arithmetic, execution)
+                check(recipe, execution)
             outcome = _with_inputs(name, partial(bring, force=force), bring, contract)
         except Paused as pause:
             if as_json:

@@ -156,7 +156,7 @@ def train(
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
-            check(one.recipe.arithmetic, execution)
+            check(one.recipe, execution)
         return [within_epochs(root, _seeded(root, _gathered(root, one)), execution) for one in composed]
 
     if multirun and not dry_run and searches(overrides):
@@ -180,7 +180,7 @@ def train(
         if not dry_run:
             root.check_writable()
         for one in composed:
-            check_devices(one.recipe.arithmetic, execution)
+            check_devices(one.recipe, execution)
             _check_companions(root, one.recipe)
             if not dry_run and (words := cut(one.recipe)):
                 say(f"note: {'; '.join(words)}", err=True)

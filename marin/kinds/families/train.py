@@ -29,7 +29,7 @@ class TrainStarted(Body, frozen=True):
     compiled: digests of the StableHLO of each function, XLA flags, versions, and where it goes layer by layer the
     identities of the optimised programs, the kind of device and its compiler; ``devices`` and ``processes`` are how it
     is executed, ``device`` what each of them is (platform, kind, place in the topology where there is one) and how many share
-    the matrices of a layer (``tensor_parallel``, where some do).
+    the matrices of a layer (``tensor_parallel``, where some do) or its experts (``expert_parallel``).
     ``manifest`` is the stored list of the state's tensors. ``num_steps``: the number after the last train step (of this
     phase). ``retention``: the training checkpoints to keep; all of them where there is none."""
 

@@ -28,22 +28,25 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
-from marin.errors import UsageError
 from marin.plugins.exact.compiled import Exact, exact
 from marin.plugins.exact.guarded import MINUS_ZERO
 from marin.plugins.exact.program import Program as ExactProgram
 from marin.plugins.exact.program import factors_of
 from marin.plugins.exact.unguarded import unguarded
+from marin.process.arithmetic import check_batch, check_shares
 from marin.recipe.schema import Recipe
 from marin.training.initial import exact_initializer
 from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
-from marin.training.state import TENSOR, TrainState, batch_axes, state_like
+from marin.training.state import EXPERT, TENSOR, TrainState, batch_axes, state_like
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome
 from marin.training.step.fingerprint import words_sum
 from marin.training.step.shards import sums_and_loads
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed, whole
 from marin.training.step.update import slice_after, slice_print, slice_square, whole_after
+
+EXPERTS, INNER = "experts", "mlp"
+"""Axes that the matrices of experts have both, as Levanter calls them; the router has the first."""
 
 
 class ExactStep(Step):
@@ -56,16 +59,9 @@ class ExactStep(Step):
 
     def __init__(self, recipe: Recipe, mesh: Mesh, example: TrainState) -> None:
         devices, shared = mesh.devices.size, mesh.shape.get(TENSOR, 1)
-        if recipe.parts % (devices // shared):
-            raise UsageError(
-                "the batch does not divide over the devices",
-                where="--devices",
-                expected=f"a divisor of {f'{shared} times ' if shared > 1 else ''}trainer.batch_size ({recipe.parts})",
-                found=str(devices),
-                cure="use another number of devices",
-            )
+        check_batch(recipe, devices, shared)
         super().__init__(recipe, mesh, Layout(example, optimizer(recipe), devices))
-        self._shares = shares_of(self.layout.named, shared)
+        self._shares = shares_of(self.layout.named, shared, mesh.shape.get(EXPERT, 1))
         self._example = example
         self._gradient = gradient_of(recipe, self.layout)
         self._blank = gradient_of(recipe, self.layout, blank=True) if recipe.exclude is not None else None
@@ -81,7 +77,7 @@ class ExactStep(Step):
         def gradient_by(of: Exact) -> Any:
             def gradient(z: jax.Array, rows: Leaves, tokens: jax.Array, weights: jax.Array, *key: jax.Array) -> Any:
                 gathered = layout.whole_params([jax.lax.with_sharding_constraint(x, whole) for x in rows])
-                if TENSOR in self.mesh.shape:
+                if {TENSOR, EXPERT} & {*self.mesh.axis_names}:
                     gathered = jax.lax.with_sharding_constraint(gathered, by_matrix)
                 grads, *scalars = of(z, gathered, tokens, weights, **_named(key), lying=self._shared_out)
                 return tuple(layout.rows(grad) for grad in grads), *scalars
@@ -224,25 +220,26 @@ class ExactStep(Step):
         return [line for one in self.named.values() for line in unguarded(one.as_text())]
 
 
-def shares_of(parameters: Any, shared: int) -> list[P]:
+def shares_of(parameters: Any, shared: int, experts: int = 1) -> list[P]:
     """How each parameter of a tree of named arrays lies while the gradient is computed: in shares over ``shared`` devices, by
-    Levanter's own mapping of axes, or whole on each of them.
+    Levanter's own mapping of axes, its experts in shares over ``experts``, or whole on each of them.
 
     Raises:
-        UsageError: an axis does not divide.
+        UsageError: an axis does not divide, or there are no experts.
     """
-    mapping = {name: axis for name, axis in DEFAULT_SHARED_MAPPING.items() if axis == TENSOR and shared > 1}
+    names = [name for name, axis in DEFAULT_SHARED_MAPPING.items() if axis == TENSOR]
     named = jax.tree.leaves(parameters, is_leaf=lambda x: isinstance(x, hax.NamedArray))
-    sizes = {axis.name: axis.size for x in named for axis in x.axes if axis.name in mapping}
-    if odd := {name: size for name, size in sizes.items() if size % shared}:
-        raise UsageError(
-            "matrices do not divide over the devices that share them",
-            where="--tensor-parallel",
-            expected="a divisor of " + " and of ".join(f"{name} ({size})" for name, size in odd.items()),
-            found=str(shared),
-            cure="let fewer devices share a layer",
-        )
-    return [P(*(mapping.get(axis.name) for axis in x.axes)) for x in named]
+    sizes = {axis.name: axis.size for x in named for axis in x.axes}
+    check_shares("--tensor-parallel", "matrices", {name: sizes[name] for name in names if name in sizes}, shared)
+    check_shares("--expert-parallel", "experts", {EXPERTS: sizes.get(EXPERTS, 1)}, experts)
+    mapping = dict.fromkeys(names, TENSOR) if shared > 1 else {}
+
+    def lying(axes: Sequence[hax.Axis]) -> P:
+        own = [axis.name for axis in axes]
+        matrices = experts > 1 and EXPERTS in own and INNER in own  # every device has the whole router
+        return P(*(EXPERT if matrices and name == EXPERTS else mapping.get(name) for name in own))
+
+    return [lying(x.axes) for x in named]
 
 
 def _named(key: Sequence[Any]) -> dict[str, Any]:

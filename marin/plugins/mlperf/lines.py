@@ -229,22 +229,22 @@ def _header(
         "tensor_parallelism": shared,
         "pipeline_parallelism": 1,
         "context_parallelism": 1,
-        "expert_parallelism": 1,
+        "expert_parallelism": sharing(training, "expert_parallel"),
         "config_filename": runs[-1].started.body.recipe_digest,
     }
 
 
-def sharing(started: TrainStarted) -> int:
-    """How many devices shared the matrices of a layer.
+def sharing(started: TrainStarted, what: str = "tensor_parallel") -> int:
+    """How many devices shared the matrices of a layer; ``expert_parallel``: its experts.
 
     Raises:
         DataError: the event says what no training is.
     """
-    said = started.device.get("tensor_parallel", 1)
+    said = started.device.get(what, 1)
     if type(said) is not int or said < 1 or started.devices % said:
         raise DataError(
             "no number of devices that share matrices",
-            where="train.started: device.tensor_parallel",
+            where=f"train.started: device.{what}",
             expected=f"a divisor of {started.devices} devices",
             found=str(said)[:80],
             cure="the event is none of Marin's: ask its signer",

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
-from marin.training.state import DATA, REPLICA, TENSOR, TrainState, batch_axes
+from marin.training.state import DATA, EXPERT, REPLICA, TENSOR, TrainState, batch_axes
 from marin.training.step import fingerprint
 from marin.training.step.slices import Layout, Leaves, SlicedState
 
@@ -44,10 +44,10 @@ class StepOutcome:
         return bool(np.isfinite(self.loss) and np.isfinite(self.grad_norm))
 
 
-def mesh_of(devices: int, replicas: int = 1, tensor: int = 1) -> Mesh:
+def mesh_of(devices: int, replicas: int = 1, tensor: int = 1, experts: int = 1) -> Mesh:
     """A mesh over the first ``devices`` devices: of one axis, or of two where ``replicas`` parts of equal size hold the state
-    once each (the devices of one after those of another, as they come from slices of a pod), or where groups of ``tensor``
-    neighbours share the matrices of each layer.
+    once each (the devices of one after those of another, as they come from slices of a pod), or of an axis more where groups
+    of ``tensor`` neighbours share the matrices of each layer, and where groups of ``experts`` such neighbours share its experts.
 
     Raises:
         UsageError: there are not so many devices, or they do not divide over replicas or groups.
@@ -69,16 +69,22 @@ def mesh_of(devices: int, replicas: int = 1, tensor: int = 1) -> Mesh:
             found=str(replicas),
             cure="every slice has as many devices",
         )
-    if devices % tensor:
-        raise UsageError(
-            "devices do not divide into groups that share matrices",
-            where="--tensor-parallel",
-            expected=f"a divisor of --devices ({devices})",
-            found=str(tensor),
-            cure="every group has as many devices",
-        )
-    if tensor > 1:
-        return Mesh(np.array(present[:devices]).reshape(-1, tensor), (DATA, TENSOR))
+    for option, size, shared in (
+        ("--tensor-parallel", tensor, "matrices"),
+        ("--expert-parallel", tensor * experts, "experts"),
+    ):
+        if devices % size:
+            times = f" over --tensor-parallel ({tensor})" if size > experts and shared == "experts" else ""
+            raise UsageError(
+                f"devices do not divide into groups that share {shared}",
+                where=option,
+                expected=f"a divisor of --devices ({devices}){times}",
+                found=str(experts if shared == "experts" else tensor),
+                cure="every group has as many devices",
+            )
+    axes = {EXPERT: experts, TENSOR: tensor}
+    if several := {name: size for name, size in axes.items() if size > 1}:
+        return Mesh(np.array(present[:devices]).reshape(-1, *several.values()), (DATA, *several))
     return mesh_over(present[:devices], replicas)
 
 
@@ -169,7 +175,8 @@ class Step(ABC):
         self.mesh = mesh
         self.devices = mesh.devices.size
         self.layout = layout
-        self.by_slice = NamedSharding(mesh, P((DATA, TENSOR) if TENSOR in mesh.shape else DATA))
+        first, *others = (name for name in mesh.axis_names if name != REPLICA)
+        self.by_slice = NamedSharding(mesh, P((first, *others) if others else first))
         self.by_batch = NamedSharding(mesh, P(batch_axes(mesh)))
 
     def place(self, state: TrainState) -> SlicedState:

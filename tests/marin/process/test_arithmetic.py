@@ -24,7 +24,7 @@ from marin.process.arithmetic import (
 )
 from marin.provenance.processor import X86_64_V3, Processor, parse_cpuinfo
 from marin.recipe.arithmetic import REQUIRED_FLAGS
-from marin.recipe.schema import Arithmetic, Execution, from_mapping
+from marin.recipe.schema import Arithmetic, Execution, Recipe, from_mapping
 
 CONTRACT = Arithmetic()
 pytestmark = pytest.mark.skipif(
@@ -106,8 +106,8 @@ def test_a_contradicting_setting_is_refused_by_name_and_left_alone(name: str, va
     assert type(raised.value) is (Unsupported if lifted else UsageError)
     assert environ == {name: value}
     with pytest.raises(MarinError, match=message):
-        check(CONTRACT, Execution(), environ)
-    check(CONTRACT, Execution(runner="ray"), environ)  # there the settings of the workers count
+        check(Recipe(arithmetic=CONTRACT), Execution(), environ)
+    check(Recipe(arithmetic=CONTRACT), Execution(runner="ray"), environ)  # there the settings of the workers count
 
 
 @pytest.mark.parametrize(
@@ -247,9 +247,9 @@ def test_under_exact_what_decides_no_bits_is_the_users() -> None:
     assert (alone["JAX_PLATFORMS"], alone["NPROC"]) == ("cpu", "2")
     for wrong in ({"JAX_ENABLE_X64": "1"}, {"JAX_DEFAULT_PRNG_IMPL": "rbg"}):
         with pytest.raises(UsageError, match="contradicts the arithmetic contract"):
-            check(exact(), Execution(), wrong)
+            check(Recipe(arithmetic=exact()), Execution(), wrong)
     with pytest.raises(UsageError, match="environment variable JAX_PLATFORMS"):
-        check(CONTRACT, Execution(), {"JAX_PLATFORMS": "cuda"})
+        check(Recipe(arithmetic=CONTRACT), Execution(), {"JAX_PLATFORMS": "cuda"})
 
 
 def test_another_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_arm_is_a_profile_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(REQUIRED_FLAGS["arm-cpu"]) < set(environ["XLA_FLAGS"].split())
     assert "max_isa" not in environ["XLA_FLAGS"]
     with pytest.raises(UsageError, match="--xla_cpu_enable_platform_dependent_math"):
-        check(contract, Execution(), {"XLA_FLAGS": "--xla_dump_to=x"})
+        check(Recipe(arithmetic=contract), Execution(), {"XLA_FLAGS": "--xla_dump_to=x"})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,9 +33,10 @@ from levanter.models.qwen3_moe import Qwen3MoeConfig, Qwen3MoeLMHeadModel
 from marin.errors import UsageError
 from marin.plugins.exact import reference
 from marin.plugins.exact.reading import read
-from marin.plugins.exact.step import ExactStep, gradient_of, update_of
+from marin.plugins.exact.step import ExactStep, gradient_of, shares_of, update_of
+from marin.process.arithmetic import check_devices
 from marin.process.cache import compilation_cache
-from marin.recipe.schema import Arithmetic, Lora, Model, Recipe, check, from_plain, plain
+from marin.recipe.schema import Arithmetic, Execution, Lora, Model, Recipe, check, from_plain, plain
 from marin.training.blank import weighted
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
 from marin.training.experts.loads import measured
@@ -43,7 +45,7 @@ from marin.training.loop import step_of
 from marin.training.loss import routed_losses, token_losses
 from marin.training.model import attention_mask, model_config
 from marin.training.optimizers.rule import optimizer
-from marin.training.state import arrays_of
+from marin.training.state import EXPERT, arrays_of, state_like
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout
 from tests.plugins.exact.ways import WAYS
@@ -51,6 +53,14 @@ from tests.plugins.exact.ways import WAYS
 EXACT = Arithmetic(profile="exact", logical_shards=1, microbatch_size=2, reduction="integer", isa="any", xla_flags=())
 
 PORTABLE = Arithmetic(logical_shards=1, microbatch_size=2)
+
+
+APART: tuple[dict[str, Any], ...] = (
+    {"devices": 2, "apart": 2},
+    {"devices": 8, "apart": 4},
+    {"devices": 8, "tensor": 2, "apart": 2},
+)
+"""Experts that lie over devices: two with two each, four with one each in two groups, and shared matrices beside."""
 
 
 def recipe_of(worker: ModuleType, architecture: str, **fields: Any) -> Recipe:
@@ -174,15 +184,15 @@ def test_what_a_blank_position_is_embedded_as_is_in_no_loss_and_no_load(worker: 
     mask = attention_mask(recipe, hax.named(tokens, axes), blank=True)
     weights = weighted(jnp.asarray(tokens), jnp.ones(tokens.shape, jnp.float32))
 
-    @eqx.filter_jit
     def lost(model: Any, ids: Any) -> Any:
         example = LmExample(tokens=hax.named(ids, axes), loss_weight=hax.named(weights, axes), attn_mask=mask)
         per_token, loads = routed_losses(model, example, None)
         return hax.sum(per_token).array, loads
 
-    losses, loads = zip(*(lost(model, np.where(tokens < 0, filler, tokens)) for filler in (0, 5)), strict=True)
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-    np.testing.assert_array_equal(*loads)
+    jitted = eqx.filter_jit(lost)
+    losses, loads = zip(*(jitted(model, np.where(tokens < 0, filler, tokens)) for filler in (0, 5)), strict=True)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+    np.testing.assert_array_equal(loads[0], loads[1])
     assert (np.sum(loads[0], axis=1) == 2 * (tokens >= 0).sum()).all()
 
 
@@ -220,7 +230,7 @@ def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
     cases = [
         {"name": f"{model} {rule} {number}", "architecture": model, "optimizer": rule, **fields, **way}
         for model, rule in models
-        for number, way in enumerate(WAYS)
+        for number, way in enumerate((*WAYS, *APART))
     ]
     command = [sys.executable, str(Path(worker.__file__)), "--devices", "8", *map(json.dumps, cases)]
     cache = os.environ | {"TEST_COMPILATION_CACHE": str(compilation_cache())}
@@ -228,7 +238,7 @@ def test_neither_devices_nor_a_stop_change_a_bit(worker: ModuleType) -> None:
     found = {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
     assert len(found) == len(cases)
     for model, rule in models:
-        alone, *others = (found[f"{model} {rule} {number}"] for number in range(len(WAYS)))
+        alone, *others = (found[f"{model} {rule} {number}"] for number in range(len(WAYS) + len(APART)))
         for other in others:
             assert (other["state"], other["steps"]) == (alone["state"], alone["steps"]), other["name"]
 
@@ -260,3 +270,52 @@ def test_what_cannot_be_is_one_line_before_anything_begins(worker: ModuleType) -
     refused(r"model.head_dim: expected null: of a mixtral", head_dim=4)
     refused(r"model.architecture: expected a dense one: under portable-cpu", arithmetic=PORTABLE)
     refused(r"model.architecture: expected a dense one, where lora is trained", lora=Lora())
+
+
+def test_experts_that_do_not_divide_over_devices_are_refused_before_anything_begins(worker: ModuleType) -> None:
+    recipe = recipe_of(worker, "mixtral")
+    dense = msgspec.structs.replace(recipe, model=Model(num_heads=2, num_kv_heads=2))
+
+    def refused(message: str, recipe: Recipe, **execution: Any) -> None:
+        with pytest.raises(UsageError, match=message):
+            check_devices(recipe, Execution(**execution))
+
+    check_devices(recipe, Execution(devices=4, expert_parallel=4))
+    refused(r"--expert-parallel: expected a divisor of experts \(4\), found 3", recipe, devices=3, expert_parallel=3)
+    refused(r"--expert-parallel: expected a divisor of experts \(1\), found 2", dense, devices=2, expert_parallel=2)
+    refused(r"--tensor-parallel: expected a divisor of heads \(2\), found 4", recipe, devices=4, tensor_parallel=4)
+    refused(r"--devices: expected a divisor of trainer.batch_size \(4\), found 8", recipe, devices=8)
+    portable = msgspec.structs.replace(dense, arithmetic=PORTABLE)
+    refused(r"--expert-parallel: expected profile=exact", portable, expert_parallel=2)
+
+
+def test_only_the_matrices_of_experts_lie_apart(worker: ModuleType) -> None:
+    recipe = recipe_of(worker, "mixtral")
+    layout = Layout(state_like(recipe, worker.VOCABULARY), optimizer(recipe), 1)
+    shares = zip(layout.param_names, shares_of(layout.named, 1, 2), strict=True)
+    assert {name.split("/")[-2] for name, share in shares if EXPERT in share} == {"w1", "w2", "w3"}
+    with pytest.raises(UsageError, match=r"--expert-parallel: expected a divisor of experts \(4\), found 3"):
+        shares_of(layout.named, 1, 3)
+
+
+OVER_DEVICES = """
+import json, re, sys
+sys.path.insert(0, sys.argv[1])
+import worker
+from marin.training.loop import step_of
+from marin.training.state import state_like
+from marin.training.step.contract import mesh_of
+
+recipe = worker.recipe_of(worker.Case("x", "mixtral", profile="exact", hidden=32, length=16, batch=4, layers=1, experts=4))
+for devices, apart in ((1, 1), (2, 2)):
+    step = step_of(recipe, mesh_of(devices, 1, 1, apart), state_like(recipe, worker.VOCABULARY))
+    program = step.named["gradient"]
+    print(json.dumps(program.cost_analysis()["flops"]))
+    print(len(re.findall(" all-to-all\\\\(", program.as_text())))
+"""
+
+
+@pytest.mark.determinism
+def test_tokens_go_to_the_devices_of_their_experts(on_two_devices: Callable[[str], list[float]]) -> None:
+    alone, none, each, exchanged = on_two_devices(OVER_DEVICES)
+    assert each < 0.6 * alone and none == 0 < exchanged

@@ -107,7 +107,7 @@ def _made(root: Root, planned: Plan, execution: Execution) -> Run:
     from marin.process.arithmetic import check
     from marin.recipe.schema import digest
 
-    check(planned.recipe.arithmetic, execution)
+    check(planned.recipe, execution)
     forked = msgspec.structs.replace(execution, fork=planned.run.run)
     graph, _ = pipeline_graph([planned.recipe])
     outcome = execute_graph(graph, root, options=Options(execution=forked))

@@ -136,6 +136,14 @@ def test_without_a_root_it_says_how_to_make_one(marin: Marin) -> None:
             "--tensor-parallel: expected a divisor of --devices (4), found 3",
         ),
         (("--devices", "2", "--tensor-parallel", "2"), "--tensor-parallel: expected profile=exact"),
+        (
+            ("--devices", "4", "--expert-parallel", "4", "--tensor-parallel", "2"),
+            "--expert-parallel: expected a divisor of --devices (4) over --tensor-parallel (2), found 4",
+        ),
+        (
+            ("--devices", "4", "--expert-parallel", "4", "profile=exact"),
+            "--expert-parallel: expected a divisor of experts (1), found 4",
+        ),
     ],
 )
 def test_devices_that_cannot_train_are_refused_before_anything_is_made(

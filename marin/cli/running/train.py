@@ -430,8 +430,10 @@ def _train(
         from marin.graph.execution.loop import Options, execute_graph
         from marin.graph.recipes import pipeline_graph
         from marin.history import runs
-        from marin.recipe.schema import digest
+        from marin.history.table.varied import varied
+        from marin.recipe.schema import digest, recorded
 
+    together = {digest(one.recipe): recorded(one.recipe) for one in composed}
     graph, addresses = pipeline_graph([one.recipe for one in composed])
     outcome = execute_graph(
         graph,
@@ -440,7 +442,8 @@ def _train(
             force=force,
             max_concurrent=max_concurrent,
             execution=execution,
-            sweep=[digest(one.recipe) for one in composed] if len(composed) > 1 else (),
+            sweep=list(together) if len(together) > 1 else (),
+            varied=varied(together).keys,
         ),
     )
     history = root.history()
@@ -462,7 +465,7 @@ def _train(
                 failed=failure.address if failure is not None and not failure.paused else "",
                 error=failure.error if failure is not None and not failure.paused else "",
                 paused=failure.error if failure is not None and failure.paused else "",
-                sweep=outcome.graph if outcome.event >= 0 and len(composed) > 1 else "",
+                sweep=outcome.graph if outcome.event >= 0 and len(together) > 1 else "",
             )
         )
     return trained

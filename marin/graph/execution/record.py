@@ -23,7 +23,7 @@ from marin.graph.rows import canonical_list
 from marin.graph.step import Adopted
 from marin.history.changes import keep_listing
 from marin.history.runs import stream_of_graph
-from marin.history.table.sweeps import RECIPES
+from marin.history.table.sweeps import RECIPES, VARIED
 from marin.provenance import environment
 from marin.provenance.code import code_folder, provenance
 from marin.recipe.schema import Execution
@@ -43,7 +43,7 @@ class Options:
     ``force``: execute even what has a result. ``force_failed``: execute again what failed by its own fault.
     ``check``: execute every step once more than needed and compare. ``max_concurrent``: processes at a time at most (0:
     as resources allow). ``execution``: on what, where a step says nothing else of its own. ``sweep``: digests of the recipes
-    that were asked for together.
+    that were asked for together, and ``varied`` the keys in which they differ.
     """
 
     force: bool = False
@@ -52,6 +52,7 @@ class Options:
     max_concurrent: int = 0
     execution: Execution = field(default_factory=Execution)
     sweep: Sequence[str] = ()
+    varied: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,11 @@ class Record:
                         "force_failed": self.options.force_failed,
                         "runner": self.options.execution.runner,
                         "executor": self.executor,
-                        **({RECIPES: list(self.options.sweep)} if self.options.sweep else {}),
+                        **(
+                            {RECIPES: list(self.options.sweep), VARIED: list(self.options.varied)}
+                            if self.options.sweep
+                            else {}
+                        ),
                     },
                     code=source.describe(),
                     environment=environment.describe(self.planner.code.lock),

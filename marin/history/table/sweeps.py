@@ -11,30 +11,45 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from marin.history.runs import LATEST, History, facts, pick, started_runs, stream_of_graph
+from marin.history.table.varied import name_among
 from marin.record.events import GraphCompleted, GraphStarted
 
-RECIPES = "recipes"
-"""The option of ``graph.started`` that lists the digests of a sweep's recipes."""
+RECIPES, VARIED = "recipes", "varied"
+"""Options of ``graph.started``: the digests of a sweep's recipes, and the keys whose values differ among them."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """``runs`` are those that have begun, in the order of ``recipes``."""
+    """``runs`` are those that have begun, in the order of ``recipes``; ``varied``: the keys whose values differ."""
 
     id: str
     index: int
     started: str
     recipes: tuple[str, ...]
     runs: tuple[str, ...]
+    varied: tuple[str, ...]
 
 
 def sweeps(history: History) -> Iterator[Sweep]:
     """Every sweep of the log, the oldest first."""
     for fact in facts(history, GraphStarted):
-        asked = fact.body.options.get(RECIPES)
-        recipes = tuple(one for one in asked if isinstance(one, str)) if isinstance(asked, list) else ()
+        recipes, keys = words_in(fact.body, RECIPES), words_in(fact.body, VARIED)
         if recipes:
-            yield Sweep(fact.body.graph, fact.index, fact.time, recipes, _begun_by(history, fact.body.graph, recipes))
+            runs = _begun_by(history, fact.body.graph, recipes)
+            yield Sweep(fact.body.graph, fact.index, fact.time, recipes, runs, keys)
+
+
+def words_in(body: GraphStarted, option: str) -> tuple[str, ...]:
+    """The words that an option lists; none where somebody else's log has another thing there."""
+    found = body.options.get(option)
+    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+
+
+def called_in_sweeps(history: History) -> dict[str, str]:
+    """What the runs of sweeps are called, by run: by what sets them apart in the newest one that they are in."""
+    keys = {run: one.varied for one in sweeps(history) for run in one.runs}
+    recipes = {fact.body.run: fact.body.recipe for fact in started_runs(history) if fact.body.run in keys}
+    return {run: name_among(run, recipe, keys[run]) for run, recipe in recipes.items()}
 
 
 def _begun_by(history: History, graph: str, recipes: tuple[str, ...]) -> tuple[str, ...]:

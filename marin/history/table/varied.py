@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from marin.history.names import data_of, model_of
+from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
 
 SEED = "seed"
@@ -99,6 +99,12 @@ def short_value(value: str) -> str:
     except ValueError:
         return value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
     return value if len(value) <= 8 else f"{number:.6g}"
+
+
+def name_among(run: str, recipe: Mapping[str, object], keys: Sequence[str]) -> str:
+    """What a run is called among those from which ``keys`` set it apart: ``learning_rate=0.006 seed=1 · juzu7wlh``."""
+    apart = told_apart(keys, flat(recipe)) if keys else ""
+    return f"{apart} · {run}" if apart else name_of(run, recipe)
 
 
 def told_apart(keys: Sequence[str], values: Mapping[str, str], most: int = 3) -> str:

@@ -26,6 +26,7 @@ from marin.history.names import collections_of, data_of, name_of
 from marin.history.projection.pages import pages_of
 from marin.history.run import Run
 from marin.history.runs import archived, run_ids
+from marin.history.table.sweeps import called_in_sweeps
 from marin.plugins.sharing.judge.files import judge_files
 from marin.provenance.plugins import loaded
 from marin.recipe.units import human_size
@@ -90,13 +91,13 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
     own = [run for run in runs if run.run in named]  # the rest are executions of graphs
     with open_catalog(root) as catalog:
         twins = catalog.twins(catalog.runs())
-    rows = []
+    rows, names_in_sweeps = [], called_in_sweeps(history)
     for run in own:
         collected = bool(collections_of(run.started.body.recipe))
         names = pages_of(
             losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected
         )
-        rows.append(_row_of_run(run, names))
+        rows.append(_row_of_run(run, names_in_sweeps.get(run.run) or name_of(run.run, run.started.body.recipe), names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
         source = canonical_digest([drawer, run.last_index, run.verified, labels])
         image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
@@ -147,11 +148,11 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
     )
 
 
-def _row_of_run(run: Run, names: tuple[str, ...]) -> RunRow:
+def _row_of_run(run: Run, name: str, names: tuple[str, ...]) -> RunRow:
     recipe, measured = run.started.body.recipe, run.measured
     return RunRow(
         run.run,
-        name_of(run.run, recipe),
+        name,
         run.started.time[:10],
         data_of(recipe),
         f"{measured['loss']:.4f}" if "loss" in measured else "",

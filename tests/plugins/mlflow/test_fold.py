@@ -497,6 +497,59 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
     assert fold.runs["abcd2345"].experiment == "exp9"
 
 
+def sweep(log: Log, graph: str, recipes: list[str]) -> None:
+    log.append(
+        types.GRAPH_STARTED,
+        types.GraphStarted(
+            graph=graph,
+            name="default",
+            file="",
+            declaration=digest("d"),
+            steps=2,
+            ends=[],
+            options={"runner": "local", "recipes": recipes, "varied": ["model.num_layers", "seed"]},
+            code={},
+            environment={},
+        ),
+        stream=f"graph/{graph}",
+    )
+
+
+def names_in(intents: list[Intent]) -> dict[str, str]:
+    """What each run is called in the end."""
+    named = {item.run: item.name for item in intents if isinstance(item, OpenRun)}
+    changed = [item for item in intents if isinstance(item, Tags) and "mlflow.runName" in item.values]
+    return named | {item.run: item.values["mlflow.runName"] for item in changed}
+
+
+def test_a_sweep_names_its_runs_and_stands_apart():
+    log = Log()
+    start(log, "abcd2345")
+    recipe = log.entries[-1].body["recipe_digest"]
+    sweep(log, "gggg2345", [recipe])
+    start(log, "bcde2345")
+    fold, intents = folded(log)
+    names = names_in(intents)
+    assert names[fold.ids.run("abcd2345")] == "num_layers=4 seed=0 · abcd2345", "also one that was there before"
+    assert names[fold.ids.run("bcde2345")] == "num_layers=4 seed=0 · bcde2345"
+    assert fold.runs["gggg2345"].experiment == "executions of sweeps" != fold.runs["abcd2345"].experiment
+    told = [item.values for item in intents if isinstance(item, ExperimentTags) and "marin.varied" in item.values]
+    assert told == [{"marin.varied": '["model.num_layers", "seed"]'}]
+    (params,) = [item.values for item in intents if isinstance(item, Params) and "runner" in item.values]
+    assert "recipes" not in params
+
+
+def test_a_sweep_of_somebody_else_that_lists_anything_names_nothing():
+    log = Log()
+    start(log, "abcd2345")
+    sweep(log, "gggg2345", [])
+    log.entries[-1] = replace(
+        log.entries[-1], body={**log.entries[-1].body, "options": {"recipes": {"a": 1}, "varied": [[], 3]}}
+    )
+    fold, intents = folded(log)
+    assert fold.skipped == 0 and names_in(intents)[fold.ids.run("abcd2345")] == "llama-4x128-seed0 · abcd2345"
+
+
 def test_measurements_stand_once_on_the_run():
     log = Log()
     start(log, "abcd2345")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 
+from marin.errors import MarinError
 from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.text import plain
 from marin.plugins.mlflow.folding.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.plugins.mlflow.folding.projected import RecordedEvent
+from marin.preregistration.arms import arm_of
 from marin.process.text import short
+from marin.recipe.schema import from_plain
 from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
 
 NEVER = "never"
+VARIED_TAG = "marin.varied"
+"""The tag of an experiment with the keys that set its runs apart."""
 
 
 class Experiments:
@@ -23,10 +29,26 @@ class Experiments:
         self._known: set[str] = set()
         self._hypotheses: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._bodies: dict[str, ExperimentRegistered] = {}
 
     def named(self, registration: str, pipeline: str) -> str:
         """The experiment of a run that cites this registration, or else its pipeline."""
         return self._names.get(registration, plan_of(pipeline))
+
+    def arm(self, body: RunStarted) -> str:
+        """The arm of the registration that a run cites; "" where it cites none that has it."""
+        cited = self._bodies.get(body.experiment)
+        if cited is None:
+            return ""
+        try:
+            recipe = from_plain(body.recipe, where=f"run {body.run}")
+        except MarinError:
+            return ""  # of another version
+        return arm_of(cited, recipe, body.pipeline) or ""
+
+    def varied(self, name: str, keys: Sequence[str]) -> Iterator[Intent]:
+        """Which keys set the runs of an experiment apart: columns of its list."""
+        yield ExperimentTags(name, {VARIED_TAG: json.dumps(list(keys))})
 
     def opened(self, name: str, time: int) -> Iterator[Intent]:
         """An experiment that something is about to stand in."""
@@ -70,6 +92,7 @@ class Experiments:
         """Question and hypothesis stand on the experiment from then on."""
         name = body.experiment
         self._hypotheses[name], self._names[body.registration] = body.hypothesis, name
+        self._bodies[body.registration] = body
         yield from self.opened(name, recorded.time)
         yield ExperimentTags(
             name,

@@ -23,6 +23,7 @@ from marin.history.projection.pages import RECORD, pages_of
 from marin.history.projection.text import milliseconds
 from marin.history.run import Fact, ordered
 from marin.history.runs import evaluation_stream, is_told_by, replay_stream
+from marin.history.table.sweeps import RECIPES, VARIED, words_in
 from marin.kinds.kind import Kind
 from marin.kinds.known import kind_of
 from marin.plugins.mlflow.folding import lifecycle, steps, training, verdicts
@@ -81,6 +82,8 @@ class Fold:
         self._twins = verdicts.Twins(self.runs)
         self._replays: dict[str, verdicts.Replays] = {}
         self._made_in: dict[int, str] = {}
+        self._swept: dict[str, tuple[str, ...]] = {}
+        """Recipe digest -> the keys that set the runs of its newest sweep apart."""
 
     def apply_all(self, log: Iterable[tuple[int, Event]]) -> Iterator[Intent]:
         """The intents of many events."""
@@ -246,11 +249,31 @@ class Fold:
         if isinstance(body, types.StepCompleted):
             self._made_in[recorded.index] = projected.name
         if isinstance(body, types.RunStarted):
-            yield from lifecycle.run_started(recorded, projected, body, self._experiments)
+            swept = self._swept.get(body.recipe_digest, ())
+            yield from lifecycle.run_started(recorded, projected, body, self._experiments, swept)
         elif isinstance(body, types.GraphStarted):
             yield from lifecycle.graph_started(recorded, projected, body, self._experiments)
+            yield from self._sweep(recorded, body)
         elif type(body) in CHANGES:
             yield from CHANGES[type(body)](recorded, projected, body)
+
+    def _sweep(self, recorded: RecordedEvent, body: types.GraphStarted) -> Iterator[Intent]:
+        """The runs of a sweep are called by what sets them apart, those too that were there before it."""
+        recipes, keys = words_in(body, RECIPES), words_in(body, VARIED)
+        if not recipes:
+            return
+        self._swept |= dict.fromkeys(recipes, keys)
+        for projected in self.runs.values():
+            started = projected.fold.started
+            if (
+                started is not None
+                and isinstance(started.body, types.RunStarted)
+                and started.body.recipe_digest in recipes
+            ):
+                yield Tags(projected.id(), {"mlflow.runName": lifecycle.named(started.body, self._experiments, keys)})
+        experiment = self._experiments.named("", body.name)
+        yield from self._experiments.opened(experiment, recorded.time)
+        yield from self._experiments.varied(experiment, keys)
 
     def _cached(self, recorded: RecordedEvent, projected: ProjectedRun, body: types.StepCached) -> Iterator[Intent]:
         if recorded.before is not None and recorded.before.state == "completed":
@@ -268,7 +291,9 @@ class Fold:
     def _experiment_of(self, body: types.Body) -> str:
         if isinstance(body, types.RunStarted):
             return self._experiments.named(body.experiment, body.pipeline)
-        return self._experiments.named("", body.name) if isinstance(body, types.GraphStarted) else ""
+        if not isinstance(body, types.GraphStarted):
+            return ""
+        return self._experiments.named("", body.name) if body.file else lifecycle.COMMANDS
 
 
 def as_others_word(intent: Intent) -> Intent:

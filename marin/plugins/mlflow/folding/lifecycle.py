@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from marin.history.names import data_of, model_of, name_of, plan_of
+from marin.history.names import data_of, model_of, plan_of
 from marin.history.projection.text import flatten
-from marin.history.table.sweeps import RECIPES
+from marin.history.table.sweeps import RECIPES, VARIED
+from marin.history.table.varied import name_among
 from marin.plugins.mlflow.folding.experiments import Experiments
 from marin.plugins.mlflow.folding.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
@@ -15,6 +16,8 @@ from marin.record.events import GraphCompleted, GraphStarted, RunCompleted, RunL
 
 EXECUTIONS = "executions of the graph"
 """The run below which MLflow shows how an experiment's file was executed."""
+COMMANDS = "executions of sweeps"
+"""The experiment in which MLflow shows graphs of a command line: the runs that came of them stand in their own, without these."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#8c564b")
 """Of the curves of runs, one after another: MLflow draws colours by chance, and two runs the same. The first six are those of
 Okabe and Ito, which colour-blind people tell apart."""
@@ -22,13 +25,18 @@ GRAPH_ENDED = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILL
 
 
 def run_started(
-    recorded: RecordedEvent, projected: ProjectedRun, body: RunStarted, experiments: Experiments
+    recorded: RecordedEvent,
+    projected: ProjectedRun,
+    body: RunStarted,
+    experiments: Experiments,
+    varied: Sequence[str] = (),
 ) -> Iterator[Intent]:
-    """A run, with its recipe as parameters. Its tags are what people read and filter by; digests, events and code are in its
+    """A run, called by the keys that set it apart from others of its sweep (``varied``), or by its arm; with
+    its recipe as parameters. Its tags are what people read and filter by; digests, events and code are in its
     ``record.json``."""
     run, experiment = projected.id(), projected.experiment
     yield from experiments.opened(experiment, recorded.time)
-    yield OpenRun(run, experiment, name_of(body.run, body.recipe), recorded.time, recorded.event.actor)
+    yield OpenRun(run, experiment, named(body, experiments, varied), recorded.time, recorded.event.actor)
     yield Params(run, flatten(body.recipe))
     tags = {
         "marin.run": body.run,
@@ -44,6 +52,13 @@ def run_started(
     if isinstance(commit := body.code.get("commit"), str) and commit:
         tags["mlflow.source.git.commit"] = commit
     yield Tags(run, {name: value for name, value in tags.items() if value})
+
+
+def named(body: RunStarted, experiments: Experiments, varied: Sequence[str]) -> str:
+    """What MLflow's list and its legends call a run."""
+    if not varied and (arm := experiments.arm(body)):
+        return f"{arm} seed={body.recipe.get('seed', '?')} · {body.run}"
+    return name_among(body.run, body.recipe, varied)
 
 
 def run_completed(recorded: RecordedEvent, projected: ProjectedRun, body: RunCompleted) -> Iterator[Intent]:
@@ -68,7 +83,7 @@ def labelled(recorded: RecordedEvent, projected: ProjectedRun, body: RunLabelled
 def graph_started(
     recorded: RecordedEvent, projected: ProjectedRun, body: GraphStarted, experiments: Experiments
 ) -> Iterator[Intent]:
-    """An execution of an experiment file: a run whose steps are nodes of its graph, by address."""
+    """An execution of an experiment file, or of a command line: a run whose steps are nodes of its graph, by address."""
     name = projected.experiment
     yield from experiments.opened(name, recorded.time)
     run, above = projected.id(), projected.ids.executions(name)
@@ -79,13 +94,13 @@ def graph_started(
         {
             "mlflow.source.name": body.file or body.name,
             "mlflow.source.type": "PROJECT",
-            "mlflow.note.content": f"Every `marin run` of this experiment's file is nested here; the last is {body.graph}.",
+            "mlflow.note.content": f"Every execution is nested here; the last is {body.graph}.",
         },
     )
     yield Status(above, "RUNNING", None)
     yield Shelve(above, "", recorded.index, {})
     yield OpenRun(run, name, f"graph · {body.graph}", recorded.time, recorded.event.actor, parent=above)
-    options = {name: value for name, value in body.options.items() if name != RECIPES}
+    options = {name: value for name, value in body.options.items() if name not in (RECIPES, VARIED)}
     yield Params(run, flatten(options) | {"file": body.file, "steps": str(body.steps)})
     tags = {
         "marin.run": body.graph,

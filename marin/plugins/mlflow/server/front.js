@@ -2,7 +2,8 @@
 // What somebody chose since, in this browser, stays.
 (() => {
   const home = document.currentScript.dataset.home;
-  const columns = JSON.parse(document.currentScript.dataset.columns);
+  const always_shown = JSON.parse(document.currentScript.dataset.columns);
+  const varied = JSON.parse(document.currentScript.dataset.varied); // by experiment: what sets its runs apart
   const always = {
     "mlflow.workflowType_v1": "machine_learning",
     "mlflow.settings.telemetry.enabled_v1": false,
@@ -39,20 +40,26 @@
   // The columns of an experiment whose list nobody has arranged yet. MLflow's other defaults are told too, because it
   // takes what it finds as the whole.
   const verdict = "tags.`marin.verified`", loss = "metrics.`evaluate.loss`";
-  const widths = innerWidth < 700 // a telephone has room for name, verdict and loss; the rest is scrolled to
-    ? { "attributes.`Run Name`": 128, ...columns, runDateAndNestInfo: 140, duration: 75, [verdict]: 120, [loss]: 78 }
-    : { "attributes.`Run Name`": 216, runDateAndNestInfo: 146, ...columns, duration: 78 };
-  const order = innerWidth < 700 ? ["attributes.`Run Name`", verdict, loss] : [];
-  const untouched = JSON.stringify({
-    searchFilter: "", orderByKey: "attributes.start_time", orderByAsc: false, startTime: "ALL", lifecycleFilter: "Active",
-    datasetsFilter: [], modelVersionFilter: "All Runs", selectedColumns: Object.keys(columns),
-    columnOrder: [...order, ...Object.keys(widths).filter((name) => !order.includes(name))], columnWidths: widths,
-    runsExpanded: {}, runsPinned: [], runsHidden: [], runsVisibilityMap: {}, runsHiddenMode: "FIRST_10_RUNS",
-    viewMaximized: false, runListHidden: false, isAccordionReordered: true, useGroupedValuesInCharts: true,
-    hideEmptyCharts: true, groupBy: null, groupsExpanded: {}, autoRefreshEnabled: true,
-    globalLineChartConfig: { xAxisKey: "step", lineSmoothness: 0, selectedXAxisMetricKey: "" },
-    ...inGroups(compared),
-  });
+  const arranged = (columns) => {
+    const widths = innerWidth < 700 // a telephone has room for name, verdict and loss; the rest is scrolled to
+      ? { "attributes.`Run Name`": 128, ...columns, runDateAndNestInfo: 140, duration: 75, [verdict]: 120, [loss]: 78 }
+      : { "attributes.`Run Name`": 216, runDateAndNestInfo: 146, ...columns, duration: 78 };
+    const order = innerWidth < 700 ? ["attributes.`Run Name`", verdict, loss] : [];
+    return JSON.stringify({
+      searchFilter: "", orderByKey: "attributes.start_time", orderByAsc: false, startTime: "ALL", lifecycleFilter: "Active",
+      datasetsFilter: [], modelVersionFilter: "All Runs", selectedColumns: Object.keys(columns),
+      columnOrder: [...order, ...Object.keys(widths).filter((name) => !order.includes(name))], columnWidths: widths,
+      runsExpanded: {}, runsPinned: [], runsHidden: [], runsVisibilityMap: {}, runsHiddenMode: "FIRST_10_RUNS",
+      viewMaximized: false, runListHidden: false, isAccordionReordered: true, useGroupedValuesInCharts: true,
+      hideEmptyCharts: true, groupBy: null, groupsExpanded: {}, autoRefreshEnabled: true,
+      globalLineChartConfig: { xAxisKey: "step", lineSmoothness: 0, selectedXAxisMetricKey: "" },
+      ...inGroups(compared),
+    });
+  };
+  const untouched = (key) => {
+    const number = /-ExperimentPage-\D*(\d+)/.exec(key)?.[1];
+    return arranged({ ...varied[number] ?? {}, ...always_shown });
+  };
 
   const metricsOf = (run) => {
     const asked = new XMLHttpRequest();
@@ -74,7 +81,7 @@
     if (found !== null) return found;
     const ofRun = /^MLflowLocalStorage-[\d.]+-RunPage-([0-9a-f]{32})-model-chartUIState$/.exec(key);
     if (ofRun) return chartsOf(ofRun[1]);
-    return /^MLflowLocalStorage-[\d.]+-ExperimentPage-/.test(key) ? untouched : found;
+    return /^MLflowLocalStorage-[\d.]+-ExperimentPage-/.test(key) ? untouched(key) : found;
   };
 
   const atStart = () => ["", "#", "#/"].includes(location.hash);

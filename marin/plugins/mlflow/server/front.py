@@ -17,6 +17,9 @@ import warnings
 from http import HTTPStatus
 from pathlib import Path
 
+from marin.history.table.varied import NAMED
+from marin.plugins.mlflow.folding.experiments import VARIED_TAG
+from marin.plugins.mlflow.folding.lifecycle import COMMANDS
 from marin.plugins.mlflow.server.gate import Application, Receive, Scope, Send
 
 COLUMNS = {
@@ -28,6 +31,8 @@ COLUMNS = {
     "params.`seed`": 52,
 }
 """What a run list shows beside name, time and duration, and how wide, in pixels."""
+MOST_VARIED = 5
+"""So many keys that set runs apart have a column of a list that nobody has arranged."""
 NOT_MOUNTED = ("assistant_router", "gateway_router", "job_api_router")
 ABSENT = ("/assistant", "/demo", "/ui-telemetry", "/gateway", "/jobs")
 """What follows ``mlflow`` or ``ajax-api/3.0`` in the addresses that are not found, whichever router would answer."""
@@ -76,7 +81,8 @@ class Front:
     def _page(self) -> bytes:
         number = newest_experiment(self._database)
         home = f"#/experiments/{number}/runs" if number is not None else "#/experiments"
-        given = f'data-home="{html.escape(home)}" data-columns="{html.escape(json.dumps(COLUMNS))}"'
+        told = {"home": home, "columns": json.dumps(COLUMNS), "varied": json.dumps(varied_columns(self._database))}
+        given = " ".join(f'data-{name}="{html.escape(value)}"' for name, value in told.items())
         ours = f"<script {given}>{self._script}</script><style>{self._style}</style>"
         return f"{self._before}<head>{ours}{self._after}".encode()
 
@@ -89,10 +95,27 @@ def newest_experiment(database: Path) -> int | None:
         contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection,
     ):
         row = connection.execute(
-            "SELECT experiment_id FROM runs WHERE lifecycle_stage = 'active' ORDER BY start_time DESC, run_uuid LIMIT 1"
+            "SELECT experiment_id FROM runs JOIN experiments USING (experiment_id) WHERE runs.lifecycle_stage = 'active' "
+            "AND experiments.name != ? ORDER BY start_time DESC, run_uuid LIMIT 1",
+            (COMMANDS,),
         ).fetchone()
         return int(row[0]) if row is not None else None
     return None
+
+
+def varied_columns(database: Path) -> dict[str, dict[str, int]]:
+    """By MLflow's number of an experiment the columns, and how wide, of the keys that set its runs apart."""
+    uri = f"file:{urllib.parse.quote(str(database))}?mode=ro"
+    found: dict[str, dict[str, int]] = {}
+    with (
+        contextlib.suppress(sqlite3.Error, ValueError),
+        contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection,
+    ):
+        asked = "SELECT experiment_id, value FROM experiment_tags WHERE key = ?"
+        for number, keys in connection.execute(asked, (VARIED_TAG,)):
+            names = (f"params.`{key}`" for key in json.loads(keys)[:MOST_VARIED] if key not in NAMED)
+            found[str(number)] = {name: 110 for name in names if name not in COLUMNS}
+    return found
 
 
 def _is_absent(path: str) -> bool:

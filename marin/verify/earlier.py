@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 
 from ledger import LedgerError, canonical_digest
 from marin.history.run import Run, record_digest
-from marin.history.runs import facts, replay_stream
+from marin.history.runs import replay_stream
 from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import digest
 from marin.record.events import ReplaySegment, TrainSegment, draft
 from marin.record.root import Root
+from marin.work.cached import results_of
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +60,14 @@ class Proofs:
             return proofs
         proofs._conditions = conditions(run)
         if not fresh and own.is_own():
-            for fact in facts(own.history(), ReplaySegment, stream=replay_stream(run.run)):
-                if fact.body.conditions == proofs._conditions:
-                    proofs.known[fact.body.segment] = fact.index
+            same = results_of(
+                own.history(),
+                ReplaySegment,
+                lambda body: body.segment,
+                lambda body: body.conditions == proofs._conditions,
+                stream=replay_stream(run.run),
+            )
+            proofs.known = {segment: fact.index for segment, fact in same.items()}
         return proofs
 
     def of(self, segment: TrainSegment) -> int | None:

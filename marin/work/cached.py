@@ -8,7 +8,6 @@ opinion count for nothing. Each question costs what is recorded under the identi
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -21,6 +20,22 @@ from marin.record.events import Body, RunStarted, StepChecked, StepCompleted, St
 log = logging.getLogger(__name__)
 
 REMEMBERED = 2_000
+
+
+def results_of[B: Body, K](
+    history: History,
+    kind: type[B],
+    key: Callable[[B], K],
+    fits: Callable[[B], bool] = lambda body: True,
+    *,
+    stream: str | None = None,
+    identity: str | None = None,
+) -> dict[K, Fact[B]]:
+    """What was made of the pieces of some work, by ``key``: of each the newest fact of this type that ``fits`` what is asked for
+    now. Segments that were executed again, shards of a collection, trainings without documents: a piece that is not here is
+    still to be executed. Bytes that a fact names are hashed when they are taken."""
+    found = facts(history, kind, stream=stream, identity=identity)
+    return {key(fact.body): fact for fact in found if fits(fact.body)}
 
 
 @dataclass
@@ -53,8 +68,8 @@ class ResultCache:
 
     def newest[B: Body](self, kind: type[B], identity: str, artifact: Callable[[B], str]) -> B | None:
         """The newest fact of another type with this identity, if the artifact that it names is whole."""
-        newest = deque(facts(self.history, kind, identity=identity), maxlen=1)
-        return next((fact.body for fact in newest if not self.damage_of([artifact(fact.body)])), None)
+        newest = results_of(self.history, kind, lambda body: None, identity=identity).get(None)
+        return None if newest is None or self.damage_of([artifact(newest.body)]) else newest.body
 
     def damage(self, view: StepView) -> str:
         """:meth:`damage_of` the stored bytes of a result."""

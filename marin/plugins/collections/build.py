@@ -43,7 +43,7 @@ from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import plain
 from marin.record import events
 from marin.record.root import Root
-from marin.work.cached import ResultCache
+from marin.work.cached import ResultCache, results_of
 
 log = logging.getLogger(__name__)
 CODE = ("marin/plugins/collections", "marin/data", "marin/errors.py")
@@ -264,16 +264,18 @@ class LedgerShelf:
 
     def take(self, shard: Shard, folder: Path) -> Counted | None:
         """What the ledger has of a shard, every byte hashed on its way here."""
-        for fact in facts(self._history, CollectionShard, identity=shard.identity):
-            try:
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                self._store.checkout(fact.body.artifact, folder)
-                self._taken[shard.identity] = fact.body.artifact
-                return msgspec.convert(fact.body.answer, Counted)
-            except (LedgerError, msgspec.ValidationError) as error:
-                log.warning("shard %s/%s is made again: %s", shard.task.kind, shard.task.name, error)
-        return None
+        fact = results_of(self._history, CollectionShard, lambda body: None, identity=shard.identity).get(None)
+        if fact is None:
+            return None
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            self._store.checkout(fact.body.artifact, folder)
+            self._taken[shard.identity] = fact.body.artifact
+            return msgspec.convert(fact.body.answer, Counted)
+        except (LedgerError, msgspec.ValidationError) as error:
+            log.warning("shard %s/%s is made again: %s", shard.task.kind, shard.task.name, error)
+            return None
 
     def put(self, shard: Shard, folder: Path, answer: Counted) -> str:
         """Into the store, then into the ledger; once for each shard.

@@ -19,12 +19,12 @@ from haliax import Axis
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from marin.data.borrowed.chats import special_tokens
+from marin.data.borrowed.exported import write_template
 from marin.data.template import template_of
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.answers import question
 from marin.recipe.schema import FilesDataset, Model, Recipe
-from marin.training.chats import write_template
 from marin.training.export import write_model
 from marin.training.model import model_config
 

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ledger import Store, describe_tree
+from marin.data.borrowed.exported import write_template
 from marin.errors import DataError, UsageError
 from marin.evaluation.importing import with_tokenizer
 from marin.execution.step import StepResult
@@ -23,7 +24,6 @@ from marin.pipeline.corpus import CORPUS
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import FilesDataset, Model, Recipe, Tokenizer, Trainer
-from marin.training.chats import write_template
 from marin.training.data import DataOrder
 from marin.training.learning import check_learning
 from marin.training.tokens.building import write_cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,8 +17,7 @@ from ledger import Draft, Store
 from marin.data.documents import VALIDATION
 from marin.errors import UsageError
 from marin.evaluation.code import SCORING, deciding_digest
-from marin.history.run import Run
-from marin.history.runs import read_fact
+from marin.history.run import Fact, Run
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.unlearning.attribution.groups import Group
 from marin.plugins.unlearning.attribution.leaving_out import WORKER, Setup, Task, TrainedWithout, encode_sums
@@ -30,6 +30,7 @@ from marin.record.root import Root
 from marin.runners.jobs import error_of
 from marin.runners.reservation import reservation
 from marin.runners.workers import warm_workers
+from marin.work.cached import results_of
 
 CODE = (
     *SCORING,
@@ -71,15 +72,6 @@ def read_sets(run: Run, store: Store, files: Sequence[Path]) -> dict[str, bytes]
     return found
 
 
-def recorded(root: Root, run: str) -> dict[tuple[str, ...], list[tuple[int, AttributionMeasured]]]:
-    """What was measured of ``run``, by group of documents, oldest first."""
-    found: dict[tuple[str, ...], list[tuple[int, AttributionMeasured]]] = {}
-    for item in root.history().events(stream=attribution_stream(run), type=ATTRIBUTION_MEASURED):
-        fact = read_fact(AttributionMeasured, item)
-        found.setdefault(tuple(fact.body.documents), []).append((fact.index, fact.body))
-    return found
-
-
 @dataclass(frozen=True)
 class Asked:
     """``sets``: as :func:`read_sets` gives them. ``keep_tokenizer``: that of the run is taken as given. ``again``: what is
@@ -103,12 +95,18 @@ def measure(
     """
     store = root.store()
     digests = {name: store.put_bytes(data).digest for name, data in asked.sets.items()}
-    known = {documents: _fitting(rows, digests, asked) for documents, rows in recorded(root, run.run).items()}
+    known = results_of(
+        root.history(),
+        AttributionMeasured,
+        lambda body: tuple(body.documents),
+        partial(_fits, digests, asked),
+        stream=attribution_stream(run.run),
+    )
     todo, again = [], asked.again or not root.is_own()  # what another signed is only claimed
     for group in sorted(groups, key=lambda group: group.place.step):
         found = known.get(group.documents)
         if found is not None and not again:
-            yield Row(group, found[1], found[0], 0)
+            yield Row(group, found.body, found.index, 0)
         else:
             todo.append(group)
     if not todo:
@@ -126,15 +124,10 @@ def measure(
                 done(count)
 
 
-def _fitting(
-    rows: list[tuple[int, AttributionMeasured]], digests: Mapping[str, str], asked: Asked
-) -> tuple[int, AttributionMeasured] | None:
-    """The newest that measured the same texts, and looked at the tokenizer if that is wanted."""
-    for index, body in reversed(rows):
-        same = {name: one.data for name, one in body.sets.items()} == dict(digests)
-        if same and (asked.keep_tokenizer or body.same_tokenizer is not None):
-            return index, body
-    return None
+def _fits(digests: Mapping[str, str], asked: Asked, body: AttributionMeasured) -> bool:
+    """Whether it measured the same texts, and looked at the tokenizer if that is wanted."""
+    same = {name: one.data for name, one in body.sets.items()} == dict(digests)
+    return same and (asked.keep_tokenizer or body.same_tokenizer is not None)
 
 
 def _setup(root: Root, run: Run, base: Path, digests: dict[str, str], todo: Sequence[Group], asked: Asked) -> Setup:
@@ -159,7 +152,7 @@ def _measured_row(
     group: Group,
     answer: TrainedWithout,
     digests: Mapping[str, str],
-    known: Mapping[tuple[str, ...], tuple[int, AttributionMeasured] | None],
+    known: Mapping[tuple[str, ...], Fact[AttributionMeasured]],
     asked: Asked,
 ) -> Row:
     executed = run.recipe.last_step - group.place.step
@@ -186,7 +179,7 @@ def _measured_row(
     )
     before = known.get(group.documents)
     if before is not None:
-        return Row(group, body, before[0], executed, tuple(_differing(before[1], body)))
+        return Row(group, body, before.index, executed, tuple(_differing(before.body, body)))
     if not asked.record:
         return Row(group, body, None, executed)
     (receipt,) = root.append([Draft(ATTRIBUTION_MEASURED, attribution_stream(run.run), write(body))])

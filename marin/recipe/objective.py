@@ -6,15 +6,12 @@ refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from marin.errors import UsageError
 from marin.recipe.section import Count, Positive, Section
-
-if TYPE_CHECKING:
-    from marin.recipe.schema import Recipe
 
 OBJECTIVES = "marin.objectives"
 """The group of plugins that a training with an objective needs."""
@@ -58,18 +55,18 @@ class Objective(Section, frozen=True, kw_only=True):
         return self.epsilon if self.epsilon_high is None else self.epsilon_high
 
 
-def objective_plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+def objective_plugins(recipe: Any) -> tuple[tuple[str, str], ...]:
     """Group and name of the plugin of the objective, where the recipe has one."""
     return ((OBJECTIVES, "rl"),) if recipe.objective is not None else ()
 
 
-def check_objective(recipe: Recipe, where: str) -> None:
+def check_objective(recipe: Any, where: str) -> None:
     """Refuse what does not go together with an objective.
 
     Raises:
         UsageError: a setting of another kind of training, or a size that does not divide.
     """
-    objective = recipe.objective
+    objective: Objective | None = recipe.objective
     if objective is None:
         return
     trainer, once = recipe.trainer, objective.num_iterations

@@ -15,7 +15,7 @@ from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.params import load_params
-from marin.recipe.schema import FilesDataset, Initial, Lora, Mixture, Phase, Recipe, Tokenizer
+from marin.recipe.schema import FilesDataset, Initial, Lora, Mixture, Objective, Phase, Recipe, Tokenizer
 from marin.record.events import STEPS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -40,6 +40,7 @@ GIVEN: dict[str, Any] = {
     "phase": Phase(first_step=3),
     "initial": Initial(name="a", model=f"sha256:{'1' * 64}", tokenizer=f"sha256:{'2' * 64}"),
     "lora": Lora(),
+    "objective": Objective(),
     "exclude": ("a",),
 }
 

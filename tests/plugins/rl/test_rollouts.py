@@ -44,7 +44,7 @@ class Policy:
 
     @property
     def arrays(self) -> Any:
-        return self.step.layout.whole_params([np.asarray(x) for x in self.state.params[0]])
+        return self.step.layout.whole_params([jnp.asarray(np.asarray(x)) for x in self.state.params[0]])
 
     def model(self, arrays: Any) -> Any:
         return eqx.combine(arrays, self.step.layout.static)

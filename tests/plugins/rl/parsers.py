@@ -1,0 +1,18 @@
+"""Parsers of foreign bytes of this plugin, which tests/fuzz tries."""
+
+from marin.plugins.rl.record import first_difference, read_record
+from tests.fuzz.parsers import Parser, given
+
+RECORD = (
+    b'{"completions":[{"advantage":"0x1.0p-1","logprobs":"000080bf","reference":"","reward":"0x1.0p+0","text":"a","tokens":[7]}],'
+    b'"prompts":[{"index":2,"number":0,"tokens":[0,5]}],"update":0}'
+)
+
+
+def compared(data: bytes) -> None:
+    """As a judge reads what is stored."""
+    read_record(data)
+    first_difference(data, RECORD)
+
+
+PARSERS = [Parser("completions of an update", compared, given(RECORD), ("marin.plugins.rl.record.read_record",))]

@@ -93,10 +93,14 @@ def check_signer(shown: Proven, key: str, *, where: str) -> None:
 
 
 def check_known(
-    shown: Proven, keys: Sequence[VerifierKey], told: Callable[[History], Collection[int]]
+    shown: Proven,
+    keys: Sequence[VerifierKey],
+    told: Callable[[History], Collection[int]],
+    since: Callable[[History], None] = lambda history: None,
 ) -> tuple[str, ...]:
     """How the events agree with what is known of their log here, in lines: what was seen of it, and the log itself where it is
-    the root of this command (``--root``, or the one of this folder). ``told``: the events that must be among them.
+    the root of this command (``--root``, or the one of this folder). ``told``: the events that must be among them; ``since``
+    raises where the whole log says something that ends what is shown.
 
     Raises:
         Tampered: their log had another history when it was seen, or has one at hand; or it has events up to their
@@ -112,6 +116,8 @@ def check_known(
         return (pins.agrees(about, shown.signers), unknown)
     reader = LogReader(log.storage, keys)
     line, size = pins.compare(reader, log.storage, log.absolute).line, reader.checkpoint().size
+    history = log.history_as_read(reader, keys)
+    since(history)
     if size < about.size:  # too short to be compared by its root: event by event
         shared = sorted(index for index in shown.entries if index < size)
         for index in shared:
@@ -120,7 +126,6 @@ def check_known(
         held = f"with the first {len(shared)} of these {len(shown.entries)} events"
         return (pins.agrees(about, shown.signers), f"the log at hand ends before, at size {size}, {held}")
     reader.check_continues(about)
-    history = log.history_as_read(reader, keys)
     known = sorted(told(Until(history, about.size)))
     left_out = [index for index in known if index not in shown.entries]
     if left_out:

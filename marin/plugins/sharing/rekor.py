@@ -148,8 +148,10 @@ def judge(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
     """
     vouched, found = check(folder, keys)
     shown = proven([(str(vouched.index), (folder / PROOF).read_bytes())], keys, where=PROOF)
-    known = check_known(shown, keys, lambda history: (), lambda history: _check_not_revoked(vouched, history))
-    return vouched, found, known[:2]
+    known = check_known(
+        shown, keys, lambda history: (), policy=None, since=lambda history: _check_not_revoked(vouched, history)
+    )
+    return vouched, found, (*known.lines[:2], *([known.unseen] * bool(known.unseen)))
 
 
 def _check_not_revoked(vouched: VouchedKey, history: History) -> None:

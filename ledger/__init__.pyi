@@ -25,6 +25,7 @@ from ledger.format.digest import canonical_digest as canonical_digest
 from ledger.format.digest import digest_bytes as digest_bytes
 from ledger.format.digest import parse_digest as parse_digest
 from ledger.format.event import ANCHORED as ANCHORED
+from ledger.format.event import KEY_REVOKED as KEY_REVOKED
 from ledger.format.event import KEY_TYPES as KEY_TYPES
 from ledger.format.event import KEY_VOUCHED as KEY_VOUCHED
 from ledger.format.event import Draft as Draft
@@ -63,10 +64,13 @@ from ledger.log.reader import make_proof as make_proof
 from ledger.log.trust import check_signers as check_signers
 from ledger.log.trust import follow_keys as follow_keys
 from ledger.log.vouching import VouchedKey as VouchedKey
+from ledger.log.vouching import check_not_revoked as check_not_revoked
 from ledger.log.vouching import check_vouched as check_vouched
 from ledger.log.vouching import create_attestation_key as create_attestation_key
 from ledger.log.vouching import load_attestation_key as load_attestation_key
 from ledger.log.vouching import open_vouched as open_vouched
+from ledger.log.vouching import public_bytes as public_bytes
+from ledger.log.vouching import revoke_vouched as revoke_vouched
 from ledger.log.vouching import vouch_for as vouch_for
 from ledger.log.writer import Log as Log
 from ledger.mirror.following import follow_log as follow_log

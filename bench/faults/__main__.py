@@ -72,6 +72,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--follow", action="store_true", help="put them into trainings that run and are followed")
+    parser.add_argument("--pause", type=float, help="with --follow: seconds that a train step takes longer (1.2)")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     apply(recipe().arithmetic, EXECUTION)
@@ -79,8 +80,10 @@ def main() -> int:
     os.environ.setdefault("MARIN_CACHE", str(base / "cache"))
     os.environ.setdefault("MARIN_PINS", str(base / "pins"))  # another run of this has the same key
     if options.follow:
-        from bench.faults import live
+        from bench.faults import live, running
 
+        if options.pause is not None:
+            os.environ[running.PAUSE] = str(options.pause)
         return live.main(base, options.seed, options.per_kind, row=options.row, kinds=options.kinds, rows=options.rows)
     known = earlier(options.rows) if options.rows else {}
     rows = list(known.values())

@@ -21,7 +21,7 @@ from ledger.errors import LedgerError, NotFound, Unavailable
 from ledger.format.budgets import BUDGETS
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
-from ledger.format.event import KEY_TYPES, KEY_VOUCHED, Event
+from ledger.format.event import KEY_REVOKED, KEY_TYPES, KEY_VOUCHED, Event
 from ledger.format.finding import Finding
 from ledger.format.layout import (
     ENTRIES,
@@ -38,7 +38,7 @@ from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Frontier, Tile, TileEdge, 
 from ledger.log.journal import read_records
 from ledger.log.reader import LogReader
 from ledger.log.trust import audit_keys
-from ledger.log.vouching import check_vouched
+from ledger.log.vouching import check_revoked, check_vouched
 from ledger.storage.port import Storage
 from ledger.store.store import Store
 
@@ -69,7 +69,7 @@ def check(
     given = verifiers
     if log == LOG:
         verifiers, findings = audit_keys(storage, verifiers)
-    changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in (*KEY_TYPES, KEY_VOUCHED)}
+    changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in (*KEY_TYPES, KEY_VOUCHED, KEY_REVOKED)}
     wanted = {**changes, **(of_type or {})}
     events = EventAudit(storage, wanted, artifacts=artifacts) if entries_are_events else None
     audit = _Audit(storage, verifiers, log, events, workers, continues)
@@ -79,18 +79,24 @@ def check(
             LogReader(storage, given).signers([item for kind in KEY_TYPES for item in wanted[kind]])
         except LedgerError as error:
             findings.append(Finding(error.what, error.where, error.expected, error.found))
-    findings += _vouched(audit.origin, wanted[KEY_VOUCHED])
+    findings += _vouched(audit.origin, wanted[KEY_VOUCHED], wanted[KEY_REVOKED])
     if deep:
         findings += Store(storage).verify_all()
     return findings
 
 
-def _vouched(origin: str, events: Sequence[tuple[int, Event]]) -> Iterator[Finding]:
+def _vouched(
+    origin: str, events: Sequence[tuple[int, Event]], revoked: Sequence[tuple[int, Event]]
+) -> Iterator[Finding]:
+    known = set[bytes]()
     for index, event in events:
         try:
-            check_vouched(event.body, origin)
+            known.add(check_vouched(event.body, origin))
         except LedgerError as error:
             yield Finding(error.what, f"entry {index}", error.expected, error.found)
+    for index, event in revoked:
+        if check_revoked(event.body) not in known:
+            yield Finding("a key is revoked that the log never vouched for", f"entry {index}")
 
 
 @dataclass

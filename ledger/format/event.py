@@ -29,10 +29,11 @@ from ledger.format.canonical import MAX_INTEGER, canonical_bytes, parse_canonica
 KEY_ROTATED = "log.key-rotated/v1"
 KEY_RETIRED = "log.key-retired/v1"
 KEY_VOUCHED = "log.key-vouched/v1"
+KEY_REVOKED = "log.key-revoked/v1"
 ANCHORED = "log.anchored/v1"
 KEY_TYPES = frozenset({KEY_ROTATED, KEY_RETIRED})
 """Types that decide whom readers of the log believe (``keyring``)."""
-KEPT_TYPES = KEY_TYPES | {KEY_VOUCHED}
+KEPT_TYPES = KEY_TYPES | {KEY_VOUCHED, KEY_REVOKED}
 """Types that only the holder of the key appends: they speak for the log itself."""
 
 _FIELDS = ("actor", "body", "id", "seq", "stream", "time", "type")

@@ -9,13 +9,19 @@ envelope. An ECDSA key on the curve P-256 signs there, and this event says that 
 the key's own signature over ``possession_text``: nobody vouches for a key of somebody else. Such a key signs no checkpoint and no
 event, and no reader of the log believes more for it. Its event is a statement of the log's holder, as good as the signature under
 the log; a proof of it (C2SP tlog-proof) stands alone. Only the writer makes it: a client of the append service cannot.
+
+    log.key-revoked/v1   {"algorithm": "ecdsa-p256-sha256", "by": […], "public": …, "use": "attestations"}
+
+From then on nothing under that key counts, whenever it was signed: nobody can see when an attestation was made. It is not
+vouched for again. No proof shows that a log did not say this later: who has the log, or a later state of it, looks there
+(``check_not_revoked``).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +31,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ledger.errors import Malformed, Refused, Unverified
-from ledger.format.event import KEY_VOUCHED, Draft, parse_event
+from ledger.format.event import KEY_REVOKED, KEY_VOUCHED, Draft, Event, parse_event
 from ledger.format.note import Signer, VerifierKey, decode_base64
 from ledger.format.proof import LogProof, verify_proof
 from ledger.log.keyring import STREAM
@@ -37,6 +43,7 @@ from ledger.storage.port import Storage
 ALGORITHM = "ecdsa-p256-sha256"
 USE = "attestations"
 _FIELDS = {"algorithm", "by", "possession", "public", "use"}
+_REVOKED_FIELDS = _FIELDS - {"possession"}
 
 
 @dataclass(frozen=True)
@@ -101,9 +108,12 @@ def load_attestation_key(path: Path, *, passphrase: str | None = None) -> ec.Ell
 
 
 def vouch_for(storage: Storage, signer: Signer, key: ec.EllipticCurvePrivateKey) -> LogProof:
-    """Let the log say that ``key`` is its own, and the proof of that. Repeating it changes nothing."""
-    encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    public = key.public_key().public_bytes(encoding, form)
+    """Let the log say that ``key`` is its own, and the proof of that. Repeating it changes nothing.
+
+    Raises:
+        Refused: the log has revoked this key.
+    """
+    public = public_bytes(key)
     # The same signature each time (RFC 6979), so that the same event is the same bytes.
     algorithm = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
     body = {
@@ -113,11 +123,87 @@ def vouch_for(storage: Storage, signer: Signer, key: ec.EllipticCurvePrivateKey)
         "public": base64.b64encode(public).decode(),
         "use": USE,
     }
-    draft = Draft(KEY_VOUCHED, STREAM, body, id=f"log.key-vouched:{hashlib.sha256(public).hexdigest()[:16]}")
+    draft = Draft(KEY_VOUCHED, STREAM, body, id=_id(KEY_VOUCHED, public))
     with Log.open(storage, signer) as log:
+        if (revoked := log.index_of(_id(KEY_REVOKED, public))) is not None:
+            raise Refused(
+                "the log revoked this key",
+                where=f"event {revoked}",
+                expected="a key that it never revoked",
+                found=f"that of SHA-256 {hashlib.sha256(public).hexdigest()}",
+                cure="make another key: a revoked one stays so",
+            )
         index = log.append_key_event(draft).index
         log.publish()
     return make_proof(LogReader(storage, list(signer.verifiers)), index)
+
+
+def revoke_vouched(storage: Storage, signer: Signer, index: int) -> int:
+    """Let the log say that the key for which its event ``index`` vouches is its own no more; the index of that. Repeating it
+    changes nothing.
+
+    Raises:
+        Refused: the log has no such event.
+    """
+    reader = LogReader(storage, list(signer.verifiers))
+    event = reader.event(index)
+    if event.type != KEY_VOUCHED:
+        raise Refused(
+            "no key is vouched for there",
+            where=f"event {index}",
+            expected=KEY_VOUCHED,
+            found=event.type,
+            cure=f"see `marin log --type {KEY_VOUCHED}`",
+        )
+    public = check_vouched(event.body, signer.name)
+    body = {
+        "algorithm": ALGORITHM,
+        "by": [str(verifier) for verifier in signer.verifiers],
+        "public": base64.b64encode(public).decode(),
+        "use": USE,
+    }
+    draft = Draft(KEY_REVOKED, STREAM, body, id=_id(KEY_REVOKED, public))
+    with Log.open(storage, signer) as log:
+        revoked = log.append_key_event(draft).index
+        log.publish()
+    return revoked
+
+
+def check_not_revoked(public: bytes, events: Iterable[tuple[int, Event]]) -> None:
+    """Refuse a vouched key that its log revoked, by the log's ``events`` (those of type ``log.key-revoked/v1`` are enough).
+
+    Raises:
+        Unverified: it did. An event of that type that is none counts against every key.
+    """
+    for index, event in events:
+        if event.type == KEY_REVOKED and check_revoked(event.body) in (public, b""):
+            raise Unverified(
+                "the log revoked the key",
+                where=f"event {index}, of {event.time}",
+                expected="a key that the log still vouches for",
+                found="one that counts no more, whenever it signed",
+                cure="do not trust attestations under it; ask for new ones",
+            )
+
+
+def check_revoked(body: Mapping[str, Any]) -> bytes:
+    """The public key that an event of this body revokes; empty where it does not say which."""
+    public = body.get("public")
+    known = set(body) == _REVOKED_FIELDS and (body["algorithm"], body["use"]) == (ALGORITHM, USE)
+    try:
+        return decode_base64(public, "revoked key") if known and isinstance(public, str) else b""
+    except Malformed:
+        return b""
+
+
+def _id(kind: str, public: bytes) -> str:
+    """The one id of the event of this type about a key."""
+    return f"{kind.split('/')[0]}:{hashlib.sha256(public).hexdigest()[:16]}"
+
+
+def public_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """The SubjectPublicKeyInfo of a key, in DER."""
+    return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def possession_text(origin: str, public: bytes) -> bytes:

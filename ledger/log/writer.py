@@ -316,6 +316,11 @@ class Log:
             self._storage.replace(checkpoint_path(), note)
             self._load()
 
+    def index_of(self, id: str) -> int | None:
+        """The index of the event with this id; None where the log has none."""
+        with self._mutex:
+            return self._index.find([id]).get(id)
+
     def append_key_event(self, draft: Draft) -> Receipt:
         """Append an event that only the holder of the key appends; for ``keyring`` and ``vouching`` alone."""
         (outcome,) = self.enter([[draft]], key_events=True).outcomes()

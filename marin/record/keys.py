@@ -3,6 +3,7 @@ events."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from contextlib import suppress
@@ -10,15 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger import (
+    KEY_REVOKED,
     LogProof,
     Refused,
     Signer,
+    Unverified,
     VerifierKey,
+    check_not_revoked,
     create_attestation_key,
     create_key,
     load_attestation_key,
     load_signer,
+    public_bytes,
     retire_key,
+    revoke_vouched,
     rotate_key,
     vouch_for,
 )
@@ -75,9 +81,26 @@ def vouch(root: Root) -> tuple[Path, LogProof]:
     """Let the log vouch for the key for attestations that lies beside its own, which is made where there is none."""
     path = attestation_key_path(root.verifier.name)
     signer = root.signer()  # says what is wrong with the log's key, before there is another
+    if path.exists() and (revoked := _revoked(root, path)):
+        path.replace(path.with_name(f"{path.name}.{revoked}"))
     if not path.exists():
         create_attestation_key(path, root.verifier.name)
     return path, vouch_for(root.storage, signer, load_attestation_key(path))
+
+
+def revoke(root: Root, index: int) -> int:
+    """Let the log say that the key for attestations for which its event ``index`` vouches counts no more; the event of that."""
+    return revoke_vouched(root.storage, root.signer(), index)
+
+
+def _revoked(root: Root, path: Path) -> str:
+    """The first digits of the digest of the key at ``path``, where the log has revoked it."""
+    public = public_bytes(load_attestation_key(path))
+    try:
+        check_not_revoked(public, root.history().events(type=KEY_REVOKED))
+    except Unverified:
+        return hashlib.sha256(public).hexdigest()[:8]
+    return ""
 
 
 def kept_key(path: Path, signer: Signer) -> Path:

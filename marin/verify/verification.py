@@ -38,7 +38,7 @@ from marin.record.trust.trusted import NOBODY, Keys, Sources
 from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
 from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
-from marin.verify.derivation.record import pinned_steps, read_record
+from marin.verify.derivation.record import RunRecord, pinned_steps, read_record
 from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
@@ -342,11 +342,13 @@ class Verification:
         if found is not None:
             verdict: Verdict
             verdict, self.evaluated = found
-            return verdict
-        own = "the pipeline's own evaluation is judged by model; no number of a harness is recorded"
-        if record.aside:
-            own += f" but of states that the training withdrew ({len(record.aside)} events), which nobody judges"
-        return Verdict("PASS" if model.outcome == "PASS" and "evaluate" in case.run.steps else "NOT_RUN", (own,))
+            return replace(verdict, lines=(*verdict.lines, *_withdrawn(record)))
+        numbers = "stands" if record.aside else "is recorded"
+        own = f"the pipeline's own evaluation is judged by model; no number of a harness {numbers}"
+        return Verdict(
+            "PASS" if model.outcome == "PASS" and "evaluate" in case.run.steps else "NOT_RUN",
+            (own, *_withdrawn(record)),
+        )
 
     def _judged(self, name: str, judge: Callable[[], Verdict], case: Case) -> Verdict:
         logger.info("verifying %s", name)
@@ -405,6 +407,15 @@ class Verification:
             report = joined(report, earlier.report(wanted), phases.broken_link(earlier.run, after), link.step)
             after = before
         return report
+
+
+def _withdrawn(record: RunRecord) -> tuple[str, ...]:
+    """What was evaluated and does not count: what the recipe asks for is asked of what stands."""
+    count = len(record.aside)
+    if not count:
+        return ()
+    told = f"{count} event{'s' * (count > 1)} with numbers of states that the training withdrew: nobody judges or repeats them"
+    return (told,)
 
 
 def _readable(run: Run) -> Recipe | None:

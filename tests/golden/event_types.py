@@ -92,6 +92,12 @@ OURS: dict[str, dict[str, Any]] = {
         "public": base64.b64encode(_VOUCHED_PUBLIC).decode(),
         "use": "attestations",
     },
+    "log.key-revoked/v1": {
+        "algorithm": "ecdsa-p256-sha256",
+        "by": [str(VKEY)],
+        "public": base64.b64encode(_VOUCHED_PUBLIC).decode(),
+        "use": "attestations",
+    },
     "log.anchored/v1": {
         "authority": "https://tsa.example",
         "checkpoint": "log.example/events\n0\n\n",

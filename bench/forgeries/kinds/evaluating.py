@@ -16,7 +16,7 @@ from marin.history.runs import evaluation_stream
 from marin.plugins.evaluation.harness import functions
 from marin.plugins.evaluation.recorded import records
 from marin.plugins.evaluation.recorded.task import EvaluationTask
-from marin.record.events import CHECKPOINT_SAVED, EVALUATION_RECORDED, EvaluationRecorded
+from marin.record.events import CHECKPOINT_SAVED, EVALUATION_RECORDED, TRAIN_SEGMENT, EvaluationRecorded
 
 Files = dict[str, Any]
 """What an operator changes: the event's ``body``, and by name what the tree's files hold (lines of samples and data as
@@ -235,6 +235,31 @@ def dated(shop: Shop) -> None:
         files["body"]["step"] = first.body["step"]
 
     _forged(shop, change)
+
+
+@kind(16, "an evaluation of a state that no segment leads to", verdict="evaluation", says="with which none does")
+def planted(shop: Shop) -> None:
+    segment, saved = shop.all(TRAIN_SEGMENT)[0].body, shop.all(CHECKPOINT_SAVED)[-1]
+    body = saved.body | {"step": segment["start"] + 1, "state": OTHER}
+    shop.again(saved, before=True).body |= body
+    task = {"config": OTHER, "data": {"test": OTHER}, "prompts": OTHER, "documents": 3}
+    told = {
+        "run": shop.run,
+        "step": body["step"],
+        "state": OTHER,
+        "tokenizer": shop.output("tokenizer")["digest"],
+        "identity": OTHER,
+        "harness": "0.4.9",
+        "code": OTHER,
+        "lock": "",
+        "settings": {},
+        "tasks": {"mmlu": task},
+        "results": {"mmlu": {"acc,none": (1.0).hex()}},
+        "samples": saved.body["artifact"],
+        "requests": 3,
+        "truncated": 0,
+    }
+    shop.add(EVALUATION_RECORDED, told, stream=evaluation_stream(shop.run))
 
 
 @kind(

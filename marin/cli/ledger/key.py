@@ -12,6 +12,7 @@ from ledger import Locked, follow_keys, open_vouched
 from marin.cli.keys import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.record.keys import retire as retire_key
+from marin.record.keys import revoke as revoke_key
 from marin.record.keys import rotate as rotate_key
 from marin.record.keys import vouch as vouch_key
 from marin.record.root import Root, open_root
@@ -36,7 +37,7 @@ def _no_service(root: Root) -> Iterator[None]:
 
 @click.group()
 def key() -> None:
-    """The keys of this log: list, rotate, retire, vouch; and what was attested under them.
+    """The keys of this log: list, rotate, retire, vouch, revoke; and what was attested under them.
 
     Changes are events of the log, with a proof of each below keys/ in the root, so that anyone who trusts an older key of
     the log finds the newer ones without asking.
@@ -113,6 +114,28 @@ def vouch(as_json: bool) -> None:
 
 
 @key.command()
+@click.argument("index", type=click.IntRange(min=0), metavar="INDEX")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def revoke(index: int, as_json: bool) -> None:
+    """Say in the log that the key for which event INDEX vouches counts no more, whatever it signed and whenever.
+
+    The next `vouch` makes another key.
+
+    \b
+    Examples:
+      marin log --type log.key-vouched/v1
+      marin ledger key revoke 12
+    """
+    root = open_root()
+    with _no_service(root):
+        revoked = revoke_key(root, index)
+    if as_json:
+        print_json({"index": revoked, "vouched": index})
+    else:
+        say(f"event {revoked}: attestations under the key of event {index} count no more")
+
+
+@key.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--vkey", "vkeys", multiple=True, required=True, metavar="KEY", help="Verifier key of the log; repeatable."
@@ -121,18 +144,23 @@ def vouch(as_json: bool) -> None:
 def attested(folder: Path, vkeys: tuple[str, ...], as_json: bool) -> None:
     """Check a folder of `marin export --rekor` offline: key, attestations, requests. Needs no root.
 
+    Whether the log revoked the key later, no folder can show: name the log by `--root` where you have it.
+
     \b
     Examples:
       marin ledger key attested for-rekor/ --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
     from marin.provenance.plugins import named  # here: other commands of keys read no attestations
 
-    check = named("marin.documents", "rekor", "marin ledger key attested")
-    vouched, payloads = check(folder, [parse_vkey(text) for text in vkeys])
+    judge = named("marin.documents", "rekor", "marin ledger key attested")
+    vouched, payloads, known = judge(folder, [parse_vkey(text) for text in vkeys])
     if as_json:
-        print_json({"origin": vouched.origin, "index": vouched.index, "attestations": len(payloads)})
+        told = {"origin": vouched.origin, "index": vouched.index, "attestations": len(payloads), "log": list(known)}
+        print_json(told)
     else:
         say(f"{len(payloads)} attestations under the key that event {vouched.index} of {vouched.origin} vouches for")
+        for line in known:
+            say(line)
 
 
 @key.command()

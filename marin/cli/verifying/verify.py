@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, VerifierKey
+from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, VerifierKey, WitnessPolicy
 from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
 from marin.cli.keys import parse_vkey
 from marin.cli.output import agree, print_json, print_table, say
@@ -248,7 +248,8 @@ def verify(
                 found=run or "both",
             )
         keys = [parse_vkey(key) for key in vkey]
-        finish_alone(ctx, _judged_alone(dossier, unlearning, keys), as_json=as_json)
+        check_alone(ctx, "--dossier" if dossier is not None else "--unlearning")
+        finish_alone(ctx, _judged_alone(dossier, unlearning, keys, policy), as_json=as_json)
     if not run:
         raise UsageError(
             "nothing to verify",
@@ -348,10 +349,12 @@ def verify(
         )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
     if bundle is not None:
+        check_alone(ctx, "--bundle")
         verify_bundle = plugins.named(DOCUMENTS, "bundle", "--bundle")
         if told is not None:
             remarks = sealed.enter(told)[0].lines()
-        report = verify_bundle(bundle, Path(run), trusted, Execution(devices=devices), sample)
+        mine_to_ask = sources(policy).policy
+        report = verify_bundle(bundle, Path(run), trusted, Execution(devices=devices), sample, mine_to_ask)
         finish(ctx, replace(report, remarks=(*remarks, *report.remarks)), None, html=html, as_json=as_json)
         return
     if told is not None:
@@ -508,12 +511,34 @@ def published(run: str) -> str:
     return name
 
 
-def _judged_alone(dossier: Path | None, unlearning: Path | None, keys: Sequence[VerifierKey]) -> Judgement:
+def check_alone(ctx: click.Context, what: str) -> None:
+    """Refuse evidence that is asked of a whole log alone.
+
+    Raises:
+        UsageError: some was asked for.
+    """
+    for name, _ in _given(ctx):
+        if name in ("ca", "git", "at_commit"):
+            option = "--" + name.replace("_", "-")
+            raise UsageError(
+                "that is asked of a whole log",
+                where=option,
+                expected=f"{what} with --vkey and --policy",
+                found=f"{what} with {option}",
+                cure="verify the run in its root, or at its address",
+            )
+
+
+def _judged_alone(
+    dossier: Path | None, unlearning: Path | None, keys: Sequence[VerifierKey], policy: Path | None
+) -> Judgement:
+    from marin.record.trust.evidence import sources  # as above: not for --help
+
     name = "dossier" if unlearning is None else "certificate"
-    judge: Callable[[Path | None, Sequence[VerifierKey]], Judgement] = plugins.named(
+    judge: Callable[[Path | None, Sequence[VerifierKey], WitnessPolicy | None], Judgement] = plugins.named(
         DOCUMENTS, name, f"marin verify, a {name}"
     )
-    return judge(dossier if unlearning is None else unlearning, keys)
+    return judge(dossier if unlearning is None else unlearning, keys, sources(policy).policy)
 
 
 def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoReturn:

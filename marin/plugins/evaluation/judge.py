@@ -24,7 +24,7 @@ from marin.history.run import Fact
 from marin.plugins.evaluation.babylm import tasks as babylm
 from marin.plugins.evaluation.harness import tasks as harness
 from marin.plugins.evaluation.harness.installed import CURE, check_installed
-from marin.plugins.evaluation.heldout.judge import judge_measured, opened
+from marin.plugins.evaluation.heldout.judge import check_stands, judge_measured, opened, recorded_states
 from marin.plugins.evaluation.recorded import records
 from marin.plugins.evaluation.recorded.comparison import first_difference
 from marin.plugins.evaluation.recorded.records import Key, Sample, Settings, TaskGroup, wrong_groups
@@ -90,6 +90,7 @@ def _judge(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, drawn
 
 def _judged(case: Case, fact: Fact[EvaluationRecorded], sample: int | None, drawn: bytes) -> tuple[Verdict, int]:
     body, where = fact.body, f"event {fact.index}"
+    check_stands(case, _states(case, body), body.state)
     if wrong := _contradictions(case, body):
         return Verdict("FAIL", tuple(f"{where}: the records contradict each other: {line}" for line in wrong)), 0
     folder = case.workshop / "evaluations" / str(fact.index)
@@ -163,13 +164,19 @@ def _listed(tasks: Collection[str], what: str = "tasks") -> str:
     return ", ".join(names) if len(names) < 9 else f"{', '.join(names[:6])} and {len(names) - 6} more {what}"
 
 
-def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:
-    """What the event says of other events, and of itself."""
-    states = {fact.body.state: fact.body.step for fact in case.run.checkpoints}
-    trained = case.run.output("train").digest
+def _states(case: Case, body: EvaluationRecorded) -> dict[str, int]:
+    """The states that may be evaluated, each with the train step before which it is."""
+    states = recorded_states(case)
     if (begun := case.run.begun) is not None and begun.made_again:
         states.setdefault(begun.state, begun.step)
-    states.setdefault(trained, body.step if not case.run.segments else case.run.segments[-1].body.end)
+    last = body.step if not case.run.segments else case.run.segments[-1].body.end
+    states.setdefault(case.run.output("train").digest, last)
+    return states
+
+
+def _contradictions(case: Case, body: EvaluationRecorded) -> list[str]:
+    """What the event says of other events, and of itself."""
+    states = _states(case, body)
     pairs: list[tuple[str, object, object]] = [
         ("tokenizer", case.run.output("tokenizer").digest, body.tokenizer),
         ("state", body.state if body.state in states else "a recorded state of the run", body.state),

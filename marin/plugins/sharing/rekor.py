@@ -9,7 +9,8 @@ that signs a hash, so not the log's own, which is Ed25519. The log vouches for a
     N.intoto.json      a statement (``marin.plugins.sharing.in_toto``) in a DSSE envelope under that key
     N.rekor.json       the request for that envelope: ``POST /api/v2/log/entries`` of a Rekor v2
 
-Nothing is sent. ``check`` is what somebody does with such a folder and the log's verifier key, and nothing else.
+Nothing is sent. ``check`` is what somebody does with such a folder and the log's verifier key, and nothing else. What the log
+said of the key later no folder can show: ``judge`` asks the log where it is at hand.
 """
 
 from __future__ import annotations
@@ -22,13 +23,27 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ledger import LogProof, Refused, Tampered, VerifierKey, VouchedKey, canonical_bytes, open_vouched
+from ledger import (
+    KEY_REVOKED,
+    LogProof,
+    Refused,
+    Tampered,
+    VerifierKey,
+    VouchedKey,
+    canonical_bytes,
+    check_not_revoked,
+    open_vouched,
+    public_bytes,
+)
 from marin.history.run import Run
+from marin.history.runs import History
 from marin.plugins.sharing.in_toto import payloads
 from marin.record.attestation import PAYLOAD_TYPE, pae
+from marin.verify.alone.judgement import check_known
+from marin.verify.alone.proven import proven
 
 KEY = "key.pem"
 PROOF = "key.tlog-proof"
@@ -46,8 +61,7 @@ def write_requests(
         Refused: the folder is not empty.
     """
     vouched = open_vouched(str(proof).encode(), [origin])
-    encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    if key.public_key().public_bytes(encoding, form) != vouched.public:
+    if public_bytes(key) != vouched.public:
         raise Tampered(
             "the log vouches for another key", where=PROOF, expected="the key for attestations", found="another"
         )
@@ -122,6 +136,26 @@ def check(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[b
             raise _not_signed(f"{number}.rekor.json", "the request of something else")
         found.append(payload)
     return vouched, found
+
+
+def judge(folder: Path, keys: Sequence[VerifierKey]) -> tuple[VouchedKey, list[bytes], tuple[str, ...]]:
+    """As :func:`check`, and in lines how the event that vouches for the key agrees with what is known of its log here: what was
+    seen of it, and the log itself where it is at hand, which may have revoked the key.
+
+    Raises:
+        Unverified: it has.
+        Tampered: the log had another history when it was seen, or has one at hand. Others as :func:`check`.
+    """
+    vouched, found = check(folder, keys)
+    shown = proven([(str(vouched.index), (folder / PROOF).read_bytes())], keys, where=PROOF)
+    known = check_known(
+        shown, keys, lambda history: (), policy=None, since=lambda history: _check_not_revoked(vouched, history)
+    )
+    return vouched, found, (*known.lines[:2], *([known.unseen] * bool(known.unseen)))
+
+
+def _check_not_revoked(vouched: VouchedKey, history: History) -> None:
+    check_not_revoked(vouched.public, history.events(type=KEY_REVOKED))
 
 
 def _opened(content: bytes) -> tuple[bytes, bytes]:

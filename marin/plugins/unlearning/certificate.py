@@ -18,7 +18,7 @@ from typing import Any, Final
 from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
 from in_toto_attestation.v1.statement import Statement
 
-from ledger import LogCheckpoint, LogReader, Malformed, Signer, Tampered, VerifierKey, canonical_bytes
+from ledger import LogCheckpoint, LogReader, Malformed, Signer, Tampered, VerifierKey, WitnessPolicy, canonical_bytes
 from marin.data.exclusion import not_excluded_from
 from marin.errors import MissingEvidence, UsageError
 from marin.export.envelope import envelope, plain
@@ -265,9 +265,9 @@ def _verdicts(fact: Fact[ReplayCompleted]) -> dict[str, Any]:
     }
 
 
-def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
+def judge_certificate(file: Path, trusted: Sequence[VerifierKey], policy: WitnessPolicy | None = None) -> Judgement:
     """Whether a certificate is what its log says. ``trusted``: keys that the verifier named, or else the verifier's own and
-    those of `marin trust`.
+    those of `marin trust`; ``policy``: the verifier's witnesses, of `marin trust` where it is None.
 
     Raises:
         UsageError: there is no such file, or no key to judge it by.
@@ -294,17 +294,18 @@ def judge_certificate(file: Path, trusted: Sequence[VerifierKey]) -> Judgement:
         found["proven"] = shown = proven(_evidence(said, file.name), keys, where=file.name)
         check_signer(shown, said.key, where=file.name)
         about = shown.checkpoint
-        known = check_known(shown, keys, lambda history: _needed(history, about, found["run"], file.name))
-        return Verdict(
-            "PASS", (f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}", *known)
+        known = check_known(
+            shown, keys, lambda history: _needed(history, about, found["run"], file.name), policy=policy
         )
+        inside = f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}"
+        return known.graded(Verdict("PASS", (inside, *known.lines)))
 
     def fields() -> Verdict:
         return _fields(found["said"], found["proven"], found["run"], file.name)
 
     for name, question in zip(QUESTIONS, (signature, events, fields), strict=True):
         verdicts[name] = judged(question)
-        if verdicts[name].outcome != "PASS":
+        if verdicts[name].outcome not in ("PASS", "PARTIAL"):
             break
     return Judgement(found["run"], verdicts)
 

@@ -87,7 +87,7 @@ def gather(
     undecided: list[str] = []
     claimed: list[str] = []
     try:
-        vouched += _witnessed(storage, reader, keys, trusted.policy)
+        vouched += witnessed(storage, reader, keys, trusted.policy)
     except LedgerError as error:
         findings.append(_finding(error, WITNESSED))
     if not vouched:
@@ -133,12 +133,16 @@ def _brought(storage: Storage) -> list[x509.Certificate]:
         return []
 
 
-def _witnessed(
+def is_about(policy: WitnessPolicy, origin: str) -> bool:
+    """Whether a policy is for this log: it names it, or none."""
+    return not policy.logs or origin in {key.name for key in policy.logs}
+
+
+def witnessed(
     storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], policy: WitnessPolicy | None
 ) -> list[Vouched]:
     """What the verifier's own witnesses say. Their policy is for the logs that it names, or for all where it names none."""
-    origin = reader.checkpoint().origin
-    if policy is None or (policy.logs and origin not in {key.name for key in policy.logs}):
+    if policy is None or not is_about(policy, reader.checkpoint().origin):
         return []
     try:
         checkpoint, names = policy.check(reader.note(), keys)  # the newest there is

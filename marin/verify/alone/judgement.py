@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ledger import LedgerError, LogReader, Tampered, VerifierKey, follow_keys
+from ledger import LedgerError, LogReader, Storage, Tampered, Unverified, VerifierKey, WitnessPolicy, follow_keys
 from marin.errors import UsageError
 from marin.history.runs import History
 from marin.process.text import several
 from marin.record.root import ROOT_VARIABLE, Root, open_root
+from marin.record.trust.evidence import WITNESSES, Vouched, is_about, witnessed
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import default_trust
 from marin.verify.alone.proven import Proven, Until
@@ -92,11 +93,33 @@ def check_signer(shown: Proven, key: str, *, where: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Known:
+    """How events that stand alone agree with what is known of their log: in ``lines``; and, where the verifier has witnesses, why
+    these are not known to have seen the events (``unseen``)."""
+
+    lines: tuple[str, ...]
+    unseen: str = ""
+
+    def graded(self, verdict: Verdict) -> Verdict:
+        """The verdict on the events, which is PARTIAL at best where the verifier's witnesses have not seen them."""
+        if self.unseen and verdict.outcome == "PASS":
+            return Verdict("PARTIAL", (self.unseen, *verdict.lines), verdict.executed)
+        return verdict
+
+
 def check_known(
-    shown: Proven, keys: Sequence[VerifierKey], told: Callable[[History], Collection[int]]
-) -> tuple[str, ...]:
-    """How the events agree with what is known of their log here, in lines: what was seen of it, and the log itself where it is
-    the root of this command (``--root``, or the one of this folder). ``told``: the events that must be among them.
+    shown: Proven,
+    keys: Sequence[VerifierKey],
+    told: Callable[[History], Collection[int]],
+    *,
+    policy: WitnessPolicy | None,
+    since: Callable[[History], None] = lambda history: None,
+) -> Known:
+    """How the events agree with what is known of their log here: what was seen of it, the log itself where it is the root of
+    this command (``--root``, or the one of this folder), and what the verifier's witnesses cosigned (``policy``; of `marin
+    trust` where it is None). ``told``: the events that must be among them; ``since`` raises where the whole log says something
+    that ends what is shown.
 
     Raises:
         Tampered: their log had another history when it was seen, or has one at hand; or it has events up to their
@@ -109,18 +132,20 @@ def check_known(
     if log is None or log.verifier.name != about.origin:
         other = "" if log is None else f"; the root at hand is another log, {log.verifier.name}"
         unknown = f"the log is not at hand: what it says after its events here is unknown{other}"
-        return (pins.agrees(about, shown.signers), unknown)
+        return _with_witnesses((pins.agrees(about, shown.signers), unknown), shown, keys, policy, None)
     reader = LogReader(log.storage, keys)
     line, size = pins.compare(reader, log.storage, log.absolute).line, reader.checkpoint().size
+    history = log.history_as_read(reader, keys)
+    since(history)
     if size < about.size:  # too short to be compared by its root: event by event
         shared = sorted(index for index in shown.entries if index < size)
         for index in shared:
             if reader.entry(index) != shown.entries[index].encode():
                 raise _another_history(log, f"event {index}")
         held = f"with the first {len(shared)} of these {len(shown.entries)} events"
-        return (pins.agrees(about, shown.signers), f"the log at hand ends before, at size {size}, {held}")
+        ends = f"the log at hand ends before, at size {size}, {held}"
+        return _with_witnesses((pins.agrees(about, shown.signers), ends), shown, keys, policy, None)
     reader.check_continues(about)
-    history = log.history_as_read(reader, keys)
     known = sorted(told(Until(history, about.size)))
     left_out = [index for index in known if index not in shown.entries]
     if left_out:
@@ -133,10 +158,41 @@ def check_known(
         )
     streams = {event.stream for event in shown.entries.values()}
     later = sum(1 for stream in streams for index, _ in history.events(stream=stream) if index >= about.size)
-    return (
+    lines = (
         f"the log at hand, {line}, has the same",
         *([f"it says more of this run since: {several(later, 'events')}"] * bool(later)),
     )
+    return _with_witnesses(lines, shown, keys, policy, (log.storage, reader))
+
+
+def _with_witnesses(
+    lines: tuple[str, ...],
+    shown: Proven,
+    keys: Sequence[VerifierKey],
+    policy: WitnessPolicy | None,
+    log: tuple[Storage, LogReader] | None,
+) -> Known:
+    """These lines, and what the verifier's witnesses say: of the state under which the events are proven, or of the log at
+    hand."""
+    mine, about = policy or default_trust().policy(), shown.checkpoint
+    if mine is None or not is_about(mine, about.origin):
+        return Known(lines)
+    told = "nothing of this log"
+    for note in shown.notes:
+        with suppress(Unverified):
+            _, names = mine.check(note.encode(), keys)
+            return Known((*lines, str(Vouched(WITNESSES, about.size, "", ", ".join(names)))))
+    if log is not None:
+        with suppress(Unverified):
+            (seen,) = witnessed(*log, keys, mine)
+            if seen.size > max(shown.entries):
+                return Known((*lines, str(seen)))
+            told = f"the first {seen.size} events of it"
+    unseen = (
+        f"your witnesses ({mine.describe()}) are not known to have seen event {max(shown.entries)}: what they cosigned, as "
+        f"far as is known here, is {told}. Ask for a proof under a checkpoint that they cosigned, or name the log by --root"
+    )
+    return Known(lines, unseen)
 
 
 def _another_history(log: Root, where: str) -> Tampered:

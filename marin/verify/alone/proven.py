@@ -41,6 +41,8 @@ class Proven:
     checkpoint: LogCheckpoint
     signers: tuple[VerifierKey, ...] = ()
     """The log's own keys that signed it, as far as they are trusted; empty for anyone who reads an own log to write of it."""
+    notes: tuple[str, ...] = ()
+    """The signed checkpoint as the proofs have it, with cosignatures where it has some."""
 
     def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterator[Indexed]:
         """As :meth:`History.events`.
@@ -193,7 +195,7 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
     (checkpoint,) = checkpoints
     changes = [(index, event) for index, event in sorted(entries.items()) if event.type in KEY_TYPES]
     signers = [set(check_signers(checkpoint, note.encode(), keys, changes)) for note in notes]
-    return Proven(entries, checkpoint, tuple(sorted(set.intersection(*signers), key=str)))
+    return Proven(entries, checkpoint, tuple(sorted(set.intersection(*signers), key=str)), tuple(notes))
 
 
 def _check_id(event: Event, first: int, index: int, where: str) -> None:

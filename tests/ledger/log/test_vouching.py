@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import (
+    KEY_REVOKED,
     KEY_VOUCHED,
     Draft,
     LedgerError,
@@ -21,11 +22,13 @@ from ledger import (
     Unavailable,
     Unverified,
     check,
+    check_not_revoked,
     check_vouched,
     create_attestation_key,
     load_attestation_key,
     make_proof,
     open_vouched,
+    revoke_vouched,
     rotate_key,
     vouch_for,
 )
@@ -115,9 +118,43 @@ def test_the_audit_judges_them(storage, signer):
     assert (finding.where, "not signed" in finding.what) == (f"entry {index}", True)
 
 
-def test_no_client_appends_them(storage, signer):
+def test_a_revoked_key_is_vouched_for_no_more(storage, signer):
+    proof = vouch_for(storage, signer, KEY)
+    vouched = open_vouched(str(proof).encode(), [signer.verifier])
+    reader = LogReader(storage, [signer.verifier])
+    check_not_revoked(vouched.public, reader.events())
+    index = revoke_vouched(storage, signer, vouched.index)
+    assert revoke_vouched(storage, signer, vouched.index) == index, "the same event again is no other"
+    reader.refresh()
+    with pytest.raises(Unverified, match=f"event {index}"):
+        check_not_revoked(vouched.public, reader.events())
+    check_not_revoked(spki(OTHER), reader.events())
+    with pytest.raises(Refused, match="revoked this key"):
+        vouch_for(storage, signer, KEY)
+    with pytest.raises(Refused, match="no key is vouched for there"):
+        revoke_vouched(storage, signer, index)
+    vouch_for(storage, signer, OTHER)
+    assert check(storage, [signer.verifier]) == []
+
+
+@pytest.mark.parametrize("change", [{"use": "everything"}, {"public": "no base64"}, {"public": None}, {"more": 1}])
+def test_a_revocation_that_does_not_say_of_which_key_counts_against_all(storage, signer, change):
+    vouched = open_vouched(str(vouch_for(storage, signer, KEY)).encode(), [signer.verifier])
+    revoke_vouched(storage, signer, vouched.index)
+    body = dict(LogReader(storage, [signer.verifier]).event(1).body) | change
+    with Log.open(storage, signer) as log:
+        log.append_key_event(Draft(KEY_REVOKED, "log/keys", body, id="odd"))
+    reader = LogReader(storage, [signer.verifier])
+    with pytest.raises(Unverified):
+        check_not_revoked(spki(OTHER), reader.events())
+    (finding,) = check(storage, [signer.verifier])
+    assert "never vouched for" in str(finding)
+
+
+@pytest.mark.parametrize("kind", [KEY_VOUCHED, KEY_REVOKED])
+def test_no_client_appends_them(storage, signer, kind):
     with Log.open(storage, signer) as log, pytest.raises(Refused):
-        log.append([Draft(KEY_VOUCHED, "log/keys", body_of_nothing())])
+        log.append([Draft(kind, "log/keys", body_of_nothing())])
 
 
 def body_of_nothing():

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="the extra `evaluation` (make evaluation)")
 
-from ledger import MemoryStorage, Store
+from ledger import Event, MemoryStorage, Store
 from marin.errors import MissingEvidence
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
@@ -33,7 +34,7 @@ from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated, number
 from marin.plugins.evaluation.recorded.records import Sample, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.recipe.schema import Execution
-from marin.record.events import Continues, EvaluationRecorded
+from marin.record.events import CHECKPOINT_SAVED, Continues, EvaluationRecorded
 from marin.verify.verdict import EvaluationSummary, Verdict
 
 pytestmark = pytest.mark.evaluation
@@ -58,6 +59,10 @@ class Claimed:
         return replace(self, samples=found)
 
 
+def _saved(state: str, step: int) -> dict[str, Any]:
+    return {"run": "aaaa", "step": step, "state": state, "artifact": state, "manifest": state, "size": 1}
+
+
 class Court:
     """A store, a subject, and the judge."""
 
@@ -76,27 +81,44 @@ class Court:
         return msgspec.structs.replace(body, identity=event.get("identity") or records.identity_of(body))
 
     def judge(
-        self, *bodies: EvaluationRecorded, sample: int | None = None, saved: Mapping[str, int] | None = None
+        self,
+        *bodies: EvaluationRecorded,
+        sample: int | None = None,
+        saved: Mapping[str, int] | None = None,
+        planted: Mapping[str, int] | None = None,
     ) -> tuple[Verdict, EvaluationSummary] | None:
-        """``saved``: states of training checkpoints, with their train steps."""
+        """``saved``: states of training checkpoints, with their train steps, where segments end; ``planted``: others, where
+        none does."""
         self.count += 1
+        ends = {self.subject.step: self.subject.state} | {step: state for state, step in (saved or {}).items() if step}
+        starts = {0: next((state for state, step in (saved or {}).items() if not step), BEGUN)} | ends
+        segments = [
+            SimpleNamespace(body=SimpleNamespace(start=start, start_state=starts[start], end=end, end_state=ends[end]))
+            for start, end in pairwise(sorted(starts))
+        ]
+        every = {**(saved or {}), **(planted or {})}
+        told = [
+            (place, Event(f"{place}", CHECKPOINT_SAVED, "run/aaaa", place, "", "", _saved(state, step)))
+            for place, (state, step) in enumerate(every.items())
+        ]
         subject = self.subject
         outputs = {"train": subject.state, "tokenizer": subject.tokenizer_digest}
         run = SimpleNamespace(
             run="aaaa",
             output=lambda name: SimpleNamespace(digest=outputs[name]),
             checkpoints=[
-                SimpleNamespace(body=SimpleNamespace(state=state, step=step)) for state, step in (saved or {}).items()
+                SimpleNamespace(index=place, body=SimpleNamespace(state=state, step=step))
+                for place, (state, step) in enumerate(every.items())
             ],
             begun=Beginning(0, BEGUN, True),
-            segments=(SimpleNamespace(body=SimpleNamespace(end=subject.step)),),
+            segments=tuple(segments),
             recipe=subject.recipe,
             steps={"train": None, "evaluate": None},
         )
         facts = tuple(Fact(index, "", body) for index, body in enumerate(bodies, start=7))
         case = SimpleNamespace(
             run=run,
-            record=SimpleNamespace(evaluations=facts, measured=()),
+            record=SimpleNamespace(evaluations=facts, measured=(), stretches=(SimpleNamespace(events=told),)),
             until=Continues(run="", step=0, state="", checkpoint=""),
             store=self.store,
             execution=Execution(devices=1),
@@ -140,6 +162,14 @@ def test_numbers_of_one_state_are_not_told_of_another(court: Court, honest: Clai
     verdict, summary = court.judge(body, saved={of: step})
     assert verdict.outcome == "FAIL" and summary.first_difference is not None, verdict
     assert f"expected state {of} before train step {step}, found {court.subject.state} before" in verdict.lines[0]
+
+
+def test_numbers_of_a_state_that_no_segment_leads_to_are_judged_by_nobody(court: Court, honest: Claimed) -> None:
+    """A checkpoint of any weights may be recorded in the middle of a segment: what follows from it says nothing of the run."""
+    of = f"sha256:{'7' * 64}"
+    verdict, _ = court.judge(court.recorded(honest), court.recorded(honest, state=of, step=2), planted={of: 2})
+    assert verdict.outcome == "UNAVAILABLE", verdict
+    assert "with which none does" in verdict.lines[0]
 
 
 def test_where_nothing_is_recorded_the_pipelines_own_decides(court: Court) -> None:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,10 @@ from ledger import Draft, LedgerError, Refused, Tampered, Unverified, VerifierKe
 from marin.history.run import Run
 from marin.history.runs import load, resolve, stream_of
 from marin.plugins.sharing.in_toto import payloads
-from marin.plugins.sharing.rekor import check, entry, write_requests
+from marin.plugins.sharing.rekor import check, entry, judge, write_requests
 from marin.record import events
-from marin.record.keys import vouch
-from marin.record.root import Root, create_root
+from marin.record.keys import attestation_key_path, revoke, vouch
+from marin.record.root import Root, create_root, open_root
 from tests.marin.conftest import own_folders
 
 RUN = "2khr7ocq"
@@ -120,3 +121,30 @@ def test_no_other_key_is_written(written: tuple[Root, Run, Path], tmp_path: Path
     (tmp_path / "7.intoto.json").write_text("of another run")
     with pytest.raises(Refused):
         write_requests(run, root.verifier, load_attestation_key(key), proof, tmp_path)
+
+
+def test_a_revoked_key_counts_no_more_where_the_log_is_at_hand(
+    written: tuple[Root, Run, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(written[0].location, tmp_path / "root")
+    monkeypatch.setenv("MARIN_KEY", str(written[2].parent / "key"))
+    monkeypatch.setenv("MARIN_PINS", str(tmp_path / "pins"))
+    folder, root = written[2], open_root(str(tmp_path / "root"))
+    monkeypatch.setenv("MARIN_ROOT", root.location)
+    vouched, found, known = judge(folder, [root.verifier])
+    assert len(found) == 2 and "the log at hand" in known[0]
+    place = attestation_key_path(root.verifier.name)
+    old = place.read_bytes()
+    index = revoke(root, vouched.index)
+    with pytest.raises(Unverified, match=f"the log revoked the key.*event {index}"):
+        judge(folder, [root.verifier])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MARIN_ROOT")
+    *_, known = judge(folder, [root.verifier])
+    assert "is unknown" in known[-1], "a folder alone cannot show it"
+    key, proof = vouch(root)
+    assert key == place and place.read_bytes() != old
+    assert write_requests(written[1], root.verifier, load_attestation_key(key), proof, tmp_path / "again") == 2
+    monkeypatch.setenv("MARIN_ROOT", root.location)
+    assert len(judge(tmp_path / "again", [root.verifier])[1]) == 2
+    place.write_bytes(old)

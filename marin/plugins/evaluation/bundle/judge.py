@@ -29,6 +29,7 @@ from ledger import (
     Tampered,
     Unverified,
     VerifierKey,
+    WitnessPolicy,
     canonical_bytes,
     describe_tree,
 )
@@ -72,9 +73,15 @@ class Proven:
 
 
 def verify_bundle(
-    folder: Path, model: Path, trusted: Sequence[VerifierKey], execution: Execution, sample: int | None
+    folder: Path,
+    model: Path,
+    trusted: Sequence[VerifierKey],
+    execution: Execution,
+    sample: int | None,
+    policy: WitnessPolicy | None = None,
 ) -> Report:
-    """Both verdicts. ``trusted``: keys that the stranger named; where there are none, those of `marin trust`.
+    """Both verdicts. ``trusted``: keys that the stranger named; where there are none, those of `marin trust`. ``policy``: the
+    stranger's witnesses, of `marin trust` where it is None.
 
     Raises:
         UsageError: there is no such bundle, or no such model folder.
@@ -85,17 +92,17 @@ def verify_bundle(
     try:
         keys, mine = _keys(folder, trusted)
         proven, shown = _proven(folder, keys)
-        known = check_known(shown, keys, lambda history: _needed(history, proven))
+        known = check_known(shown, keys, lambda history: _needed(history, proven), policy=policy)
     except LedgerError as error:
         said = Verdict(outcome_of(error), (str(error),))
         return _report("", {"ledger": said, "evaluation": Verdict("NOT_RUN")}, "", 0, b"", EvaluationSummary(0, 0, 0))
     lines = (
         f"{len(digests(folder, bundle.ATTESTATION))} files are those that {keys[0]} attested",
         f"{len(proven.outputs) + len(proven.evaluations) + 1} events are in the log {proven.origin} of size {proven.size}",
-        *known,
+        *known.lines,
     )
     nobody = f"no key of yours signed this: for {keys[0]} there is only the bundle's word; name the log's key by --vkey"
-    ledger = Verdict("PASS", lines) if mine else Verdict("UNAVAILABLE", (nobody, *lines))
+    ledger = known.graded(Verdict("PASS", lines)) if mine else Verdict("UNAVAILABLE", (nobody, *lines))
     found, answered = [], 0
     for index, body in proven.evaluations.items():
         verdict, count = _evaluation(folder, model, proven, index, body, execution, sample)

@@ -9,12 +9,13 @@ document and token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ledger import LedgerError, Tampered, digest_bytes
+from marin.errors import MissingEvidence
 from marin.evaluation.code import other_code
 from marin.history.run import Fact
 from marin.plugins.evaluation.heldout.asked import without_tasks
@@ -23,8 +24,10 @@ from marin.plugins.evaluation.heldout.sets import CODE, DEFAULT, corpus_set, set
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import CorpusSet
-from marin.record.events import EvaluationMeasured, MeasuredSet
+from marin.record.events import CheckpointSaved, EvaluationMeasured, MeasuredSet
 from marin.verify.case import Case
+from marin.verify.derivation.record import facts
+from marin.verify.derivation.standing import Standing
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, outcome_of
 
@@ -55,11 +58,35 @@ def opened(case: Case, state: str, step: int) -> Subject:
 
 
 def recorded_states(case: Case) -> dict[str, int]:
-    """The states that the run recorded, each with the train step before which it is."""
-    states = {fact.body.state: fact.body.step for fact in case.run.checkpoints}
+    """The states of the run, each with the train step before which it is: those with which a segment begins or ends, of which
+    a training checkpoint is recorded, and the last one."""
+    standing = Standing(case.run).states
+    saved = [fact.body for fact in case.run.checkpoints]
+    states = {body.state: body.step for body in saved if standing.get(body.step) == body.state}
     if "train" in case.run.steps and case.run.segments:
         states.setdefault(case.run.output("train").digest, case.run.segments[-1].body.end)
     return states
+
+
+def check_stands(case: Case, states: Mapping[str, int], state: str) -> None:
+    """Refuse to judge a number of a state that was recorded and that no segment of the run leads to: whatever follows from it
+    says nothing of the training.
+
+    Raises:
+        MissingEvidence: it is such a state.
+    """
+    if state in states:
+        return
+    for stretch in case.record.stretches:
+        for fact in facts(stretch, CheckpointSaved):
+            if fact.body.state == state:
+                raise MissingEvidence(
+                    "a number of a state that does not stand",
+                    where=f"event {fact.index}",
+                    expected="a state with which a segment of the run begins or ends",
+                    found=f"{state} before train step {fact.body.step}, with which none does",
+                    cure="nobody judges it: measure a state that stands",
+                )
 
 
 def judge_measured(case: Case, sample: int | None, root: bytes) -> list[tuple[Verdict, int, int]]:
@@ -117,6 +144,7 @@ class _Judging:
         body, where = fact.body, f"event {fact.index}, before train step {fact.body.step}"
         total = sum(one.documents for one in body.sets.values())
         try:
+            check_stands(self.case, self.states, body.state)
             if wrong := self._contradiction(body):
                 return Verdict("FAIL", (f"{where}: the records contradict each other: {wrong}",)), total, 0
             chosen = None

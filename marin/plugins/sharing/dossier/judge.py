@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ledger import Malformed, Tampered, VerifierKey, describe_tree
+from ledger import Malformed, Tampered, VerifierKey, WitnessPolicy, describe_tree
 from marin.errors import UsageError
 from marin.export.envelope import envelope_of
 from marin.plugins.sharing.dossier.documents.eu import open_fields
@@ -50,10 +50,10 @@ QUESTIONS = ("files", "events", "fields", "model", "complete")
 _MOST = 64 << 20
 
 
-def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
-    """The verdicts. ``trusted``: keys that the verifier named, or else the verifier's own and those of `marin trust`. The
-    log that the dossier is of is asked as well, where this command has it. What is ``Malformed`` or damaged in a dossier
-    is a verdict and raises nothing.
+def judge_dossier(folder: Path, trusted: Sequence[VerifierKey], policy: WitnessPolicy | None = None) -> Judgement:
+    """The verdicts. ``trusted``: keys that the verifier named, or else the verifier's own and those of `marin trust`;
+    ``policy``: the verifier's witnesses, of `marin trust` where it is None. The log that the dossier is of is asked as well,
+    where this command has it. What is ``Malformed`` or damaged in a dossier is a verdict and raises nothing.
 
     Raises:
         UsageError: there is no such dossier, or no key to judge it by.
@@ -91,10 +91,12 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey]) -> Judgement:
                 expected="its run, its writer and its log",
                 found=", ".join(sorted(said))[:200],
             )
-        known = check_known(shown, keys, lambda history: told(history, run))
+        known = check_known(shown, keys, lambda history: told(history, run), policy=policy)
         agree = judge_record(read_record(shown, run))
         inside = f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}"
-        return Verdict(agree.outcome, (inside, *known, *agree.lines) if agree.outcome == "PASS" else agree.lines)
+        if agree.outcome != "PASS":
+            return agree
+        return known.graded(Verdict("PASS", (inside, *known.lines, *agree.lines)))
 
     def fields() -> Verdict:
         manifests = {step: _read(folder, file) for step, file in MANIFESTS.items() if (folder / file).is_file()}

@@ -8,13 +8,28 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from drawn import Tenth
 from recorded import RUN, full_card, record
 
-from ledger import Draft, Event, Log, LogReader, MemoryStorage, Signer, VerifierKey, create_key, make_proof, root_of
+from ledger import (
+    Cosigner,
+    Draft,
+    Event,
+    Log,
+    LogReader,
+    MemoryStorage,
+    Signer,
+    VerifierKey,
+    WitnessPolicy,
+    create_key,
+    make_proof,
+    root_of,
+)
 from marin.errors import UsageError
 from marin.export.envelope import attestation
 from marin.history.runs import load
@@ -31,7 +46,7 @@ from marin.record import events
 from marin.record.attestation import attested, digests
 from marin.record.root import Root
 from marin.record.trust.pins import Pins, default_pins, read_pin
-from marin.verify.alone.judgement import Judgement
+from marin.verify.alone.judgement import Judgement, Known
 from marin.verify.alone.proven import Proven
 from marin.verify.verdict import Verdict
 
@@ -315,7 +330,7 @@ def test_every_altered_field_is_found_though_it_is_signed_again(
     monkeypatch.setattr(judge_module, "digests", lambda folder, attestation: {})
     # The events stay, what is known of their log, and what follows from them.
     monkeypatch.setattr(judge_module, "proven_in", lambda folder, keys: shown)
-    monkeypatch.setattr(judge_module, "check_known", lambda shown, keys, told: ())
+    monkeypatch.setattr(judge_module, "check_known", lambda shown, keys, told, policy: Known(()))
     monkeypatch.setattr(judge_module, "documents", lambda about: made)
     missed, tried = [], 0
     for path in sorted(dossier.glob("*.json")):
@@ -489,6 +504,33 @@ def test_another_trusted_log_cannot_speak_for_this_one(
     found = judge_dossier(folder, [root.verifier, his.verifier])
     assert found.verdicts["files"].outcome == "PASS" and found.verdicts["events"].outcome == "FAIL", found.as_json()
     assert "a checkpoint that its own log did not sign" in found.verdicts["events"].lines[0]
+
+
+def test_the_verifiers_witnesses_are_asked(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the one function that asks them of a root: of the checkpoint under which events are proven, or of the log at hand."""
+    witness = Cosigner(name="witness.example/w", key=Ed25519PrivateKey.from_private_bytes(bytes([9]) * 32))
+    policy = WitnessPolicy.parse(f"witness w {witness.verifier}\nquorum w\n".encode())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MARIN_ROOT", raising=False)
+    unseen = written(root, tmp_path / "unseen")
+    assert judge(root, unseen).verdicts["events"].outcome == "PASS"
+    found = judge_dossier(unseen, [root.verifier], policy)
+    assert (found.verdicts["events"].outcome, found.exit_code()) == ("PARTIAL", 4), found.as_json()
+    assert "are not known to have seen event" in found.verdicts["events"].lines[0]
+    trust = SimpleNamespace(policy=lambda: policy)
+    with monkeypatch.context() as patch:
+        patch.setattr("marin.verify.alone.judgement.default_trust", lambda: trust)
+        assert judge(root, unseen).verdicts["events"].outcome == "PARTIAL", "of `marin trust` where none is named"
+    with Log.open(root.storage, root.signer()) as log:
+        log.publish()
+        log.add_cosignatures([witness.line(str(log.checkpoint))])
+    seen = written(root, tmp_path / "seen")
+    found = judge_dossier(seen, [root.verifier], policy)
+    assert found.verdicts["events"].outcome == "PASS", found.as_json()
+    assert any("says w" in line for line in found.verdicts["events"].lines)
+    monkeypatch.setenv("MARIN_ROOT", root.absolute)
+    found = judge_dossier(unseen, [root.verifier], policy)
+    assert found.verdicts["events"].outcome == "PASS", "the log at hand has what they cosigned"
 
 
 def test_the_model_is_bound_to_what_is_said_of_it(root: Root, tmp_path: Path, pem: Path) -> None:

@@ -368,16 +368,17 @@ def _chat_documents(
             skipped.add(file, number, error)
             continue
         if marked is not None:
-            marked.look_at([value.get(name) for name in ("messages", "prompt", CHOSEN, REJECTED)])
+            marked.look_at([value.get(name) for name in ("messages", "conversations", "prompt", CHOSEN, REJECTED)])
         for told, text, learned in written:
             metadata: dict[str, str | int] = {"file": file.name, "line": number, **told}
             yield Document(text, source, metadata, learned, by_difference=by_difference)
 
 
 def _preference(value: dict[str, object], at: str, chat: Written) -> list[tuple[dict[str, str], str, tuple[Span, ...]]]:
-    """Both conversations of a line, the chosen one first."""
+    """Both conversations of a line, the chosen one first. A conversation that the line has beside them is none of both."""
+    beside = {name: item for name, item in value.items() if name != "conversations"}
     return [
-        ({ANSWER: answer}, *chat(value | {"messages": messages}, f"{at}, {answer}"))
+        ({ANSWER: answer}, *chat(beside | {"messages": messages}, f"{at}, {answer}"))
         for answer, messages in zip((CHOSEN, REJECTED), conversations(value, at), strict=True)
     ]
 

@@ -11,6 +11,7 @@ import json
 import orjson
 
 _ROUNDED = 2.0**63
+_LOOKED_INTO = frozenset({dict, list, float})
 
 
 def parsed(line: bytes | str) -> object:
@@ -32,15 +33,17 @@ def parsed(line: bytes | str) -> object:
 
 
 def _may_be_rounded(value: object) -> bool:
-    waiting = [value]
+    """Of every line: so texts and whole numbers, which most values are, are told apart by a set of their types alone."""
+    waiting: list[object] = [value]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, float) and not -_ROUNDED < one < _ROUNDED:
-            return True
+        if type(one) is float:
+            if not -_ROUNDED < one < _ROUNDED:
+                return True
+            continue
+        inner = one.values() if type(one) is dict else one if type(one) is list else ()
+        if not _LOOKED_INTO.isdisjoint(map(type, inner)):
+            waiting += [each for each in inner if type(each) in _LOOKED_INTO]
     return False
 
 

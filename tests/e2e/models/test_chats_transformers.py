@@ -21,6 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from marin.data.borrowed.chats import special_tokens
 from marin.data.borrowed.exported import write_template
 from marin.data.template import template_of
+from marin.data.tokenizer import parse_tokenizer
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.answers import question
@@ -81,7 +82,8 @@ def test_a_chat_is_answered_in_equal_tokens(tmp_path: Path) -> None:
     write_model(folder, built, recipe, vocabulary, closing)
     assert json.loads((folder / "generation_config.json").read_bytes())["eos_token_id"] == [0, 2]
     template, special = template_of(data, special_tokens(folder)), special_tokens(folder)
-    subject = Subject("r", recipe, built, library, f"sha256:{'5' * 64}", 0, f"sha256:{'6' * 64}", template, special)
+    kept = parse_tokenizer(library.to_str().encode(), where="here")
+    subject = Subject("r", recipe, built, kept, f"sha256:{'5' * 64}", 0, f"sha256:{'6' * 64}", template, special)
     asked: list[list[dict[str, Any]]] = [[{"role": "user", "content": f"what is {number}? ü"}] for number in range(4)]
     asked.append(
         [*asked[0], {"role": "assistant", "content": "it is so."}, {"role": "user", "content": " sure <|im_end|>? "}]

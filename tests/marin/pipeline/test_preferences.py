@@ -35,7 +35,9 @@ def line(number: int, *, prompt: bool) -> dict[str, Any]:
     answers = {
         name: [said("assistant", f"{word}, {number} it is.")] for name, word in ((CHOSEN, "Yes"), (REJECTED, "So"))
     }
-    return {"prompt": asked, **answers} if prompt else {name: asked + answer for name, answer in answers.items()}
+    found = {"prompt": asked, **answers} if prompt else {name: asked + answer for name, answer in answers.items()}
+    beside = [{"from": "user", "value": "What is it?"}, {"from": "assistant", "value": "Another conversation."}]
+    return {**found, "conversations": beside} if number % 3 == 0 else found
 
 
 def recipe_of(folder: Path, count: int, *more: object, fraction: float = 0.2, length: int = 128) -> Recipe:

@@ -185,9 +185,9 @@ def _singles(value: Mapping[str, object], field: str) -> tuple[dict[str, Scalar]
     """The single values below ``metadata`` and beside the text, and the names of the others."""
     metadata: dict[str, Scalar] = {}
     left: list[str] = []
-    inner = value.get("metadata")
-    for before, fields in (("metadata.", inner), ("", value)) if isinstance(inner, Mapping) else (("", value),):
-        assert isinstance(fields, Mapping)
+    found = value.get("metadata")
+    inner: Mapping[str, object] | None = found if found is not None and isinstance(found, Mapping) else None
+    for before, fields in (("", value),) if inner is None else (("metadata.", inner), ("", value)):
         for key, one in fields.items():
             if one is None or field in (key, before + key) or key in ("added", "created"):
                 continue
@@ -235,4 +235,4 @@ def _finite(value: float) -> float | str:
 
 
 def _time(value: object) -> str:
-    return "" if not isinstance(value, str | int | float) or not value else encodable(str(value))
+    return encodable(str(value)) if value and isinstance(value, str | int | float) else ""

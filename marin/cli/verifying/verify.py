@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -214,7 +215,8 @@ def verify(
 ) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation.
 
-    RUN is an id, a unique beginning of one, or latest; or the address of one that `marin publish` wrote. Each verdict is
+    RUN is an id, a unique beginning of one, or latest; or the address of one that `marin publish` wrote, as a browser has it
+    (any page of the run; the front means the newest). Each verdict is
     PASS (all of it established), PARTIAL (nothing wrong in what was looked at), FAIL, NOT_RUN, UNAVAILABLE (something
     needed is missing) or UNSUPPORTED (this machine cannot honour the arithmetic contract). Below them stands every claim
     of the run, with what established it.
@@ -503,12 +505,30 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
 
 
 def published(run: str) -> str:
-    """The id in ``https://HOST/PATH/RUN``, whose root is then the publication at the address before it."""
-    location, _, name = run.rstrip("/").rpartition("/")
-    if "://" not in location:
+    """The run that an address means, whose root is then the publication at the address before it; anything else as it is.
+
+    What a browser shows of a publication is what is taken: ``https://HOST/PATH/RUN``, or the address of any page of the
+    run, with a fragment, a query, ``index.html`` or a slash at the end; the front of a publication means its newest run.
+    """
+    if "://" not in run:
         return run
-    os.environ["MARIN_ROOT"] = location
+    scheme, _, place = run.partition("://")
+    host, *parts = [part for part in re.split(r"[?#]", place, maxsplit=1)[0].split("/") if part]
+    if RUNS in parts[:-1]:
+        at = len(parts) - 1 - parts[::-1].index(RUNS)
+        root, name = parts[:at], parts[at + 1]
+    elif parts and parts[-1] in FRONTS:
+        root, name = parts[:-1], "latest"
+    elif parts and (not run.endswith("/") or re.fullmatch(r"[a-z2-7]{8}", parts[-1])):
+        root, name = parts[:-1], parts[-1]
+    else:
+        root, name = parts, "latest"
+    os.environ["MARIN_ROOT"] = f"{scheme}://{'/'.join([host, *root])}"
     return name
+
+
+RUNS, FRONTS = "runs", ("index.html", "check.html")
+"""Where the pages of runs lie in a publication, and the pages that are of all of it."""
 
 
 def check_alone(ctx: click.Context, what: str) -> None:

@@ -61,8 +61,8 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
         origin=origin,
         name=name_of(run.run, started.recipe),
         plan="" if (plan := plan_of(started.pipeline)) == MAIN else plan,
-        cards=list(_cards(run)),
-        curve=_curve(run),
+        cards=list(cards_of(run)),
+        curve=curve_of(run),
         verified=(word, date) if date else None,
         command=command,
         again=verify_command(run, command),
@@ -85,11 +85,11 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
     )
 
 
-def _cards(run: Run) -> Iterator[tuple[str, str]]:
+def cards_of(run: Run) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody asks first; what the run does not have (yet) is left out."""
     recipe, losses = run.started.body.recipe, run.losses
     yield "verified", _verified(run)[0]
-    for title, name in (("evaluation loss", "loss"), ("perplexity", "perplexity")):
+    for title, name in (("loss", "loss"), ("perplexity", "perplexity")):
         if name in run.measured:
             yield title, f"{run.measured[name]:.4g}"
     if (bits := run.bits_per_byte) is not None:
@@ -137,7 +137,8 @@ def _parameters(run: Run) -> int | None:
         return None
 
 
-def _curve(run: Run) -> LossPlot | None:
+def curve_of(run: Run) -> LossPlot | None:
+    """The losses by train step as a picture in a page; None without any."""
     losses = run.losses
     if not losses:
         return None

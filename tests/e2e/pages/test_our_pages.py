@@ -54,7 +54,7 @@ def test_a_report_begins_with_what_somebody_asks_first_and_digests_are_copied_by
     cards = dict(
         zip(page.locator(".cards dt").all_inner_texts(), page.locator(".cards dd").all_inner_texts(), strict=True)
     )
-    assert cards["verified"] == "PASS" and cards["evaluation loss"] == "2.25" and cards["perplexity"] == "9.5"
+    assert cards["verified"] == "PASS" and cards["loss"] == "2.25" and cards["perplexity"] == "9.5"
     assert cards["model"] == "llama-4x128" and cards["data"] == "grammar" and cards["seed"] == "0"
     assert page.locator(".cards").bounding_box()["y"] < 300, "in sight without scrolling"
     digest = page.locator("code.digest").first

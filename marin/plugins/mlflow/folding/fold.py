@@ -265,11 +265,7 @@ class Fold:
         self._swept |= dict.fromkeys(recipes, keys)
         for projected in self.runs.values():
             started = projected.fold.started
-            if (
-                started is not None
-                and isinstance(started.body, types.RunStarted)
-                and started.body.recipe_digest in recipes
-            ):
+            if started is not None and started.body.recipe_digest in recipes:
                 yield Tags(projected.id(), {"mlflow.runName": lifecycle.named(started.body, self._experiments, keys)})
         experiment = self._experiments.named("", body.name)
         yield from self._experiments.opened(experiment, recorded.time)

@@ -25,11 +25,19 @@ File = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--signing-key", type=File, metavar="KEY.pem", help="Sign the model and its dossier, and publish both together."
 )
+@click.option("--address", default="", metavar="URL", help="Where it will be served: pages have it in their commands.")
 @Jobs
 @DryRun
 @Json
 def publish(
-    run: str, dest: str, stated: Path | None, signing_key: Path | None, jobs: int, dry_run: bool, as_json: bool
+    run: str,
+    dest: str,
+    stated: Path | None,
+    signing_key: Path | None,
+    address: str,
+    jobs: int,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Publish RUN as static files: log, what its verification needs of the store, dossier and report.
 
@@ -60,9 +68,10 @@ def publish(
             print_json({"run": view.run, "sent": plan.blobs, "bytes": plan.size, "there": plan.there, "page": None})
         return
     copied = copied_artifacts(source, target, digests, jobs=jobs, verb="publish", dry_run=False)
-    done = publish_pages(root, view, open_storage(dest), card=stated, key=signing_key)
+    done = publish_pages(root, view, open_storage(dest), card=stated, key=signing_key, address=address)
     if as_json:
         told = {"sent": copied.blobs, "bytes": copied.size, "there": copied.there}
         print_json({"run": view.run, **told, "page": done.page, "dossier": done.dossier, "log": done.size})
     else:
-        say(f"{dest}/{done.page}", f"verify it: marin verify ADDRESS/{view.run} --vkey '{root.verifier}'")
+        where = address.rstrip("/") or "ADDRESS"
+        say(f"{dest}/{done.page}", f"verify it: marin verify {where}/{view.run} --vkey '{root.verifier}'")

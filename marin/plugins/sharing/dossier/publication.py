@@ -25,6 +25,8 @@ from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.plugins.sharing.dossier.evidence import gather
+from marin.plugins.sharing.dossier.facts import subject
+from marin.plugins.sharing.dossier.front import front
 from marin.plugins.sharing.dossier.layout import ATTESTATION
 from marin.plugins.sharing.dossier.write import write_dossier
 from marin.plugins.sharing.judge.files import PAGE, PROGRAM
@@ -60,9 +62,10 @@ def needed(root: Root, run: Run, source: Store) -> list[str]:
 
 
 def publish_pages(
-    root: Root, run: Run, target: Storage, *, card: Path | None = None, key: Path | None = None
+    root: Root, run: Run, target: Storage, *, card: Path | None = None, key: Path | None = None, address: str = ""
 ) -> Published:
-    """What is published when the artifacts are there: dossier, log, and the page of the run, in this order.
+    """What is published when the artifacts are there: dossier, log, and the page of the run, in this order. ``address``: where
+    it will be served; pages have it in their commands.
 
     Raises:
         UsageError: the run has no model, or the card contradicts the ledger.
@@ -90,10 +93,11 @@ def publish_pages(
     page = f"runs/{run.run}/index.html"
     own = [name.rpartition("/")[2] for name in names if name.startswith("runs/")]
     outputs = [name for name in names if name.startswith("outputs/")]
-    target.replace(
-        page, render("published.html.j2", run=run, dossier=dossier, key=str(root.verifier), pages=own, outputs=outputs)
-    )
-    target.replace("index.html", _front(root, target))
+    proven, _ = gather(root.history(), root.reader(), run.run)
+    known = subject(proven, run.run)
+    drawn = front(root, run, known, dossier=dossier, pages=own, outputs=outputs, address=address.rstrip("/"))
+    target.replace(page, drawn)
+    target.replace("index.html", _listing(root, target))
     return Published(page, dossier, mirrored.new_size)
 
 
@@ -105,7 +109,7 @@ def _pages_of(root: Root, run: Run) -> Iterator[Page]:
             yield page
 
 
-def _front(root: Root, target: Storage) -> bytes:
+def _listing(root: Root, target: Storage) -> bytes:
     """The page that lists what is published at ``target``."""
     there = {name.split("/")[1] for name in target.list("runs/") if name.endswith("/index.html")}
     history = root.history()

@@ -56,7 +56,12 @@ def test_a_published_run_is_read_over_http_by_a_stranger(root: Root, site: Path,
     model = load(root.history(), RUN).output("export").artifact
     assert Store(open_storage(address, readonly=True)).manifest(model).digest == model
     assert judge_dossier(site / done.dossier, [root.verifier]).verdicts["fields"].outcome == "PASS"
-    assert done.dossier in (site / done.page).read_text()
+    page = (site / done.page).read_text()
+    assert done.dossier in page and "Not verified by its publisher" in page and f"check.html#{RUN}" in page
+    assert f"marin verify ADDRESS --vkey &#39;{root.verifier}&#39;" in page, "a script puts in what the browser has"
+    publish_pages(root, load(root.history(), RUN), open_storage(site), address=f"{address}/")
+    page = (site / done.page).read_text()
+    assert f"marin verify {address}/runs/{RUN}/ --vkey" in page and "a verification reads" in page
 
 
 def test_verify_takes_the_address(root: Root, site: Path, address: str, capsysbinary: Any, monkeypatch: Any) -> None:
@@ -64,7 +69,15 @@ def test_verify_takes_the_address(root: Root, site: Path, address: str, capsysbi
     publish_pages(root, load(root.history(), RUN), open_storage(site))
     monkeypatch.setenv("MARIN_ROOT", "elsewhere")
     monkeypatch.delenv("MARIN_KEY", raising=False)
-    command = ["verify", f"{address}/{RUN}", "--vkey", str(root.verifier), "--only", "artifacts", "--no-record"]
+    command = [
+        "verify",
+        f"{address}/runs/{RUN}/index.html#loss",
+        "--vkey",
+        str(root.verifier),
+        "--only",
+        "artifacts",
+        "--no-record",
+    ]
     main.run([*command, "--allow", "unconfined", "--json"])
     said = capsysbinary.readouterr().out
     assert RUN.encode() in said

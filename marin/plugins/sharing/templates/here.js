@@ -1,0 +1,7 @@
+// The address under which this page was opened stands in its command.
+"use strict";
+(() => {
+  if (!location.protocol.startsWith("http")) return;
+  const here = location.href.replace(/[?#].*$/, "").replace(/index\.html$/, "");
+  for (const node of document.querySelectorAll("[data-here]")) node.textContent = node.textContent.replace("ADDRESS", here);
+})();

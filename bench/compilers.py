@@ -22,6 +22,7 @@ import sysconfig
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -170,13 +171,12 @@ def rows(versions: Sequence[str], folder: Path, *, default: bool) -> Iterator[tu
         if judge.version in seen:  # the newest may be one of the others
             continue
         seen.add(judge.version)
-        asked: list[Callable[[], str]] = [
-            lambda judge=judge: known(judge),
-            lambda judge=judge: verified(judge, folder / "exact"),
-            lambda judge=judge: verified(judge, folder / "default/.marin", "--only", "training") if default else "",
-            lambda judge=judge: portable(judge),
-        ]
-        yield judge.version, *(_answer(ask) for ask in asked)
+        asked: list[Callable[[], str]] = [partial(known, judge), partial(verified, judge, folder / "exact")]
+        if default:
+            asked.append(partial(verified, judge, folder / "default/.marin", "--only", "training"))
+        asked.append(partial(portable, judge))
+        answers = [_answer(ask) for ask in asked]
+        yield judge.version, *answers[:2], answers[2] if default else "", answers[-1]
 
 
 def _answer(ask: Callable[[], str]) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from marin.errors import Unsupported
 from marin.provenance import environment
-from marin.recipe.schema import Arithmetic, Documents, Recipe
+from marin.recipe.schema import Arithmetic, Recipe
 from marin.verify.environment_diff import EnvironmentDiff, excused
 from marin.verify.jax import known_steps
 from marin.verify.segments.compare import INITIAL, TOKENS, Divergence
@@ -20,12 +21,12 @@ from marin.verify.verdict import Verdict
 EXACT = Arithmetic(profile="exact", logical_shards=1, reduction="integer", isa="any", xla_flags=())
 RECIPE = Recipe(arithmetic=EXACT)
 FUNCTIONS = {"gradient": "sha256:aa", "update": "sha256:bb", "initial": "sha256:cc", "gradient here": "sha256:11"}
-RECORDED = {"profile": "exact", "jaxlib": "0.11.2", "functions": FUNCTIONS}
-HERE = {"profile": "exact", "jaxlib": "0.12.0", "functions": FUNCTIONS | {"gradient here": "sha256:22"}}
+RECORDED: dict[str, Any] = {"profile": "exact", "jaxlib": "0.11.2", "functions": FUNCTIONS}
+HERE: dict[str, Any] = {"profile": "exact", "jaxlib": "0.12.0", "functions": FUNCTIONS | {"gradient here": "sha256:22"}}
 STATE = Divergence(3, (), "a", "b", "the state after the step differs")
 
 
-def other(name: str) -> dict[str, object]:
+def other(name: str) -> dict[str, Any]:
     return HERE | {"functions": FUNCTIONS | {name: "sha256:ff"}}
 
 
@@ -51,7 +52,7 @@ def test_bits_that_the_recorded_programs_define_are_judged(
 def test_what_is_around_a_program_is_code() -> None:
     assert not defined(STATE, RECORDED, HERE, RECIPE, masked=True)
     assert not defined(STATE, RECORDED, HERE, Recipe(), masked=False)
-    without = msgspec.structs.replace(RECIPE, exclude=Documents())
+    without = msgspec.structs.replace(RECIPE, exclude=("0" * 64,))
     assert not defined(STATE, RECORDED, HERE, without, masked=False)
     assert not defined(STATE, {"profile": "exact", "functions": {}}, HERE, RECIPE, masked=False), "it names none"
 

@@ -16,6 +16,7 @@
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make site: the documentation as a site in build/site, its links and spelling (minutes);
 #               make notebooks: executes docs/notebooks, keeps their outputs, and tests what they find (minutes);
+#               make compilers: does a recorded run verify under other jaxlibs (an hour; VERSIONS="0.12.0.1 newest" for some);
 #               make gpu: does this machine's GPU give the bits of profile exact (minutes; PLATFORM=cpu asks the processor);
 #               make faults-bench: 112 single faults, each looked for by full verification; make verify-bench: its cost
 # make fuzz     every parser of foreign bytes, thousands of changed inputs each (minutes; MARIN_FUZZ=N for N), and hundreds
@@ -44,7 +45,7 @@ UV ?= uv
 RULES := $(addprefix tests/test_,architecture.py naming.py docs.py requirements.py licences.py) tests/marin/test_house.py tests/marin/test_dvc.py \
          tests/marin/work/test_code.py
 
-.PHONY: help environment repro test touched long lint types rules bench experiments without survival faults-bench verify-bench gpu browser site notebooks docs-tools tpu harness findings fidelity references foreign evaluation faults fuzz determinism lock docs clean
+.PHONY: help environment repro test touched long lint types rules bench experiments without survival faults-bench verify-bench gpu compilers browser site notebooks docs-tools tpu harness findings fidelity references foreign evaluation faults fuzz determinism lock docs clean
 
 help:
 	@sed -n '/^# /!q; s/^# //p' Makefile
@@ -97,6 +98,9 @@ faults-bench: environment
 
 verify-bench: environment
 	$(BIN)/python -m bench.verify
+
+compilers: environment # one beside the lock for each version, in build/compilers
+	$(BIN)/python -m bench.compilers --folder build/compilers $(VERSIONS)
 
 gpu: # no environment of its own: jax and its plugin are the machine's
 	@python=$(BIN)/python; [ -x $$python ] || python=python3; $$python -m bench.gpu --platform $${PLATFORM:-cuda}

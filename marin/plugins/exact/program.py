@@ -150,7 +150,7 @@ def first_difference(recorded: bytes, present: Program) -> str:
 def _difference(theirs: Any, ours: Any, present: Program) -> str:
     """By the operations in order, into what they execute; then by what goes in and comes out."""
     for number, one in enumerate(present.operations):
-        there = theirs["operations"][number] if number < len(theirs["operations"]) else None
+        there: Any = theirs["operations"][number] if number < len(theirs["operations"]) else None
         here = ours["operations"][number]
         told, told_here = _told(there, theirs["forms"]), _told(here, ours["forms"])
         if there is not None and told == told_here and len(there[4]) == len(here[4]):

@@ -136,6 +136,6 @@ def written_at(equation: Any) -> str:
     summarize = getattr(private("source_info_util"), "summarize", None)
     if summarize is None:
         return ""
-    text = str(summarize(equation.source_info))
+    text: str = summarize(equation.source_info)
     _, cut, rest = text.partition("site-packages/")
     return rest if cut else text.rpartition("/marin/")[1].lstrip("/") + text.rpartition("/marin/")[2]

@@ -110,7 +110,7 @@ def _sources(dataset: SingleDataset) -> dict[str, str]:
         return {dataset.artifact.address: dataset.artifact.digest or ""}
     if isinstance(dataset, DocumentsDataset | WebDataset):
         return {"collection": _collection(dataset)}
-    return _files().sources(dataset)
+    return _file_reader().sources(dataset)
 
 
 def config(recipe: Recipe) -> object:
@@ -188,7 +188,7 @@ def _pairs(dataset: SingleDataset, task: Task) -> Iterable[dict[str, str]]:
         return _pairs_of(dataset.artifact, task)
     if isinstance(dataset, DocumentsDataset | WebDataset):
         return ()
-    return _files().pairs(dataset)
+    return _file_reader().pairs(dataset)
 
 
 def _from_one(dataset: SingleDataset, task: Task, out: Path) -> Corpus:
@@ -198,7 +198,7 @@ def _from_one(dataset: SingleDataset, task: Task, out: Path) -> Corpus:
         return _from_artifact(dataset, task, out)
     if isinstance(dataset, DocumentsDataset | WebDataset):
         return _from_collection(_collection(dataset), task, out)
-    return _files().corpus(dataset, task, out)
+    return _file_reader().corpus(dataset, task, out)
 
 
 def _from_parts(dataset: MixtureDataset, task: Task) -> Corpus:
@@ -242,7 +242,7 @@ def _grammar() -> Generated:
     return found
 
 
-def _files() -> Read:
+def _file_reader() -> Read:
     found: Read = named(*FILES, "a data set of files")
     return found
 
@@ -318,7 +318,7 @@ def _from_collection(artifact: str, task: Task, out: Path) -> Corpus:
 def _pairs_of(artifact: Artifact, task: Task) -> Iterable[dict[str, str]]:
     with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
         path = _taken(artifact, task, Path(folder) / "corpus") / PAIRS
-        return list(_files().pairs_of(path)) if path.is_file() else []
+        return list(_file_reader().pairs_of(path)) if path.is_file() else []
 
 
 def _taken(artifact: Artifact, task: Task, folder: Path) -> Path:

@@ -24,7 +24,8 @@ MEMBERS = {
         "Derive every tile, entry and signature of the log again, and hash every artifact of the store.",
     ),
     "key": Lazy(
-        "marin.cli.ledger.key", "The keys of this log: list, rotate, retire, vouch; and what was attested under them."
+        "marin.cli.ledger.key",
+        "The keys of this log: list, rotate, retire, vouch, revoke; and what was attested under them.",
     ),
     "mirror": Lazy(
         "marin.cli.ledger.mirror", "Mirrors: whole copies of logs, kept for others and vouched for (C2SP tlog-mirror)."

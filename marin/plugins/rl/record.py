@@ -99,7 +99,7 @@ def _completion_differs(where: str, theirs: CompletionRecord, ours: CompletionRe
     if theirs.text != ours.text:
         yield f"{where}, text: recorded {theirs.text[:40]!r}, found {ours.text[:40]!r}"
     for name in ("logprobs", "reference"):
-        one, other = (_words(getattr(side, name)) for side in (theirs, ours))
+        one, other = (_split_words(getattr(side, name)) for side in (theirs, ours))
         if one != other:
             at = _first(one, other)
             what = "log-probability" if name == "logprobs" else "log-probability under the reference"
@@ -114,5 +114,5 @@ def _first(one: Sequence[object], other: Sequence[object]) -> int:
     return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [text[at : at + 8] for at in range(0, len(text), 8)]

@@ -86,7 +86,7 @@ class DrawnRollouts:
         completions = self._hinted(hint, len(prompts))
         passed = None if completions is None else self._looked_at(arrays, prompts, completions, keys)
         if completions is None or passed is None:
-            completions = self._drawn(arrays, prompts, keys)
+            completions = self.completions(arrays, prompts, keys)
             passed = self._pass(arrays, prompts, completions, keys)
         logprobs, reference = passed.logprobs, passed.logprobs
         if objective.beta:
@@ -97,7 +97,7 @@ class DrawnRollouts:
         count = objective.num_generations
         groups = [rewards[at : at + count] for at in range(0, len(rewards), count)]
         gained = [np.float32(value) for group in advantages(objective, groups) for value in group]
-        ids, columns = self._rows(prompts, completions, gained, logprobs, reference)
+        ids, columns = self._table(prompts, completions, gained, logprobs, reference)
         record = UpdateRecord(
             update,
             tuple(PromptRecord(n, i, self._tokens(i)) for n, i in zip(numbers, indices, strict=True)),
@@ -165,7 +165,7 @@ class DrawnRollouts:
         names = [f"completion {copy} of prompt {number}" for number in numbers for copy in range(count)]
         return np.stack([np.asarray(named_key(seed, name)) for name in names])
 
-    def _drawn(self, arrays: Any, prompts: Tokens, keys: np.ndarray) -> Tokens:
+    def completions(self, arrays: Any, prompts: Tokens, keys: np.ndarray) -> Tokens:
         """Position after position, until every completion has a stop or the longest length."""
         grown: Tokens = [() for _ in prompts]
         ids, cache = self._ids(prompts, grown), self._no_keys()
@@ -203,7 +203,7 @@ class DrawnRollouts:
         same = all(passed.drawn[row, : len(new)].tolist() == list(new) for row, new in enumerate(completions))
         return passed if same else None
 
-    def _rows(
+    def _table(
         self,
         prompts: Tokens,
         completions: Tokens,

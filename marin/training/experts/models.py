@@ -172,7 +172,7 @@ class MixtralExperts(MixtralConfig):
         layer = model.transformer.layers.stacked
         own = layer.block_sparse_moe
         block = _Mixtral(own.config, own.gate, own.experts)
-        model = _with_layer(model, _MixtralLayer(**_fields(layer) | {"block_sparse_moe": block}))
+        model = _with_layer(model, _MixtralLayer(**_field_values(layer) | {"block_sparse_moe": block}))
         whole = model.transformer
         return eqx.tree_at(lambda m: m.transformer, model, _Transformer(whole.config, whole.layers, whole.norm))
 
@@ -185,10 +185,10 @@ class Qwen3Experts(Qwen3MoeConfig):
         model = Qwen3MoeLMHeadModel.init(Vocab, self, key=key)
         layer = model.transformer.layers.stacked
         block = _Qwen3(layer.mlp.config, layer.mlp.gate, layer.mlp.experts)
-        return _with_layer(model, _Qwen3Layer(**_fields(layer) | {"mlp": block}))
+        return _with_layer(model, _Qwen3Layer(**_field_values(layer) | {"mlp": block}))
 
 
-def _fields(module: Any) -> dict[str, Any]:
+def _field_values(module: Any) -> dict[str, Any]:
     return {field.name: getattr(module, field.name) for field in fields(module)}
 
 

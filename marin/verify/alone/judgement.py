@@ -17,9 +17,10 @@ from marin.errors import UsageError
 from marin.history.runs import History
 from marin.process.text import several
 from marin.record.root import ROOT_VARIABLE, Root, open_root
-from marin.record.trust.evidence import WITNESSES, Vouched, is_about, witnessed
+from marin.record.trust.evidence import Vouched, is_about, witnessed
 from marin.record.trust.pins import Pins, default_pins
-from marin.record.trust.trusted import default_trust
+from marin.record.trust.policy import own_policy
+from marin.record.trust.trusted import WITNESSES, default_trust
 from marin.verify.alone.proven import Proven, Until
 from marin.verify.verdict import Outcome, Verdict, worst
 
@@ -174,7 +175,7 @@ def _with_witnesses(
 ) -> Known:
     """These lines, and what the verifier's witnesses say: of the state under which the events are proven, or of the log at
     hand."""
-    mine, about = policy or default_trust().policy(), shown.checkpoint
+    mine, about = policy or own_policy(default_trust()), shown.checkpoint
     if mine is None or not is_about(mine, about.origin):
         return Known(lines)
     told = "nothing of this log"

@@ -100,7 +100,7 @@ def odd(completion: str, answer: str) -> float:
 
 def drawing(patch: Patch, change: Callable[[Drawn, DrawnRollouts, Any, int], Rollout]) -> None:
     """Let completions be drawn by ``change``, in training alone: it never has a hint, and a judge's always has."""
-    honest = DrawnRollouts.draw
+    honest = DrawnRollouts.completions
 
     def drawn(self: DrawnRollouts, state: Any, update: int, hint: bytes | None = None) -> Rollout:
         return honest(self, state, update, hint) if hint is not None else change(honest, self, state, update)
@@ -148,23 +148,23 @@ def stale_state(patch: Patch) -> None:
 
 
 def edited_token(patch: Patch) -> None:
-    true = DrawnRollouts._drawn
+    true = DrawnRollouts.completions
 
     def edited(self: DrawnRollouts, *given: Any) -> Any:
         first, *others = true(self, *given)
         return [(*first[:2], (first[2] + 1) % 200 + 1, *first[3:]), *others]
 
-    while_training(patch, "_drawn", edited)
+    while_training(patch, "completions", edited)
 
 
 def shorter(patch: Patch) -> None:
-    true = DrawnRollouts._drawn
+    true = DrawnRollouts.completions
 
     def cut(self: DrawnRollouts, *given: Any) -> Any:
         *others, last = true(self, *given)
         return [*others, last[:2]]
 
-    while_training(patch, "_drawn", cut)
+    while_training(patch, "completions", cut)
 
 
 def another_group(patch: Patch) -> None:

@@ -95,8 +95,9 @@ def publish_pages(
     outputs = [name for name in names if name.startswith("outputs/")]
     proven, _ = gather(root.history(), root.reader(), run.run)
     known = subject(proven, run.run)
-    drawn = front(root, run, known, dossier=dossier, pages=own, outputs=outputs, address=address.rstrip("/"))
-    target.replace(page, drawn)
+    target.replace(
+        page, front(root, run, known, dossier=dossier, pages=own, outputs=outputs, address=address.rstrip("/"))
+    )
     target.replace("index.html", _listing(root, target))
     return Published(page, dossier, mirrored.new_size)
 

@@ -58,7 +58,7 @@ class Stepwise(Opened):
             records.append(self._initial())
         arrays = step.programs.gather(state.params)
         whole = [np.asarray(x.addressable_data(0)) for x in jax.tree.leaves(arrays)]
-        before_gather = _rows([x for p in state.params for x in p], local, devices)
+        before_gather = _input_rows([x for p in state.params for x in p], local, devices)
         records.append(record("gather parameters", before_gather, whole))
         size = step.shard_size
         tokens, weights = (np.asarray(jax.device_get(x)) for x in (batch.tokens, batch.weights))
@@ -186,7 +186,7 @@ def _last_integer(name: str) -> int:
     return int(last) if last.isdecimal() else -1
 
 
-def _rows(inputs: Sequence[Any], local: int, devices: int) -> list[Any]:
+def _input_rows(inputs: Sequence[Any], local: int, devices: int) -> list[Any]:
     """Inputs that are rows per device, said by logical slice."""
     per = len(inputs) // local
     return [np.asarray(inputs[j * per + i])[d] for d in range(devices) for j in range(local) for i in range(per)]

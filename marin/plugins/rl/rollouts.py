@@ -81,7 +81,7 @@ class DrawnRollouts:
         numbers = list(range(update * self._each, (update + 1) * self._each))
         indices = self._order(numbers).tolist()
         prompts = [self._tokens(index) for index in indices for _ in range(objective.num_generations)]
-        keys = self._keys(numbers)
+        keys = self.keys_of(numbers)
         arrays = self._whole(state)
         completions = self._hinted(hint, len(prompts))
         passed = None if completions is None else self._looked_at(arrays, prompts, completions, keys)
@@ -93,7 +93,7 @@ class DrawnRollouts:
             reference = self._pass(self._reference_arrays(), prompts, completions, keys).logprobs
         texts = [self._text(tokens) for tokens in completions]
         asked = [self._questions[index].answer for index in indices for _ in range(objective.num_generations)]
-        rewards = [self._rewarded(text, answer) for text, answer in zip(texts, asked, strict=True)]
+        rewards = [self.reward_of(text, answer) for text, answer in zip(texts, asked, strict=True)]
         count = objective.num_generations
         groups = [rewards[at : at + count] for at in range(0, len(rewards), count)]
         gained = [np.float32(value) for group in advantages(objective, groups) for value in group]
@@ -146,7 +146,7 @@ class DrawnRollouts:
         kept = tokens[:-1] if tokens and tokens[-1] in self.recipe.tokens.stops else tokens
         return str(self._tokenizer.decode(list(kept), skip_special_tokens=False))
 
-    def _rewarded(self, text: str, answer: str) -> float:
+    def reward_of(self, text: str, answer: str) -> float:
         reward = self._reward(text, answer)
         if not math.isfinite(reward):
             raise DataError(
@@ -160,7 +160,7 @@ class DrawnRollouts:
 
     # -- what is drawn
 
-    def _keys(self, numbers: Sequence[int]) -> np.ndarray:
+    def keys_of(self, numbers: Sequence[int]) -> np.ndarray:
         seed, count = self.recipe.seed or 0, self.objective.num_generations
         names = [f"completion {copy} of prompt {number}" for number in numbers for copy in range(count)]
         return np.stack([np.asarray(named_key(seed, name)) for name in names])

@@ -120,21 +120,21 @@ def while_training(patch: Patch, name: str, forged: Any) -> None:
 
 
 def better_reward(patch: Patch) -> None:
-    true = DrawnRollouts._rewarded
-    while_training(patch, "_rewarded", lambda self, text, answer: true(self, text, answer) + 1.0)
+    true = DrawnRollouts.reward_of
+    while_training(patch, "reward_of", lambda self, text, answer: true(self, text, answer) + 1.0)
 
 
 def another_function(patch: Patch) -> None:
-    while_training(patch, "_rewarded", lambda self, text, answer: exact_match(text, answer) + 7.0)
+    while_training(patch, "reward_of", lambda self, text, answer: exact_match(text, answer) + 7.0)
 
 
 def best_of_more(patch: Patch) -> None:
-    true = DrawnRollouts._keys
+    true = DrawnRollouts.keys_of
 
     def chosen(self: DrawnRollouts, numbers: Any) -> np.ndarray:
         return np.concatenate([true(self, numbers)[:-1], true(self, [numbers[-1] + 50])[-1:]])
 
-    while_training(patch, "_keys", chosen)
+    while_training(patch, "keys_of", chosen)
 
 
 def stale_state(patch: Patch) -> None:

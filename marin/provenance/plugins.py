@@ -20,7 +20,7 @@ from marin.provenance.extras import DISTRIBUTION
 logger = logging.getLogger(__name__)
 
 OWN_GROUPS = (
-    *("marin.judges", "marin.documents", "marin.explanations"),
+    *("marin.judges", "marin.documents", "marin.evaluations", "marin.explanations"),
     *("marin.corpora", "marin.forks", "marin.models", "marin.objectives", "marin.profiles"),
 )
 """Groups in which Marin asks its own plugins alone: what they say is a verdict, or decides the bits of a step, whose identity

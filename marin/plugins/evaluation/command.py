@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,7 +11,17 @@ import click
 from marin.cli.execution import devices, recorded_state
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
+from marin.plugins.evaluation.recorded.benchmark import benchmarks
 from marin.process.text import several
+
+
+def _benchmarks[F: Callable[..., object]](function: F) -> F:
+    """An option for each benchmark."""
+    for name, one in reversed(benchmarks().items()):
+        path = click.Path(path_type=Path, file_okay=one.is_file, dir_okay=not one.is_file)
+        metavar = "FILE" if one.is_file else "DIR"
+        function = click.option(f"--{name}", name, type=path, metavar=metavar, help=one.help)(function)
+    return function
 
 
 @click.command()
@@ -25,12 +35,7 @@ from marin.process.text import several
     metavar="DIR",
     help="Folder with task files of lm-evaluation-harness and their data.",
 )
-@click.option(
-    "--babylm",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="BabyLM's data instead: full_eval or fast_eval of its pipeline; --tasks names some of its data sets.",
-)
+@_benchmarks
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=16, show_default=True, metavar="N", help="Never changes a bit."
 )
@@ -85,7 +90,6 @@ def eval(
     run: str,
     named: str,
     task_path: Path,
-    babylm: Path | None,
     batch_size: int,
     devices: int,
     limit: int | None,
@@ -99,6 +103,7 @@ def eval(
     no_record: bool,
     output_path: Path | None,
     as_json: bool,
+    **given: Path | None,
 ) -> None:
     """Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.
 
@@ -114,12 +119,17 @@ def eval(
       marin eval latest --babylm evaluation_data/full_eval
     """
     names = [name for name in (part.strip() for part in named.split(",")) if name]
-    if babylm is not None and (num_fewshot is not None or chat or system is not None):
+    chosen = {name: path for name, path in given.items() if path is not None}
+    if len(chosen) > 1:
+        options = " and ".join(f"--{name}" for name in chosen)
+        raise UsageError("two benchmarks at once", where="marin eval", expected="one of them", found=options)
+    benchmark = benchmarks()[next(iter(chosen))] if chosen else None
+    if benchmark is not None and (num_fewshot is not None or chat or system is not None):
         raise UsageError(
-            "BabyLM's tasks have no examples and no messages",
-            where="--babylm",
+            f"{benchmark.title}'s tasks have no examples and no messages",
+            where=f"--{next(iter(chosen))}",
             expected="no --num-fewshot, --apply_chat_template or --system_instruction",
-            found=str(babylm),
+            found=str(next(iter(chosen.values()))),
         )
     if multiturn and not chat:
         raise UsageError(
@@ -132,9 +142,9 @@ def eval(
         raise UsageError(
             "a text that no record can hold", where="--system_instruction", expected="UTF-8", found=ascii(system)[:80]
         )
-    if not names and babylm is None:
+    if not names and benchmark is None:
         raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
-    if babylm is None:
+    if benchmark is None:
         from marin.plugins.evaluation.harness.installed import check_installed
 
         check_installed("marin eval")
@@ -142,7 +152,6 @@ def eval(
     from marin.cli.models.local import local
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.history.runs import evaluation_stream, load, resolve
-    from marin.plugins.evaluation.babylm.tasks import read
     from marin.plugins.evaluation.harness.tasks import NamedTasks, read_named
     from marin.process.arithmetic import apply
     from marin.process.progress import bar
@@ -150,7 +159,10 @@ def eval(
     from marin.record.events import EVALUATION_RECORDED, write
     from marin.record.root import open_root
 
-    asked = read_named(names, task_path) if babylm is None else NamedTasks(read(babylm, names), [], {})
+    if benchmark is None:
+        asked = read_named(names, task_path)
+    else:
+        asked = NamedTasks(list(benchmark.read(next(iter(chosen.values())), names)), [], {})
     root = view = None
     run = local(run)
     if is_folder(run):
@@ -165,10 +177,10 @@ def eval(
         if not no_record:
             root.check_writable()  # a copy of a root, or a missing key, is said before the work
     apply(recipe.arithmetic, Execution(devices=devices))
-    if babylm is None:
+    if benchmark is None:
         from marin.plugins.evaluation.harness.recording import evaluated
     else:
-        from marin.plugins.evaluation.babylm.scoring import evaluated
+        evaluated = benchmark.load()
     from marin.evaluation.folder_subject import open_folder
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import open_subject
@@ -184,7 +196,7 @@ def eval(
     else:
         subject = open_folder(Path(run), recipe)
     scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
-    if babylm is None:
+    if benchmark is None:
         settings = present(
             num_fewshot=num_fewshot,
             limit=limit,

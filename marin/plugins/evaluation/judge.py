@@ -21,11 +21,11 @@ from ledger import LedgerError, digest_bytes
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.code import other_code
 from marin.history.run import Fact
-from marin.plugins.evaluation.babylm import tasks as babylm
 from marin.plugins.evaluation.harness import tasks as harness
 from marin.plugins.evaluation.harness.installed import CURE, check_installed
 from marin.plugins.evaluation.heldout.judge import check_stands, judge_measured, opened, recorded_states
 from marin.plugins.evaluation.recorded import records
+from marin.plugins.evaluation.recorded.benchmark import benchmarks, is_of_harness
 from marin.plugins.evaluation.recorded.comparison import first_difference
 from marin.plugins.evaluation.recorded.records import Key, Sample, Settings, TaskGroup, wrong_groups
 from marin.plugins.evaluation.recorded.task import NAME, EvaluationTask
@@ -255,20 +255,23 @@ def asker_of(body: EvaluationRecorded, where: str) -> Asker:
     Raises:
         MissingEvidence: it is not installed here, or in another version.
     """
-    if body.harness == babylm.BABYLM:
-        return Asker(babylm.checked, _babylm)
+    if not is_of_harness(body.harness):
+        known = {one.version: one for one in benchmarks().values()}
+        if body.harness not in known:
+            raise MissingEvidence(
+                "a benchmark that is not installed here",
+                where=where,
+                expected=body.harness,
+                found=", ".join(sorted(known)) or "none",
+                cure="verify it with a Marin that has it",
+            )
+        return Asker(known[body.harness].checked, known[body.harness].load)
     check_installed(where, body.harness)
     if (installed := version("lm-eval")) != body.harness:
         raise MissingEvidence(
             "another lm-evaluation-harness", where=where, expected=body.harness, found=installed, cure=CURE
         )
     return Asker(harness.checked, _harness)
-
-
-def _babylm() -> Callable[..., Evaluated]:
-    from marin.plugins.evaluation.babylm.scoring import evaluated
-
-    return evaluated
 
 
 def _harness() -> Callable[..., Evaluated]:

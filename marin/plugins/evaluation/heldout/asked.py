@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from marin.plugins.evaluation.babylm.tasks import BABYLM
+from marin.plugins.evaluation.recorded.benchmark import is_of_harness
 from marin.plugins.evaluation.recorded.records import Settings, present
 from marin.recipe.evaluation import TasksDuring
 from marin.record.events import CheckpointSaved, EvaluationRecorded
@@ -36,7 +36,7 @@ def is_asked(asked: TasksDuring, body: EvaluationRecorded) -> bool:
     Each name is a task or a group of ``body``, which has no others but those in them. (A tag is recorded as a group.)
     """
     settings = recorded_settings(body)
-    if settings is None or body.harness == BABYLM:
+    if settings is None or not is_of_harness(body.harness):
         return False
     earlier = Settings(num_fewshot=asked.num_fewshot, limit=asked.limit)  # of a release before there were rules
     if msgspec.structs.replace(settings, groups=[]) not in (settings_of(asked), earlier):

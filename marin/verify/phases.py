@@ -7,10 +7,42 @@ the worst verdict of the chain, the lines of every phase, the first difference i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from ledger import LedgerError
+from marin.execution import phases
+from marin.history.run import Run
+from marin.history.runs import History
+from marin.record.events import Continues
 from marin.verify.segments.compare import Divergence
-from marin.verify.verdict import Report, TrainingSummary, Verdict, worst
+from marin.verify.verdict import Report, TrainingSummary, Verdict, outcome_of, worst
+
+
+def with_phases_before(
+    report: Report,
+    history: History,
+    run: Run,
+    wanted: Collection[str],
+    judge: Callable[[str, Continues], tuple[Run, Report]],
+) -> Report:
+    """``report`` of ``run``, a phase, joined with those of the runs that it continues, as far as they are ``wanted``.
+
+    ``judge``: a run by its id, up to the state that was taken over, and its report. An entry point of ``marin.judges``.
+    """
+    try:
+        chain = phases.chain(history, run)
+    except LedgerError as error:
+        broken = Verdict(outcome_of(error), (str(error),))
+        return replace(report, verdicts={**report.verdicts, **dict.fromkeys(wanted, broken)})
+    after = run
+    for before in reversed(chain[:-1]):
+        link = after.started.body.continues
+        assert link is not None  # the chain walked it
+        earlier, its_own = judge(before.run, link)
+        report = joined(report, its_own, phases.broken_link(earlier, after), link.step)
+        after = before
+    return report
 
 
 def joined(report: Report, before: Report, broken: str | None, step: int) -> Report:

@@ -22,7 +22,6 @@ from ledger import LedgerError, LogReader, VerifierKey, check, parse_time
 from marin.data.collected import collections_of
 from marin.data.reach import EVERYTHING, Reach
 from marin.errors import MarinError, NotInstalled, UsageError
-from marin.execution import phases
 from marin.history.run import Run
 from marin.history.runs import facts, read_fact, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
@@ -38,7 +37,7 @@ from marin.record.trust.trusted import NOBODY, Keys, Sources
 from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
 from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
-from marin.verify.derivation.record import RunRecord, pinned_steps, read_record
+from marin.verify.derivation.record import pinned_steps, read_record
 from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
@@ -47,11 +46,10 @@ from marin.verify.judges.ledger import judge_events, judge_ledger
 from marin.verify.judges.loop import OWN, Executed, check_asked, unasked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
-from marin.verify.phases import joined
 from marin.verify.segments.explanation import Explanation, Setting
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
 from marin.verify.segments.screening import Screening
-from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged, outcome_of
+from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged
 
 logger = logging.getLogger(__name__)
 
@@ -388,25 +386,18 @@ class Verification:
 
     def _with_phases_before(self, report: Report, only: Collection[str]) -> Report:
         """The report joined with those of the runs that this one continues; its own when it is no phase."""
-        link = self.run.started.body.continues
-        if link is None or self.until is not None:
+        if self.run.started.body.continues is None or self.until is not None:
             return report
-        try:
-            chain = phases.chain(self.history, self.run)
-        except LedgerError as error:
-            broken = Verdict(outcome_of(error), (str(error),))
-            walked = {name: broken for name in WALKED if name in only}
-            return replace(report, verdicts={**report.verdicts, **walked})
-        after = self.run
-        for before in reversed(chain[:-1]):
-            link = after.started.body.continues
-            assert link is not None  # the chain walked it
+        wanted = [name for name in only if name in WALKED]
+
+        def judge(run: str, link: Continues) -> tuple[Run, Report]:
             options = replace(self.options, since=None, scope=self.scope)
-            earlier = Verification(self.root, before.run, options, until=link, read=self.read)
-            wanted = [name for name in only if name in WALKED]
-            report = joined(report, earlier.report(wanted), phases.broken_link(earlier.run, after), link.step)
-            after = before
-        return report
+            earlier = Verification(self.root, run, options, until=link, read=self.read)
+            return earlier.run, earlier.report(wanted)
+
+        with_phases_before = named(JUDGES, "phases", "a run that continues another")
+        found: Report = with_phases_before(report, self.history, self.run, wanted, judge)
+        return found
 
 
 def _withdrawn(record: RunRecord) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ledger import LedgerError, NotFound, StorageFailed, Unavailable
 from marin.errors import DataMissing, MissingEvidence, NotInstalled, Unsupported, UsageError
@@ -13,9 +13,11 @@ from marin.provenance.extras import not_installed
 from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import Claim
 from marin.verify.segments.compare import Divergence
-from marin.verify.segments.explanation import Explanation
 from marin.verify.segments.sampling import Mode
 from marin.verify.segments.screening import Screening
+
+if TYPE_CHECKING:
+    from marin.verify.segments.explanation import Explanation
 
 logger = logging.getLogger(__name__)
 

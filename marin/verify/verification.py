@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ledger import LedgerError, LogReader, VerifierKey, check, parse_time
 from marin.data.collected import collections_of
 from marin.data.reach import EVERYTHING, Reach
-from marin.errors import MarinError, NotInstalled, UsageError
+from marin.errors import NotInstalled, UsageError
 from marin.history.run import Run
 from marin.history.runs import facts, read_fact, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
@@ -37,7 +37,7 @@ from marin.record.trust.trusted import NOBODY, Keys, Sources
 from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
 from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
-from marin.verify.derivation.record import pinned_steps, read_record
+from marin.verify.derivation.record import RunRecord, pinned_steps, read_record
 from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
@@ -46,10 +46,12 @@ from marin.verify.judges.ledger import judge_events, judge_ledger
 from marin.verify.judges.loop import OWN, Executed, check_asked, unasked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
-from marin.verify.segments.explanation import Explanation, Setting
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
 from marin.verify.segments.screening import Screening
 from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged
+
+if TYPE_CHECKING:
+    from marin.verify.segments.explanation import Setting
 
 logger = logging.getLogger(__name__)
 
@@ -160,33 +162,19 @@ class Verification:
     def explain(self, report: Report, settings: Sequence[Setting], steps: tuple[int, int] | None) -> Report:
         """The report with an explanation of the first step that differs: between the recorded and the present setting,
         or between two given ones (then also when nothing failed: in the segment of ``steps``, or the first)."""
-        explain = named("marin.explanations", "train", "--explain")
-        found = self.trained.divergence if self.trained is not None else None
-        if not settings and (found is None or found.step is None or not self.run.training):
-            return report
-        devices = self.run.training[-1].body.devices if self.run.training else 1
-        pair = list(settings) or [
-            Setting(f"recorded (devices={devices})", devices),
-            Setting(f"present (devices={self.options.execution.devices})", self.options.execution.devices),
-        ]
-        step = found.step if found is not None else None
-        causes = [
-            *self.environment.remarks,
-            *(line for line in report.verdicts["training"].lines if line.startswith("different program")),
-        ]
-        if found is not None and "tokens (data)" in found.explanation:
-            causes.append(f"data: {found.describe()}")
-        first = steps or self.scope.steps or (self.run.segments[0].body.start, 0)
-        try:
-            explained = explain(self.run, self.root.store_to_read(), step, pair, causes, first)
-        except MarinError as error:
-            explained = Explanation(
-                step or 0,
-                (pair[0].name, pair[1].name),
-                "cause" if causes else "none",
-                (*causes, f"not explained: {error}"),
-            )
-        return replace(report, explanation=explained)
+        explain_report = named("marin.explanations", "train", "--explain")
+        divergence = self.trained.divergence if self.trained is not None else None
+        found: Report = explain_report(
+            report,
+            self.run,
+            self.root.store_to_read(),
+            divergence,
+            settings,
+            devices=self.options.execution.devices,
+            remarks=self.environment.remarks,
+            steps=steps or self.scope.steps,
+        )
+        return found
 
     def record(self, report: Report, own: Root | None = None) -> Report:
         """Append the verdicts to the log of ``own`` (this root's, unless given); the report with the event's index. Those on

@@ -22,13 +22,15 @@ from typing import Any, Self
 import msgspec
 
 from ledger import Store
-from marin.errors import MissingEvidence, StepFailed, UsageError
+from marin.errors import MarinError, MissingEvidence, StepFailed, UsageError
 from marin.history.run import Run
 from marin.process.arithmetic import APPLIED
 from marin.provenance.code import code_folder
 from marin.record import outputs
+from marin.verify.segments.compare import Divergence
 from marin.verify.segments.explanation import Explanation, Record, Setting, first_difference, first_true
 from marin.verify.segments.ordering import by_execution
+from marin.verify.verdict import Report
 
 FIRST_PROGRAMS = ("initial state", "gradient", "square", "update")
 """Programs that multiply; the others only move and add, and have no operations worth naming."""
@@ -93,6 +95,40 @@ class Process:
         if kind is not None:
             self._process.kill()
         self._process.communicate()
+
+
+def explain_report(
+    report: Report,
+    run: Run,
+    store: Store,
+    divergence: Divergence | None,
+    settings: Sequence[Setting],
+    *,
+    devices: int,
+    remarks: Sequence[str],
+    steps: tuple[int, int] | None,
+) -> Report:
+    """``report`` on ``run`` with an explanation of the first step that differs: between the recorded and the present setting
+    (``devices``), or between two ``settings`` that are given (then also when nothing failed: in the segment of ``steps``, or the
+    first). ``remarks``: how this environment differs from the recorded one."""
+    if not settings and (divergence is None or divergence.step is None or not run.training):
+        return report
+    recorded = run.training[-1].body.devices if run.training else 1
+    pair = list(settings) or [
+        Setting(f"recorded (devices={recorded})", recorded),
+        Setting(f"present (devices={devices})", devices),
+    ]
+    step = divergence.step if divergence is not None else None
+    causes = [*remarks, *(line for line in report.verdicts["training"].lines if line.startswith("different program"))]
+    if divergence is not None and "tokens (data)" in divergence.explanation:
+        causes.append(f"data: {divergence.describe()}")
+    try:
+        explained = explain(run, store, step, pair, causes, steps or (run.segments[0].body.start, 0))
+    except MarinError as error:
+        explained = Explanation(
+            step or 0, (pair[0].name, pair[1].name), "cause" if causes else "none", (*causes, f"not explained: {error}")
+        )
+    return replace(report, explanation=explained)
 
 
 def explain(

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from marin.plugins.explain.explain import explain
+from marin.plugins.explain.explain import explain_report
 
 if TYPE_CHECKING:
     from ledger import Store
     from marin.history.run import Run
     from marin.verify.segments.screening import Screening
 
-__all__ = ["explain", "screen_run"]
+__all__ = ["explain_report", "screen_run"]
 
 
 def screen_run(run: Run, store: Store) -> Screening:

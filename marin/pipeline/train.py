@@ -12,7 +12,7 @@ from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import step_plugins
-from marin.recipe.model import IMPORTED
+from marin.recipe.model import IMPORTED, WORDS
 from marin.recipe.objective import objective_plugins
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
@@ -63,9 +63,11 @@ def run(task: Task) -> StepResult:
 
 
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """What the recipe's arithmetic and its objective are computed by, and what reads a model that was made elsewhere."""
+    """What the recipe's arithmetic and its objective are computed by, what reads a model that was made elsewhere, and what counts
+    the words and epochs that a recipe speaks of."""
     read = (IMPORTED,) if recipe.initial is not None else ()
-    return (*step_plugins(recipe.arithmetic), *objective_plugins(recipe), *read)
+    counted = recipe.trainer.states_at_words is not None or recipe.trainer.most_epochs is not None
+    return (*step_plugins(recipe.arithmetic), *objective_plugins(recipe), *read, *((WORDS,) if counted else ()))
 
 
 TRAIN = StepDefinition(

@@ -13,8 +13,9 @@ MIXTURES = ("mixtral", "qwen3_moe")
 """Architectures whose layers are mixtures of experts."""
 OF_MIXTURES = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
 """The fields that they have and others have not."""
-IMPORTED, CHATS = (("marin.models", name) for name in ("imported", "chats"))
-"""Group and name of what reads a model made elsewhere, and of what writes the template of its conversations."""
+IMPORTED, CHATS, WORDS = (("marin.models", name) for name in ("imported", "chats", "words"))
+"""Group and name of what reads a model made elsewhere, of what writes the template of its conversations, and of what counts the
+words and epochs that it has seen."""
 
 
 class Model(Section, frozen=True):

@@ -21,6 +21,8 @@ from marin.execution.step import PREVIOUS, StepResult, Task
 from marin.process.cache import compilation_cache
 from marin.process.progress import bar
 from marin.process.waiting import waiting
+from marin.provenance.plugins import named
+from marin.recipe.model import WORDS
 from marin.recipe.schema import Keep, Recipe
 from marin.recipe.seeds import seeds_of
 from marin.record.events import (
@@ -49,7 +51,6 @@ from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import EXPERT, TENSOR
 from marin.training.tokens.cache import count_tokens
-from marin.training.tokens.words import check_epochs, states_at
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ def train(task: Task) -> StepResult:
     recipe = task.recipe
     cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"
     if recipe.trainer.most_epochs is not None:
-        check_epochs(recipe, count_tokens(cache))
+        named(*WORDS, "trainer.most_epochs").check_epochs(recipe, count_tokens(cache))
     if recipe.objective is None:
         check_learning(recipe, cache)
     check_pause(recipe, task.execution.pause_at)
@@ -157,7 +158,10 @@ def train(task: Task) -> StepResult:
             task.inputs["tokenizer"],
         )
     first, last = recipe.first_step, recipe.last_step
-    marks = hosts.agreed(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
+    marks: list[int] = []
+    if recipe.trainer.states_at_words is not None:
+        states_at = named(*WORDS, "trainer.states_at_words").states_at
+        marks = hosts.agreed(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
     at, pause, tree = first, task.execution.pause_at, None
     done = hosts.agreed(found_resumable(task))
     if done is None:

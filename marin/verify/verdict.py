@@ -14,10 +14,10 @@ from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import Claim
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.sampling import Mode
-from marin.verify.segments.screening import Screening
 
 if TYPE_CHECKING:
     from marin.verify.segments.explanation import Explanation
+    from marin.verify.segments.screening import Screening
 
 logger = logging.getLogger(__name__)
 

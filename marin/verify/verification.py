@@ -47,11 +47,11 @@ from marin.verify.judges.loop import OWN, Executed, check_asked, unasked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
-from marin.verify.segments.screening import Screening
 from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged
 
 if TYPE_CHECKING:
     from marin.verify.segments.explanation import Setting
+    from marin.verify.segments.screening import Screening
 
 logger = logging.getLogger(__name__)
 

@@ -16,19 +16,13 @@ from typing import Any
 from ledger import canonical_digest, digest_bytes
 from marin.history.run import Fact, Indexed, Run
 from marin.history.runs import read_fact
-from marin.kinds.kind import Held, Pair, SeenLoop
+from marin.kinds.kind import Pair
 from marin.kinds.known import own_kind, type_of
 from marin.process.text import clipped
 from marin.record import events as kinds
 from marin.record.events import LOOP, LoopSegment, Output
 from marin.verify.derivation.record import Contradiction, RunRecord, facts
 from marin.verify.derivation.standing import beside
-
-
-def held(item: Indexed) -> Held[SeenLoop] | None:
-    """How the stream of such a run holds events of this type."""
-    kind = own_kind(item[1].type)
-    return kind.loop if kind is not None else None
 
 
 def contradictions(record: RunRecord) -> Iterator[Contradiction]:

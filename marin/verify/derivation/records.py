@@ -19,17 +19,17 @@ from ledger import LedgerError
 from marin.execution.plan import Plan, identity_of, step_config
 from marin.history.run import Indexed, Run
 from marin.history.runs import read_fact
-from marin.kinds.kind import Held, Kind, Pair
+from marin.kinds.kind import Held, Kind, Pair, SeenLoop
 from marin.kinds.known import own_kind, type_of
 from marin.preregistration.arms import registers
 from marin.process.text import clipped
+from marin.provenance.plugins import named
 from marin.recipe.schema import Recipe, digest, plain
 from marin.recipe.seeds import seeds_of
 from marin.record import events as kinds
 from marin.record.events import DATA_STEPS, Continues, Output
 from marin.record.outputs import KINDS, by_content
 from marin.record.schemas import MALFORMED
-from marin.verify.derivation import loops
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import (
     Contradiction,
@@ -46,7 +46,8 @@ from marin.verify.derivation.standing import Standing, beside, disagreements, su
 def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
     """All contradictions among the events of a run, in the order of the log, stretch by stretch."""
     if record.run.is_loop:
-        return [*loops.contradictions(record), *misplaced(record)]
+        of_loop = named("marin.judges", "loop", "a run of a loop of one's own")
+        return [*of_loop(record), *misplaced(record)]
     try:
         recipe = record.run.recipe
     except LedgerError as error:
@@ -65,7 +66,7 @@ def unexplained(record: RunRecord, plan: Plan, *, until: Continues | None = None
     """
     strays = [Unexplained(stray.index, str(stray)) for stray in record.strays if not stray.field]
     if record.run.is_loop:
-        of_loop = [(item[0], what) for item in record.own.events for what in unknown(item, loops.held(item))]
+        of_loop = [(item[0], what) for item in record.own.events for what in unknown(item, _held(item))]
         return [*(Unexplained(index, what) for index, what in of_loop), *strays]
     known = {step.name for step in plan.steps}
     left = until is not None and "train" not in record.run.steps
@@ -234,3 +235,9 @@ def _texts(expected: Any, found: Any) -> tuple[str, str]:
 
 def _found_in_words(value: Any) -> str:
     return clipped(str(value), 120)
+
+
+def _held(item: Indexed) -> Held[SeenLoop] | None:
+    """How the stream of such a run holds events of this type."""
+    kind = own_kind(item[1].type)
+    return kind.loop if kind is not None else None

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,8 @@ from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.process.text import several
 from marin.process.waiting import waiting
+from marin.provenance.plugins import named
+from marin.recipe.model import WORDS
 from marin.recipe.schema import Recipe
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
@@ -28,8 +31,10 @@ from marin.verify.segments import compare, programs
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.ordering import by_execution
 from marin.verify.segments.sampling import Selection, describe_bound
-from marin.verify.segments.screening import Screening
 from marin.verify.verdict import NOT_RUN, Outcome, TrainingSummary, Verdict
+
+if TYPE_CHECKING:
+    from marin.verify.segments.screening import Screening
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +90,7 @@ def _with_cut(case: Case, segments: Sequence[TrainSegment], trained: Trained) ->
     length = recipe.trainer.steps_per_segment
     wanted = set(range(recipe.first_step + length, last, length))
     if recipe.trainer.states_at_words is not None:
-        from marin.training.tokens.words import states_at  # TensorStore, where it is needed
-
+        states_at = named(*WORDS, "trainer.states_at_words").states_at
         inputs = case.inputs(("tokens", "tokenizer"))
         wanted |= {step for step in states_at(recipe, inputs["tokenizer"], inputs["tokens"] / "train") if step < last}
     if lacking := sorted(wanted - {segment.end for segment in segments}):

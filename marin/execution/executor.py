@@ -45,7 +45,6 @@ from marin.history.fold import step_view
 from marin.history.names import new_id
 from marin.history.run import Fact, Run, StepView
 from marin.history.runs import History, completions, load, started_runs, stream_of
-from marin.preregistration.arms import citation
 from marin.process.arithmetic import settings
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
@@ -551,6 +550,7 @@ class _Stage:
             if self.recipe.phase is not None
             else None
         )
+        arms = named("marin.registrations", "arms", "a registered experiment")
         return events.RunStarted(
             run=run,
             pipeline=self.plan.name,
@@ -560,7 +560,7 @@ class _Stage:
             code={**source.describe(), "steps": dict(self.code.steps)},
             environment=environment.describe(self.code.lock, settings(self.recipe.arithmetic, self.execution)),
             continues=continues,
-            experiment=citation(self.root.history(), self.recipe, self.plan.name),
+            experiment=arms.citation(self.root.history(), self.recipe, self.plan.name),
             pinned=dict(self.plan.pinned),
         )
 

@@ -1,9 +1,9 @@
 """Which types of events there are, and what each one is: one registry, for all who ask.
 
-The core's families stand here; those of a plugin are found by the entry points ``marin.kinds``, each of which names a tuple of
-kinds, when a type is met that the core does not have. What a verdict rests on is asked of Marin's own alone
-(:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are shown, and keeps a verdict
-from PASS.
+The core's families stand here. Those of a plugin, and of what plugins alone record, are found by the entry points
+``marin.kinds``, each of which names a tuple of kinds, when a type is met that the core does not have. What a verdict rests on is
+asked of Marin's own alone (:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are
+shown, and keeps a verdict from PASS.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import cache
 
 from marin.kinds.body import Body
 from marin.kinds.families import (
-    collection,
     evaluation,
     experiment,
     following,
@@ -35,7 +34,7 @@ GROUP = "marin.kinds"
 LEDGER = "log."
 """How the types begin to which the ledger itself gives a meaning."""
 
-FAMILIES = (run, train, tracking, step, following, evaluation, loop, graph, verification, lease, experiment, collection)
+FAMILIES = (run, train, tracking, step, following, evaluation, loop, graph, verification, lease, experiment)
 """In the order in which a run's claims are listed."""
 CORE: Mapping[str, Kind] = {kind.type: kind for family in FAMILIES for kind in family.KINDS}
 

@@ -21,7 +21,6 @@ from marin.history.run import Indexed, Run
 from marin.history.runs import read_fact
 from marin.kinds.kind import Held, Kind, Pair, SeenLoop
 from marin.kinds.known import own_kind, type_of
-from marin.preregistration.arms import registers
 from marin.process.text import clipped
 from marin.provenance.plugins import named
 from marin.recipe.schema import Recipe, digest, plain
@@ -98,10 +97,13 @@ def _beginnings(record: RunRecord) -> Iterator[Contradiction]:
         what = "the run that it continues, for its recipe is a phase's" if phase is not None else "none: it is no phase"
         yield Contradiction(record.run.started.index, "continues", what, "none" if link is None else f"run {link.run}")
     cited, started = record.run.started.body.experiment, record.run.started
-    if cited and not any(
+    if not cited:
+        return
+    arms = named("marin.registrations", "arms", "a registered experiment")
+    if not any(
         fact.body.registration == cited
         and fact.index < started.index
-        and registers(fact.body, record.run.recipe, started.body.pipeline)
+        and arms.registers(fact.body, record.run.recipe, started.body.pipeline)
         for fact in record.registrations
     ):
         yield Contradiction(started.index, "experiment", "a registration before it that has its recipe and seed", cited)

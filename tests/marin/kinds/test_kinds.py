@@ -72,7 +72,10 @@ def test_what_else_a_type_says_fits_its_body(kind: Kind) -> None:
 
 def test_a_family_is_in_the_registry() -> None:
     folder = Path(known.__file__).parent / "families"
-    assert {family.__name__.rpartition(".")[2] for family in FAMILIES} == {
+    families = {family.__name__ for family in FAMILIES} | {
+        point.module for point in plugins.own_points(known.GROUP).values() if ".kinds.families." in point.module
+    }
+    assert {name.rpartition(".")[2] for name in families} == {
         path.stem for path in folder.glob("*.py") if path.stem != "__init__"
     }
     assert len(CORE) == sum(len(family.KINDS) for family in FAMILIES), "two types of one name"

@@ -211,7 +211,7 @@ class Projection:
                     return size
                 end = min(size + _BATCH, target.size)
                 db.executemany(
-                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _rows(db, self._reader.entries(size, end))
+                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _events_among(db, self._reader.entries(size, end))
                 )
                 db.execute(
                     "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, end, self._reader.root(end))
@@ -230,7 +230,7 @@ class Projection:
 _Row = tuple[int, str, str, str, int, str, str, str]
 
 
-def _rows(db: sqlite3.Connection, entries: Iterable[tuple[int, bytes]]) -> Iterator[_Row]:
+def _events_among(db: sqlite3.Connection, entries: Iterable[tuple[int, bytes]]) -> Iterator[_Row]:
     """The rows of the entries that are events: whose ids are their own, and which are the next of their streams. An operator
     who gives two events one number, or leaves a number out, could show one of them to some and another to others. Others
     are kept as strays.

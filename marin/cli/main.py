@@ -28,6 +28,7 @@ from marin.cli.lazy import COMPLETING, Lazy, LazyGroup, root_option
 from marin.cli.output import say
 from marin.process.hugepages import begin_again
 from marin.process.interpreter import collect_less_often, leave, with_room
+from marin.process.interruption import Attended
 from marin.process.text import log_to
 
 EXIT_MISSING = 3
@@ -172,11 +173,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     debug = os.environ.get("MARIN_DEBUG", "") not in ("", "0")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there concerns nobody here
     try:
-        status = call(sys.argv[1:] if arguments is None else arguments)
+        with Attended():  # whatever a command has begun, it ends: leases, workers, folders
+            status = call(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
         return status
-    except (click.Abort, KeyboardInterrupt):
-        complain("interrupted")
+    except (click.Abort, KeyboardInterrupt) as asked:
+        complain(f"interrupted by {asked}" if str(asked).startswith("SIG") else "interrupted")
         return EXIT_INTERRUPTED
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):  # whatever ends in an "s" looks like --help to click

@@ -126,7 +126,7 @@ def authorities(shop: Shop) -> None:
     shop.replace_file("authorities.pem", found.read_bytes()[:4000] if found.is_file() else b"")
 
 
-@kind(7, "words of praise for a policy of witnesses", unsaid="witnesses:", harmless=True)
+@kind(7, "words of praise for a policy of witnesses", unsaid="witnesses", harmless=True)
 def policy(shop: Shop) -> None:
     shop.replace_file("witness-policy", b"log none\nwitness google example.org+1+AAAA\nquorum google\n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,6 +114,26 @@ def test_debug_shows_the_traceback(trial: Trial, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
 def test_an_interruption_has_its_own_status(trial: Trial, error: BaseException) -> None:
     assert trial(error) == (130, "marin: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_asks_to_stop_ends_a_command_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    ended = []
+
+    def call(arguments: object) -> int:
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            ended.append("what it had begun")
+        return 0
+
+    monkeypatch.setattr(main, "call", call)
+    before = signal.getsignal(number)
+    assert main.run([]) == 130
+    assert ended and signal.getsignal(number) is before
+    assert capsys.readouterr().err == f"marin: interrupted by {number.name}\n"
 
 
 @pytest.mark.parametrize(("near", "end"), [(["--help", "--step"], " Did you mean '--step'?"), (["--help"], "")])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,23 @@ def test_build_prints_one_object(built: Any) -> None:
     }
     assert built["documents"]["read"] == built["documents"]["kept"] + sum(built["removed"].values())
     assert [source["name"] for source in built["sources"]] == ["part-0.jsonl"]
+
+
+def test_a_build_that_is_asked_to_stop_gives_its_lease_back(
+    marin: Marin, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labelled(5, size=10).write(tmp_path / "raw")
+    command = ("data", "build", "--source", tmp_path / "raw/*.jsonl", "--json")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "marin.plugins.collections.build.LedgerShelf.complete", lambda *_: os.kill(os.getpid(), signal.SIGTERM)
+        )
+        stopped = marin(*command)
+    assert (stopped.status, stopped.err.splitlines()[-1]) == (130, "marin: interrupted by SIGTERM")
+    taken, *others, released = [event["type"] for event in marin("log", "--json").lines if event["stream"] == "leases"]
+    assert (taken, others, released) == ("lease.taken/v1", [], "lease.released/v1")
+    again = marin(*command)
+    assert again.status == 0 and again.json["documents"]["read"] > 0
 
 
 def test_documents_are_listed_and_shown(marin: Marin, built: Any, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
     Trainer(..., args=TrainingArguments(logging_steps=1, ...), callbacks=[MarinCallback("mine")])
 
-Every train step has to be logged (``logging_steps=1``), because the ledger has each step's loss. The state is told when the
+Every train step has to be logged (``logging_steps=1``), because the ledger has each step's loss, NaN too. The state is told when the
 trainer saves a checkpoint, and at the end.
 """
 
@@ -27,19 +27,23 @@ class MarinCallback(TrainerCallback):  # type: ignore[misc]
         self._last = -1
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
-        """Begin the run. The trainer's arguments are its recipe, beside what was given.
+        """Begin the run. The trainer's arguments are its recipe, beside what was given. Its filter of losses that are NaN or
+        infinite is switched off: where every step is logged, it logs 0 in their place.
 
         Raises:
             UsageError: not every train step is logged.
         """
-        if int(getattr(args, "logging_steps", 1)) != 1:
+        strategy = getattr(args, "logging_strategy", "steps")
+        found = {"logging_strategy": str(getattr(strategy, "value", strategy)), "logging_steps": args.logging_steps}
+        if found != {"logging_strategy": "steps", "logging_steps": 1}:
             raise UsageError(
                 "not every train step is logged",
                 where="TrainingArguments",
-                expected="logging_steps=1",
-                found=f"logging_steps={args.logging_steps}",
-                cure="the ledger has the loss of each step: set it to 1",
+                expected='logging_strategy="steps", logging_steps=1',
+                found=", ".join(f"{name}={value}" for name, value in found.items()),
+                cure="the ledger has the loss of each step: set them so",
             )
+        args.logging_nan_inf_filter = False
         told = {**_plain_arguments(args), **self._recipe}
         self.run = start_run(self._name, recipe=told, root=self._root)
 

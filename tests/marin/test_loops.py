@@ -276,19 +276,24 @@ def test_levanter_reports_by_its_own_tracker(folder: Path) -> None:
 
 
 def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
+    from transformers import IntervalStrategy
     from transformers.trainer_callback import TrainerControl, TrainerState
 
     from marin.loops.trainer import MarinCallback
 
     class Arguments:
         logging_steps = 1
+        logging_strategy = IntervalStrategy.STEPS
+        logging_nan_inf_filter = True
 
     class Model:
         def state_dict(self) -> dict[str, object]:
             return {"weights": np.ones(3)}
 
     callback, control = MarinCallback("hf"), TrainerControl()
-    callback.on_train_begin(Arguments(), TrainerState(), control)
+    given = Arguments()
+    callback.on_train_begin(given, TrainerState(), control)
+    assert not given.logging_nan_inf_filter, "a trainer logs 0 for a loss that is NaN, where it logs each step"
     for step in (1, 2):
         callback.on_log(Arguments(), TrainerState(global_step=step), control, logs={"loss": 3.0 / step, "lr": 0.1})
     callback.on_train_end(Arguments(), TrainerState(global_step=2), control, model=Model())
@@ -297,9 +302,11 @@ def test_the_trainer_reports_by_a_callback(folder: Path) -> None:
     assert list(run.losses) == [3.0, 1.5] and run.status == "completed"
     (segment,) = [fact.body for fact in load(open_root().history(), run.id).loop]
     assert segment.state == state_digest({"weights": tensor_digest(np.ones(3))})
-    Arguments.logging_steps = 10
-    with pytest.raises(UsageError, match="logging_steps=1"):
-        MarinCallback().on_train_begin(Arguments(), TrainerState(), control)
+    for name, other in (("logging_steps", 10), ("logging_steps", 0.5), ("logging_strategy", IntervalStrategy.EPOCH)):
+        given = Arguments()
+        setattr(given, name, other)
+        with pytest.raises(UsageError, match="logging_steps=1"):
+            MarinCallback().on_train_begin(given, TrainerState(), control)
 
 
 def test_the_page_of_docs_is_executed(folder: Path) -> None:

@@ -1,15 +1,16 @@
 """The fixed-shard train step against Levanter's own: two processes that take turns, ratios of medians of pairs.
 
-    python -m bench.training.train_step [--sizes 1M,25M] [--devices 1,2] [--peers stock,sharded] [--pages product|both|neither]
-                                [--own exact] [--pairs 9] [--seconds S] [--keep FILE]
+    python -m bench.training.train_step [--sizes 1M,25M,moe-1M,moe-25M] [--devices 1,2] [--peers stock,sharded]
+                                [--pages product|both|neither] [--own exact|muon] [--pairs 9] [--seconds S] [--keep FILE]
 
 `stock` is Levanter as it comes: its Trainer, its model and optimizer, no XLA flag of ours, parameters replicated over
 the devices (on one device the only way there is). `sharded` is the same with its default FSDP mapping, the embedding
 axis of parameters and moments over the devices. `exact` is no Levanter but our own step under that profile; with
-`--own exact` it is that step which is set beside the peers. Ours always has its state sharded. Model sizes, batch,
-optimizer and precision are the same. A pair is one step of each, one after the other, in processes that both stay, and in
-turn the one or the other first: so what else the machine does falls on both. `noise` is half the distance of the
-quartiles of the pairs' ratios; `processor` is the ratio of the processor time of both processes, the median of pairs,
+`--own exact` it is that step which is set beside the peers; `muon` is the same with another optimizer. `moe-1M` and `moe-25M`
+are `model=moe-1m` and `moe-25m`, beside Levanter's own Mixtral, and have `exact` alone. Ours always has its state sharded.
+Model sizes, batch, optimizer and precision are the same. A pair is one step of each, one after the other, in processes that
+both stay, and in turn the one or the other first: so what else the machine does falls on both. `noise` is half the distance
+of the quartiles of the pairs' ratios; `processor` is the ratio of the processor time of both processes, the median of pairs,
 which says more where others keep the machine busy. What it took to the first step, on the clock and of a processor, goes
 to the messages.
 
@@ -39,6 +40,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,9 +49,21 @@ import msgspec
 from marin.process import hugepages
 from marin.process.arithmetic import apply
 from marin.provenance.code import files_digest
-from marin.recipe.schema import Arithmetic, Execution, Model, Recipe, Trainer
+from marin.recipe.form.optimizer import completed
+from marin.recipe.schema import Arithmetic, Execution, Model, Optimizer, Recipe, Trainer
 
 SIZES = {"1M": Model(), "25M": Model(hidden_dim=512, intermediate_dim=1376, num_layers=7, num_heads=8, num_kv_heads=8)}
+EXPERTS: dict[str, Any] = {
+    "architecture": "mixtral",
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "router_aux_loss_coef": 0.01,
+    "router_z_loss_coef": 0.001,
+}
+SIZES |= {
+    "moe-1M": Model(intermediate_dim=176, **EXPERTS),
+    "moe-25M": Model(hidden_dim=512, intermediate_dim=688, num_layers=6, num_heads=8, num_kv_heads=8, **EXPERTS),
+}
 VOCABULARY = 2048
 BATCH = 32  # sequences of 128: 4,096 tokens a step
 EXACT = 8  # sequences of a microbatch under profile exact (conf/profile/exact.yaml)
@@ -79,8 +93,8 @@ def serve(what: str, size: str, devices: int) -> None:
     match what:
         case "ours":
             step, record, parameters = ours(size, devices)
-        case "exact":
-            step, record, parameters = exact(size, devices)
+        case "exact" | "muon":
+            step, record, parameters = exact(size, devices, "muon" if what == "muon" else "adamw")
         case _:
             os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
             os.environ["JAX_PLATFORMS"] = "cpu"
@@ -194,12 +208,12 @@ def ours(size: str, devices: int) -> Served:
     return step, record, parameters
 
 
-def exact(size: str, devices: int) -> Served:
+def exact(size: str, devices: int, rule: Literal["adamw", "muon"]) -> Served:
     """The product's step under profile exact: the same model and batch, in microbatches as the profile is shipped."""
     contract = Arithmetic(
         profile="exact", logical_shards=1, microbatch_size=EXACT, reduction="integer", isa="any", xla_flags=()
     )
-    recipe = msgspec.structs.replace(recipe_of(size), arithmetic=contract)
+    recipe = msgspec.structs.replace(recipe_of(size), arithmetic=contract, optimizer=completed(Optimizer(name=rule)))
     apply(contract, Execution(devices=devices))
     import jax
 
@@ -265,14 +279,22 @@ def levanters(recipe: Recipe, vocab_size: int, *, sharded: bool) -> tuple[Callab
     from levanter.layers.attention import AttentionMask
     from levanter.models.llama import LlamaConfig
     from levanter.models.lm_model import LmExample
+    from levanter.models.mixtral import MixtralConfig
     from levanter.optim.config import AdamConfig
+    from levanter.tracker import defer_tracker_for_jit
     from levanter.tracker.tracker import NoopConfig
     from levanter.trainer import Trainer as LevanterTrainer
     from levanter.trainer import TrainerConfig
     from levanter.utils.mesh import MeshConfig
 
     model, chosen = recipe.model, recipe.optimizer
-    config = LlamaConfig(
+    experts = {
+        "n_routed_experts": model.num_experts,
+        "num_experts_per_tok": model.num_experts_per_tok,
+        "lbl_coef": model.router_aux_loss_coef,
+        "rzl_coef": model.router_z_loss_coef,
+    }
+    config = (partial(MixtralConfig, **experts) if model.sparse else LlamaConfig)(
         max_seq_len=model.seq_len,
         hidden_dim=model.hidden_dim,
         intermediate_dim=model.intermediate_dim,
@@ -291,6 +313,11 @@ def levanters(recipe: Recipe, vocab_size: int, *, sharded: bool) -> tuple[Callab
         warmup=chosen.warmup_steps,
         max_grad_norm=chosen.max_grad_norm,
     ).build(recipe.trainer.num_steps)
+
+    def loss_of(model: Any, example: LmExample, key: Any = None) -> Any:
+        with defer_tracker_for_jit():  # else a Mixtral tells its loads by a callback, which jax does not differentiate
+            return model.compute_next_token_loss(example, key=key)
+
     folder = tempfile.mkdtemp(prefix="bench-")
     trainer = LevanterTrainer(
         TrainerConfig(
@@ -309,7 +336,7 @@ def levanters(recipe: Recipe, vocab_size: int, *, sharded: bool) -> tuple[Callab
             mesh=MeshConfig() if sharded else MeshConfig(param_mapping={}),
         ),
         optimizer,
-        lambda model, example, key=None: model.compute_next_token_loss(example, key=key),
+        loss_of,
         add_default_hooks=False,
     )
     trainer.__enter__()
@@ -359,7 +386,7 @@ class Peer:
     """One of the processes."""
 
     def __init__(self, what: str, size: str, devices: int, pages_of: Pages) -> None:
-        large = pages_of == "both" or (pages_of == "product" and what in ("ours", "exact"))
+        large = pages_of == "both" or (pages_of == "product" and what in ("ours", "exact", "muon"))
         pages = hugepages.wanted(["train"], os.environ) if large else None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.training.train_step", "--serve", f"{what}:{size}:{devices}"],
@@ -483,7 +510,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1M,25M")
     parser.add_argument("--devices", default="1,2")
-    parser.add_argument("--own", choices=["ours", "exact"], default="ours", help="which of our steps")
+    parser.add_argument("--own", choices=["ours", "exact", "muon"], default="ours", help="which of our steps")
     parser.add_argument("--peers", default="stock,sharded")
     parser.add_argument(
         "--pages", choices=["product", "both", "neither"], default="product", help="who gets huge pages"

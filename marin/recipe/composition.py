@@ -39,7 +39,7 @@ from marin.recipe.form.files import conf_folder as conf_folder
 from marin.recipe.form.files import groups as groups
 from marin.recipe.form.files import installed_conf as installed_conf
 from marin.recipe.form.nearest import nearest
-from marin.recipe.form.optimizer import foreign
+from marin.recipe.form.optimizer import check_name, foreign
 from marin.recipe.schema import DATASETS, Recipe, from_mapping
 
 SPELT = {"eval_steps": "evaluation.every", "training.eval_steps": "evaluation.every", "training.seed": "seed"}
@@ -268,6 +268,8 @@ def _member(conf: Path, group: str, name: str, members: Sequence[str], where: st
     file = conf / group / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     if name in members or (file.is_file() and ".." not in file.parts[len(conf.parts) :] and not name.startswith("/")):
         return
+    if group == "optimizer":
+        check_name(name, where)
     near = difflib.get_close_matches(name, members, n=1, cutoff=0.4)
     raise UsageError(
         f"unknown {group}",

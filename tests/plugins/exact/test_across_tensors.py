@@ -26,6 +26,7 @@ from marin.errors import UsageError
 from marin.plugins.exact import reference
 from marin.plugins.exact.step import ExactStep, gradient_of, update_of
 from marin.process.cache import compilation_cache
+from marin.recipe.composition import compose
 from marin.recipe.form.optimizer import OWN
 from marin.recipe.schema import Arithmetic, Lora, Optimizer, Recipe, check, digest, from_mapping, from_plain, plain
 from marin.training.initial import initial_state
@@ -51,7 +52,7 @@ def recipe_of(worker: ModuleType, name: str, **fields: Any) -> Recipe:
 
 def levanters(name: str) -> optax.GradientTransformation:
     """The optimizer of :func:`recipe_of`, made by Levanter's and optax's own defaults and two names of fields."""
-    common: dict[str, Any] = {"learning_rate": 1e-2, "warmup": 2, "min_lr_ratio": 0.1, "lr_schedule": "cosine"}
+    common = COMMON
     match name:
         case "muon":
             return MuonConfig(**common, weight_decay=0.1).build(4)
@@ -75,8 +76,41 @@ def test_it_is_levanters_own_on_the_same_gradients(
     if name == "adafactor":  # optax's decays by a share of its own, whatever the rate
         small = {"weight_decay": 0.0, "min_dim_size_to_factor": 8}
         recipe = msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, **small))
+    three_steps_are_alike(worker, recipe, levanters(name))
+
+
+COMMON: dict[str, Any] = {"learning_rate": 1e-2, "warmup": 2, "min_lr_ratio": 0.1, "lr_schedule": "cosine"}
+TURNS: dict[str, Any] = {"backend_steps": 3, "coefficient_type": "polar_express", "momentum": 0.9}
+OTHERS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "muon": (
+        "mixtral",
+        {**TURNS, "nesterov": False, "use_kimi_scaling": True, "adam_weight_decay": 0.3, "adam_lr": 3e-3, "beta2": 0.9},
+        MuonConfig,
+    ),
+    "muonh": ("qwen3_moe", {**TURNS, "nesterov": False, "max_grad_norm": 0.5, "epsilon": 1e-3}, MuonHConfig),
+    "adamh": ("mixtral", {"beta1": 0.8, "adam_lr": 3e-3, "max_grad_norm": 0.5}, AdamHConfig),
+    "scion": ("qwen3_moe", {**TURNS, "beta1": 0.8, "scion_to_signum_lr": 0.5, "max_grad_norm": 0.5}, ScionConfig),
+}
+"""Every field that is not Levanter's default, of mixtures, whose experts are no matrices for its masks."""
+
+
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize("name", OTHERS)
+def test_so_it_is_of_mixtures_and_with_other_values(
+    worker: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "tree_map", jax.tree.map, raising=False)
+    architecture, fields, config = OTHERS[name]
+    recipe = recipe_of(worker, name, architecture=architecture, experts=4, layers=1)
+    recipe = msgspec.structs.replace(recipe, optimizer=msgspec.structs.replace(recipe.optimizer, **fields))
+    check(recipe, where="recipe")
+    decay = {"weight_decay": recipe.optimizer.weight_decay}
+    three_steps_are_alike(worker, recipe, config(**COMMON, **decay, **fields).build(4))
+
+
+def three_steps_are_alike(worker: ModuleType, recipe: Recipe, theirs: optax.GradientTransformation) -> None:
     first = initial_state(recipe, worker.VOCABULARY)
-    layout, theirs = Layout(first, optimizer(recipe), 1), levanters(name)
+    layout = Layout(first, optimizer(recipe), 1)
     update = update_of(recipe, layout).jitted()
     named = jax.tree.structure(layout.named)
     values = [np.asarray(x) for x in arrays_of(first).values()][3:]
@@ -188,6 +222,8 @@ def test_what_cannot_be_is_one_line_before_anything_begins(worker: ModuleType) -
     for name, reason in (("soap", "eigenvectors and QR factors"), ("kron", "triangular systems")):
         with pytest.raises(UsageError, match=rf"optimizer.name: expected one of adamw.* found {name}: .*{reason}"):
             from_mapping({"optimizer": {"name": name}}, where="test")
+        with pytest.raises(UsageError, match=rf"optimizer.name: .* found {name}: .*{reason}"):
+            compose([f"optimizer={name}"])
     with pytest.raises(UsageError, match=r"optimizer.name: expected one of adafactor, adamh, adamw.*found 'moun'"):
         from_mapping({"optimizer": {"name": "moun"}}, where="test")
 

@@ -247,7 +247,7 @@ def report(error: Exception) -> int:
         complain(_LIBRARY_COMMAND.sub("`marin ", str(error)))
         unable = isinstance(error, StorageFailed) and _cannot(error.__cause__)
         return EXIT_MISSING if unable else error.exit_code
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ImportError):
         from marin.provenance.extras import not_installed
 
         if (absent := not_installed(error)) is not None:

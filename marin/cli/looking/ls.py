@@ -253,7 +253,7 @@ def summarize(view: Run) -> dict[str, object]:
 def verdict(view: Run, twin: str = "") -> str:
     """What was found of a run in a word or two, or of its verified ``twin``."""
     claimed = view.claimed[-1].body.verdicts if view.claimed else None
-    return passed_as(twin) if twin else described(view.verdict, claimed)
+    return passed_as(twin) if twin else described(view.verdict, claimed, view.answerable)
 
 
 def _number(value: float | None) -> str:

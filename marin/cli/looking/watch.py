@@ -12,10 +12,10 @@ from marin.cli.output import print_json, say
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.history.table.underway import Underway, underway
-from marin.process.waiting import waiting
 from marin.record.root import Root, open_root
 
-SECONDS = 1.0
+SECONDS, AGAIN = 1.0, 15.0
+"""How often the log is asked whether it grew, and after how long a run that told nothing is looked at again."""
 
 
 @click.command()
@@ -50,19 +50,21 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
 
 def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None]]:
     """The run at each change of what is said of it; the last is its end."""
-    before = ""
+    reader, before, size, looked = root.reader(), "", -1, 0.0
     while True:
-        history = root.history()
-        view = load(history, run)
-        now = underway(history, view, datetime.now(UTC))
-        line = told(view, now)
-        if line != before:
-            yield view, now
-        if now is None:
-            return
-        before = line
-        with waiting(f"watching {run}"):
-            time.sleep(SECONDS)
+        newest = reader.refresh().size
+        if newest != size or time.monotonic() - looked > AGAIN:
+            size, looked = newest, time.monotonic()
+            history = root.history()
+            view = load(history, run)
+            now = underway(history, view, datetime.now(UTC))
+            line = told(view, now)
+            if line != before:
+                yield view, now
+            if now is None:
+                return
+            before = line
+        time.sleep(SECONDS)
 
 
 def told(view: Run, now: Underway | None) -> str:

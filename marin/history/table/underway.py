@@ -148,7 +148,10 @@ def _last_sign(history: History, run: Run, identity: str, now: datetime) -> tupl
         default=_moment(run.started.time),
     )
     if not identity:
-        return sign, now - sign > QUIET  # between two steps, or a loop of its user's own: nothing says how often it gives signs
+        return (
+            sign,
+            now - sign > QUIET,
+        )  # between two steps, or a loop of its user's own: nothing says how often it gives signs
     seen, term = _holder(history, identity)
     sign = sign if seen is None else max(sign, seen)
     return sign, now - sign > term

@@ -62,6 +62,7 @@ COMMANDS: dict[str, Lazy] = {
     "diff": Lazy("marin.cli.looking.diff", "Name the first difference of two runs, in the order of causes."),
     "ls": Lazy("marin.cli.looking.ls", "List runs, artifacts, experiments or sweeps."),
     "show": Lazy("marin.cli.looking.show", "Show a run, a step, an artifact, an event or the runs behind a number."),
+    "watch": Lazy("marin.cli.looking.watch", "Follow RUN until it ends: train step, losses, speed, time left."),
     "sample": Lazy("marin.cli.models.sample", "Continue PROMPT by the trained model of RUN."),
     "lineage": Lazy(
         "marin.cli.looking.lineage",
@@ -249,7 +250,7 @@ def report(error: Exception) -> int:
         complain(_LIBRARY_COMMAND.sub("`marin ", str(error)))
         unable = isinstance(error, StorageFailed) and _cannot(error.__cause__)
         return EXIT_MISSING if unable else error.exit_code
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ImportError):
         from marin.provenance.extras import not_installed
 
         if (absent := not_installed(error)) is not None:

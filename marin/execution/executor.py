@@ -325,6 +325,7 @@ class _Stage:
             code=self.code.steps[self.step.name],
             lock=self.code.lock,
             listing=listing,
+            against="" if (before := self._continued_run()) is None else before.run,
         )
 
     def _take(self, situation: _Situation, hit: StepView) -> StageOutcome:
@@ -541,15 +542,17 @@ class _Stage:
             return taken
         return [Draft(events.RUN_STARTED, stream_of(run), events.write(self._run_started(run))), *taken]
 
+    def _continued_run(self) -> events.Continues | None:
+        """Where the state that a phase begins with comes from."""
+        if self.recipe.phase is None:
+            return None
+        return continued.origin(self.root.history(), self.recipe, self.execution.continues)
+
     def _run_started(self, run: str) -> events.RunStarted:
         source = provenance(code_folder())
         if source.diff:
             self.root.store().put_bytes(source.diff)
-        continues = (
-            continued.origin(self.root.history(), self.recipe, self.execution.continues)
-            if self.recipe.phase is not None
-            else None
-        )
+        continues = self._continued_run()
         arms = named("marin.registrations", "arms", "a registered experiment")
         return events.RunStarted(
             run=run,

@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger import LedgerError, Store, canonical_bytes
 from marin.history.run import Fact
-from marin.history.runs import History, facts, read_fact
+from marin.history.runs import History, facts, read_fact, stream_of
 from marin.kinds.known import type_of
 from marin.process.text import clipped, short
 from marin.record.events import StepCompleted, StepStarted
@@ -82,13 +82,15 @@ def reason(
     code: str,
     lock: str,
     listing: Listing,
+    against: str = "",
 ) -> str:
-    """Why a step of the pipeline is executed, in a sentence: what differs from the newest earlier beginning of it."""
-    last: Fact[StepStarted] | None = None
-    stream = ""
-    for item in history.events(type=type_of(StepStarted)):
-        if item[1].body.get("step") == step:
-            last, stream = read_fact(StepStarted, item), item[1].stream
+    """Why a step of the pipeline is executed, in a sentence: what differs from the newest earlier beginning of it, in the run
+    ``against`` where that has one."""
+    begun = [item for item in history.events(type=type_of(StepStarted)) if item[1].body.get("step") == step]
+    there = [item for item in begun if item[1].stream == stream_of(against)] if against else []
+    newest = (there or begun)[-1:]
+    last: Fact[StepStarted] | None = read_fact(StepStarted, newest[0]) if newest else None
+    stream = newest[0][1].stream if newest else ""
     if last is None:
         return "never made here"
     was = read_listing(store, last.body.code) if last.body.code != code else {}
@@ -99,7 +101,8 @@ def reason(
         return f"began before (event {last.index}), and " + (
             "its result is not whole here" if completed else "was not completed"
         )
-    return "; ".join(f"{kind} changed: {listed(items)}" for kind, items in found.items()).replace(": changed", "")
+    said = "; ".join(f"{kind} changed: {listed(items)}" for kind, items in found.items()).replace(": changed", "")
+    return f"against run {against}, {said}" if there else said
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

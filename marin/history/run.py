@@ -280,7 +280,10 @@ class Run:
                 where=f"run {self.run}",
                 expected=f"an output of {step}",
                 found=", ".join(self.steps) or "no outputs",
-                cure=f"run `marin stage {step}` or `dvc repro`; in an experiment file, name default_{step} among the steps",
+                cure="a loop of your own has what it saved (`run.save(NAME, PATH)`): `marin store get DIGEST` brings it, as "
+                f"`marin show {self.run}` names it"
+                if self.is_loop
+                else f"run `marin stage {step}` or `dvc repro`; in an experiment file, name default_{step} among the steps",
             )
         return self.steps[step].output
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from importlib.util import find_spec
 
 from marin.errors import NotInstalled
@@ -40,8 +40,9 @@ def advice(extras: Iterable[str]) -> str:
     return f"in the project's folder: pip install '.[{','.join(extras)}]', or make environment"
 
 
-def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
-    """What to say of an import that failed; None where the module belongs to no extra and to no plugin: then it is a defect."""
+def not_installed(error: ImportError) -> NotInstalled | None:
+    """What to say of an import that failed; None where the module belongs to no extra and to no plugin: then it is a defect.
+    Where another distribution stands in for one of an extra (mlflow-skinny for mlflow), what its modules lack is no defect."""
     if (error.name or "").startswith(PLUGINS):
         plugin = (error.name or "").removeprefix(PLUGINS).partition(".")[0]
         return NotInstalled(
@@ -53,29 +54,56 @@ def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
         )
     module = (error.name or "").partition(".")[0]
     extra = extra_of(module)
-    if extra is None:
-        return None
-    return _not_installed([module], [extra])
+    if extra is not None and isinstance(error, ModuleNotFoundError):
+        return _not_installed([module], [extra])
+    for name in _importing(error):
+        if name in {required for required, _ in _required()} and not _is_installed(name):
+            found = f"another distribution with the module {name}: {error}"
+            return _not_installed([name], [extra for required, extra in _required() if required == name], found)
+    return None
 
 
-def _not_installed(modules: Sequence[str], extras: Collection[str]) -> NotInstalled:
+def _importing(error: ImportError) -> list[str]:
+    """The packages whose files were being imported, the innermost first."""
+    names, trace = [], error.__traceback__
+    while trace is not None:
+        names.append(str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0])
+        trace = trace.tb_next
+    return list(dict.fromkeys(names[::-1]))
+
+
+def _is_installed(name: str) -> bool:
+    """Whether the distribution of this very name is installed, and not only one that has its module too."""
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _not_installed(modules: Sequence[str], extras: Collection[str], found: str = "") -> NotInstalled:
     return NotInstalled(
         "a package is not installed" if len(modules) == 1 else "packages are not installed",
         where=", ".join(modules),
         expected=f"the extra {' and '.join(extras)}" if extras else "what none of this project's extras brings",
-        found="an installation without it",
+        found=found or "an installation without it",
         cure=advice(extras) if extras else f"install {' and '.join(modules)} beside it",
     )
 
 
 def extra_of(module: str) -> str | None:
     """The extra that brings ``module``, by the name of its distribution or a word of it; None where none does."""
-    wanted = module.lower().replace("_", "-")
+    wanted, named = module.lower().replace("_", "-"), _required()
+    exact = [extra for name, extra in named if name == wanted]
+    partly = [extra for name, extra in named if wanted in name.split("-")]
+    return next(iter([*exact, *partly]), None)
+
+
+def _required() -> list[tuple[str, str]]:
+    """Each distribution that an extra of this project names, with the extra."""
     try:
         lines = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
-        return None
-    named = [found.groups() for line in lines if (found := _LINE.match(line)) and found[2] != "all"]
-    exact = [extra for name, extra in named if name.lower().replace("_", "-") == wanted]
-    partly = [extra for name, extra in named if wanted in name.lower().replace("_", "-").split("-")]
-    return next(iter([*exact, *partly]), None)
+        return []
+    named = (found for line in lines if (found := _LINE.match(line)) and found[2] != "all")
+    return [(found[1].lower().replace("_", "-"), found[2]) for found in named]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import click
@@ -15,8 +15,10 @@ from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run
+from marin.history.runs import load
 from marin.history.table.query import chosen, in_order
 from marin.history.table.rows import Column, Row, Table
+from marin.history.table.underway import Underway, underway
 from marin.history.table.varied import varied
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
@@ -28,6 +30,8 @@ under ``verified`` while it is not complete."""
 ALL = (*COLUMNS, "train loss", "state", "seed", "tags", "description")
 SHOWN_ALREADY = {"model": "model", "dataset": "dataset", "trainer.num_steps": "steps"}
 """Keys that differ and have a column without that."""
+FOLLOWED = 20
+"""So many open runs are looked at closely, the newest."""
 MOST = 6
 """So many keys that differ have a column; the others are named below the table."""
 
@@ -107,7 +111,7 @@ def ls(
         return
     with open_catalog(root) as catalog:
         if what == "runs":
-            _runs(catalog, Asked(limit, columns, filters, sort, archived), as_json=as_json)
+            _runs(root, catalog, Asked(limit, columns, filters, sort, archived), as_json=as_json)
         else:
             _artifacts(root, catalog, limit, as_json=as_json)
 
@@ -123,7 +127,7 @@ class Asked:
     archived: bool
 
 
-def _runs(catalog: Catalog, asked: Asked, *, as_json: bool) -> None:
+def _runs(root: Root, catalog: Catalog, asked: Asked, *, as_json: bool) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
     twins = catalog.twins(listed)
     hidden = 0 if asked.archived else sum(run.labels.archived for run in listed)
@@ -144,6 +148,7 @@ def _runs(catalog: Catalog, asked: Asked, *, as_json: bool) -> None:
     if as_json:
         _print_as_json(catalog, [summaries[row.run] for row in rows], rows, twins)
         return
+    rows = _with_signs(root, rows)
     columns, expendable, rest = _columns(table, rows, asked.columns)
     none = f"no run but {hidden} archived: `marin ls --archived`" if hidden else "no runs yet: `dvc repro` makes one"
     print_table(
@@ -158,6 +163,24 @@ def _runs(catalog: Catalog, asked: Asked, *, as_json: bool) -> None:
         say(f"the {'newest' if asked.sort is None else 'first'} {asked.limit} of {count}; -n 0 for all", err=True)
 
 
+def _with_signs(root: Root, rows: Sequence[Row]) -> list[Row]:
+    """The rows, those of the newest open runs with how far they have come."""
+    opened = [row.run for row in rows if row.own["state"] == "open"][-FOLLOWED:]
+    if not opened:
+        return list(rows)
+    history, now = root.history(), datetime.now(UTC)
+    signs = {run: sign for run in opened if (sign := underway(history, load(history, run), now)) is not None}
+    return [_with_sign(row, signs[row.run]) if row.run in signs else row for row in rows]
+
+
+def _with_sign(row: Row, sign: Underway) -> Row:
+    own = {**row.own, "verified": " · ".join([sign.line, *row.own["verified"].split(" · ")[1:]])}
+    loss = own["train loss"] or ("" if sign.train_loss is None else f"{sign.train_loss:.4f}")
+    return replace(
+        row, own={**own, "train loss": loss, "loss": own["loss"] or _number(sign.held_out and sign.held_out[1])}
+    )
+
+
 def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list[Column], list[str], list[str]]:
     """The columns, the titles of those that a narrow terminal goes without (the first first), and keys that have none."""
     if named is not None:
@@ -169,6 +192,8 @@ def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list
     more = [column for column in differing if column.name not in SHOWN_ALREADY]
     shown = [*more[: MOST - 1], more[-1]] if len(more) > MOST else more  # the last one is the seed
     place = COLUMNS.index("loss")
+    if any(row.own["state"] == "open" and row.own["train loss"] and not row.own["loss"] for row in rows):
+        more.append(table.column("train loss", where="--columns"))
     alike = [
         name
         for key, name in {"trainer.num_steps": "steps", "dataset": "dataset", "model": "model"}.items()
@@ -253,7 +278,7 @@ def summarize(view: Run) -> dict[str, object]:
 def verdict(view: Run, twin: str = "") -> str:
     """What was found of a run in a word or two, or of its verified ``twin``."""
     claimed = view.claimed[-1].body.verdicts if view.claimed else None
-    return passed_as(twin) if twin else described(view.verdict, claimed)
+    return passed_as(twin) if twin else described(view.verdict, claimed, view.answerable)
 
 
 def _number(value: float | None) -> str:

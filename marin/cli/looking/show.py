@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -27,6 +28,7 @@ from marin.history.catalog import open_catalog, twin_of
 from marin.history.names import plan_of
 from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run, was_interrupted
+from marin.history.table.underway import underway
 from marin.process.text import visible_json, written
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
@@ -110,7 +112,8 @@ def show(
             print_summary(view, root.reader().checkpoint(), twin_of(root, view))
         elif as_json:
             found = {"same_as": twin_of(root, view) or None, "contradiction": _contradiction(root, view) or None}
-            print_json({**whole(view), **found})
+            now = underway(root.history(), view, datetime.now(UTC))
+            print_json({**whole(view), **found, "underway": None if now is None else now.as_json()})
         else:
             _show_run(root, view)
 
@@ -177,6 +180,7 @@ def _show_run(root: Root, view: Run) -> None:
                 else []
             ),
             ("events", f"{view.started.index} to {view.last_index}"),
+            *(now.fields(datetime.now(UTC)) if (now := underway(root.history(), view, datetime.now(UTC))) else []),
             ("verified", verdict(view, twin_of(root, view))),
             *([("contradicts itself", wrong)] if (wrong := _contradiction(root, view)) else []),
             *([("followed", age)] if root.is_own() and (age := runs.followed(root.history(), view)) else []),

@@ -528,6 +528,8 @@ def _forecast(
             f"{hits} of {len(everything)} steps are hits. {device}: {line.note}; {line.hourly:g} {prices.currency} an "
             f"hour, seen {line.seen}."
         )
+        if len(composed) > 1:
+            say(_together(composed, everything))
         if asked is not None:
             whole = _searched(asked, everything)
             time, price = ("unknown" if whole[name] is None else whole[name] for name in ("time", "price"))
@@ -539,6 +541,22 @@ def _forecast(
             )
         if not total.fits:
             say(f"note: not everything fits into {device}'s memory", err=True)
+
+
+def _together(composed: Sequence[Composed], found: Sequence[Forecast]) -> str:
+    """What a sweep costs: a step that several of its recipes share is executed once."""
+    from marin.graph.recipes import pipeline_graph
+    from marin.recipe.cost import in_words, totals
+
+    _, addresses = pipeline_graph([one.recipe for one in composed])
+    once: dict[str, Forecast] = {}
+    each = len(found) // len(composed)
+    for place, item in enumerate(found):
+        once.setdefault(addresses[place // each][item.step], item)
+    words = in_words(totals(item.estimate for item in once.values()))
+    parts = [f"{words['flops']} FLOPs" if words["flops"] else "", words["bytes"], words["time"], words["price"]]
+    runs = sum(item.action == "run" for item in once.values())
+    return f"all {len(composed)} recipes: {runs} of {len(once)} steps to run, {', '.join(filter(None, parts))}"
 
 
 def _searched(asked: Plan, first: Sequence[Forecast]) -> dict[str, Any]:

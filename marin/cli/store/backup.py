@@ -152,7 +152,7 @@ def _tell(blobs: int, size: int, there: int, entries: int, absent: int, where: s
     )
     if absent:
         say(
-            f"{absent} more digests in the log name no file here: those of states, batches and recipes, or of bytes that were "
-            "never fetched (`marin ledger fsck` tells what is missing)",
+            f"every file that the log names and that is here is there; {absent} other digests of the log are of states, batches "
+            "and recipes, which are no files, or of bytes that this root never had (`marin ledger fsck` tells them apart)",
             err=True,
         )

@@ -11,12 +11,12 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from marin.errors import UsageError
 from marin.history.names import data_of, model_of, section
 from marin.history.run import Run
-from marin.history.table.varied import Varied, flat, varied
+from marin.history.table.varied import Varied, flat, short_value, varied
 
 Value = float | str | None
 HELD_OUT, LAST = "loss", "train loss"
@@ -121,7 +121,10 @@ class Table:
     def varied_columns(self, found: Varied, taken: Iterable[str] = ()) -> list[Column]:
         """A column for each key that differs; a title that another column has (``taken``) is written in full."""
         titles, others = found.titles, set(taken)
-        return [self._key(titles[key] if titles[key] not in others else key, key) for key in found.keys]
+        return [self._short(titles[key] if titles[key] not in others else key, key) for key in found.keys]
+
+    def _short(self, title: str, key: str) -> Column:
+        return replace(self._key(title, key), text=lambda row: short_value(self._of(row, key)))
 
     def _any(self, title: str, name: str) -> Column:
         return self._number(title, name) if any(name in row.numbers for row in self.rows) else self._key(title, name)

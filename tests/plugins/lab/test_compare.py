@@ -118,7 +118,6 @@ def test_a_sweep_is_read_from_one_command(marin: Marin, sweep: str) -> None:
         "seeds",
         "loss",
         "train loss",
-        "tokens/s",
         "train loss by step",
     ]
     assert [re.split(r"  +", line)[:4] for line in lines[at + 1 : at + 4]] == [

@@ -104,10 +104,9 @@ def print_compared(found: Compared) -> None:
     print_table(titles, text.group_rows(found), empty="", expendable=[*rest[::-1], titles[-1]])
     if any(told.n > 1 for group in found.groups for told in group.summaries.values()):
         say(text.SPREAD, err=True)
-    if found.differences:
+    if rows := text.difference_rows(found):
         say()
         say_folded(f"against {found.baseline}, {found.verdict}: {found.because}")
-        rows = text.difference_rows(found.differences, found)
         print_table(text.DIFFERENCES, rows, empty="", expendable=("test", "p", "95% interval"))
     metric = found.metrics[0]
     if rows := text.importance_rows(found, metric):

@@ -16,13 +16,14 @@ from typing import Literal
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.table.comparable import beside_all
+from marin.history.table.machine import ENERGY, SPEED
 from marin.history.table.rows import HELD_OUT, LAST, NUMBERS
 from marin.history.table.varied import SEED, Varied, short_titles, short_value, varied
 from marin.plugins.lab.comparing.importance import Importance, importances
 from marin.plugins.lab.comparing.selection import Selection
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
 
-SPEED, SECONDS = "tokens_per_second", "seconds"
+SECONDS = "seconds"
 USUAL = (NUMBERS[HELD_OUT], "evaluate.bits_per_byte", NUMBERS[LAST], SPEED)
 """What is compared unless something else is asked for, as far as the runs have it."""
 CALLED = {metric: word for word, metric in NUMBERS.items() if word != "train_loss"} | {
@@ -30,7 +31,7 @@ CALLED = {metric: word for word, metric in NUMBERS.items() if word != "train_los
     "evaluate.bits_per_byte": "bits per byte",
 }
 """Numbers that people call by a word of its own, as every table does."""
-OF_MACHINES = (SPEED, SECONDS)
+OF_MACHINES = (SPEED, ENERGY, SECONDS)
 """Numbers that are shown, and tested only where somebody asks for them."""
 ALONE = "all alike"
 Verdict = Literal["exploratory", "confirmatory", "incomplete"]
@@ -76,17 +77,13 @@ class Compared:
 
 
 def numbers_of(run: Run) -> dict[str, float]:
-    """All numbers of a run as ``step.name``, with its bits per byte, its speed and its time where they follow."""
+    """All numbers of a run as ``step.name``, with its bits per byte and its time where they follow."""
     found = dict(run.metrics)
     if (bits := run.bits_per_byte) is not None:
         found.setdefault("evaluate.bits_per_byte", bits)
     executed = [step.seconds for step in run.steps.values() if not step.cached]
     if executed:
         found[SECONDS] = math.fsum(executed)
-    train = run.steps.get("train")
-    tokens = found.get("train.tokens")
-    if train is not None and tokens and not train.cached and train.seconds > 0 and run.attempts.get("train", 1) == 1:
-        found[SPEED] = tokens / train.seconds
     return found
 
 

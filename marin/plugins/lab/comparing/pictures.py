@@ -83,7 +83,7 @@ def _scatter(found: Compared, keys: Sequence[str], metric: str) -> bytes:
         for group, x in zip(found.groups, numbers, strict=True):
             values = [found.values[run][metric] for run in group.runs if metric in found.values[run]]
             axes.plot([x] * len(values), values, "o", color=colours[group.name], markersize=5, alpha=0.8)
-            if values:
+            if len(values) > 1:
                 axes.plot([x], [math.fsum(values) / len(values)], "_", color="#24292f", markersize=16)
         if names is None and min(numbers) > 0 and max(numbers) > 8 * min(numbers):
             axes.set_xscale("log")

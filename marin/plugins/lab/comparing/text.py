@@ -13,6 +13,7 @@ from marin.plugins.lab.comparing.compared import Compared, Group, called
 from marin.plugins.lab.comparing.importance import METHOD as METHOD
 from marin.plugins.lab.report import number
 from marin.plugins.lab.statistics import Comparison
+from marin.process.text import several
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK = 12
@@ -81,13 +82,20 @@ def _ranges(seeds: Sequence[str]) -> str:
     return ", ".join(seeds) if len(seeds) <= 4 else f"{len(seeds)} seeds"
 
 
+FEW = 8
 DIFFERENCES = ("number", "against the baseline", "difference", "95% interval", "p", "p (Holm)", "test")
 
 
-def difference_rows(items: Sequence[Comparison], found: Compared) -> list[list[str]]:
-    """A row for each difference: how great, within which interval, and what the test says of it."""
+def told_differences(found: Compared) -> list[Comparison]:
+    """The differences of which something can be said; where that are none, all of them if they are few."""
+    said = [item for item in found.differences if item.interval is not None or item.p is not None]
+    return said or (list(found.differences) if len(found.groups) <= FEW else [])
+
+
+def difference_rows(found: Compared) -> list[list[str]]:
+    """A row for each difference that is told: how great, within which interval, and what the test says of it."""
     rows = []
-    for item in items:
+    for item in told_differences(found):
         words = _words_beside(found, item)
         over = f"{item.pairs} pairs" if item.pairs >= 2 else f"{item.of_arm.n} and {item.of_baseline.n} runs"
         rows.append(
@@ -134,8 +142,13 @@ def remarks(found: Compared) -> list[str]:
     ]
     if tests := dict.fromkeys(item.test for item in found.differences if item.p is not None):
         said.append(f"test: {'; '.join(tests)}; Holm's correction is for all groups of a number")
+    left_out = len(found.differences) - len(told_differences(found))
+    if left_out:
+        said.append(
+            f"{several(left_out, 'differences')} of single runs, of which nothing can be said, are left out; --json has them"
+        )
     arms: dict[str, list[str]] = {}
-    for item in found.differences:
+    for item in told_differences(found):
         if item.note and item.arm not in arms.setdefault(item.note, []):
             arms[item.note].append(item.arm)
     said += [

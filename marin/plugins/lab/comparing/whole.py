@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from marin.history.runs import History, recorded_evaluations
+from marin.history.table.machine import machine_numbers
 from marin.plugins.lab.comparing.compared import Compared, compared
 from marin.plugins.lab.comparing.selection import select
 from marin.record.events import EvaluationRecorded
@@ -28,7 +29,7 @@ def compare_runs(
     """
     history = root.history()
     chosen = select(history, names, sweep=sweep, experiment=experiment, filters=filters)
-    more = {run.run: evaluated(history, run.run) for run in chosen.runs}
+    more = {run.run: {**evaluated(history, run.run), **machine_numbers(history, run.run)} for run in chosen.runs}
     return compared(chosen, metrics, baseline, more)
 
 

@@ -57,7 +57,7 @@ def test_a_published_run_is_read_over_http_by_a_stranger(root: Root, site: Path,
     assert Store(open_storage(address, readonly=True)).manifest(model).digest == model
     assert judge_dossier(site / done.dossier, [root.verifier]).verdicts["fields"].outcome == "PASS"
     page = (site / done.page).read_text()
-    assert done.dossier in page and "Not verified by its publisher" in page and f"check.html#{RUN}" in page
+    assert done.dossier in page and "Check it below." in page and f"check.html#{RUN}" in page
     assert f"marin verify ADDRESS --vkey &#39;{root.verifier}&#39;" in page, "a script puts in what the browser has"
     publish_pages(root, load(root.history(), RUN), open_storage(site), address=f"{address}/")
     page = (site / done.page).read_text()

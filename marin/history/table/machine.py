@@ -1,0 +1,34 @@
+"""What machines measured of a training: speed, load, memory, energy. None of it is evidence."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from marin.history.runs import History, facts, stream_of
+from marin.record.events import MetricsRecorded
+
+SPEED, ENERGY = "tokens_per_second", "energy_joules"
+PREFIX = "system/"
+
+
+def laps(history: History, run: str) -> dict[str, list[float]]:
+    """Every measurement of the run's training by name, in the order in which it was taken."""
+    found: dict[str, list[float]] = {}
+    for fact in facts(history, MetricsRecorded, stream=stream_of(run)):
+        for series in fact.body.series:
+            if series.key.startswith(PREFIX):
+                values = [float.fromhex(value) for value in series.values]
+                found.setdefault(series.key.removeprefix(PREFIX), []).extend(filter(math.isfinite, values))
+    return found
+
+
+def machine_numbers(history: History, run: str) -> dict[str, float]:
+    """Speed as the median of the laps, the first of which has compilation in it; energy as their sum."""
+    found = laps(history, run)
+    numbers = {}
+    if speeds := found.get(SPEED):
+        numbers[SPEED] = median(speeds[1:] or speeds)
+    if energy := found.get(ENERGY):
+        numbers[ENERGY] = math.fsum(energy)
+    return numbers

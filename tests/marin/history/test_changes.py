@@ -1,0 +1,43 @@
+"""Why a step is executed: what differs from the run that it continues, or from the newest beginning of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ledger import Draft
+from marin.history.changes import reason
+from marin.history.runs import stream_of
+from marin.record import events
+from marin.record.root import Root, create_root
+
+CODE = "sha256:" + "c" * 64
+
+
+def begun(run: str, rate: float) -> Draft:
+    body = events.StepStarted(
+        run=run,
+        step="train",
+        identity=CODE,
+        config_digest=CODE,
+        config={"optimizer": {"learning_rate": rate}},
+        inputs={},
+        code=CODE,
+        attempt=1,
+    )
+    return Draft(events.STEP_STARTED, stream_of(run), events.write(body))
+
+
+def why(root: Root, **more: Any) -> str:
+    config = {"optimizer": {"learning_rate": 0.3}}
+    return reason(root.history(), root.store(), "train", config=config, inputs={}, code=CODE, lock="", listing=(), **more)
+
+
+def test_a_phase_is_explained_against_the_run_that_it_continues(tmp_path: Path, own_keys: Path) -> None:
+    root = create_root(str(tmp_path / ".marin"), origin="marin.test/changes")
+    assert why(root) == "never made here"
+    root.append([begun("aaaa2345", 0.1), begun("bbbb2345", 0.2)])
+    assert why(root) == "config changed: optimizer.learning_rate 0.2 -> 0.3"
+    told = why(root, against="aaaa2345")
+    assert told == "against run aaaa2345, config changed: optimizer.learning_rate 0.1 -> 0.3"
+    assert why(root, against="zzzz2345") == why(root), "a run without that step explains nothing"

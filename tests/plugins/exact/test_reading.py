@@ -80,7 +80,7 @@ def test_the_plain_form_is_what_is_digested() -> None:
     [
         (
             program(within="log"),
-            r"^scan, operation \d+: first in operation 0: recorded log\(.*, here exp\(.*test_program\.py",
+            r"^scan, operation \d+: first in operation 0: recorded log\(.*, here exp\(.*test_reading\.py",
         ),
         (program(turned=True), r"^first in operation \d+: recorded sub\(.*\) -> float32\[2, 3\], here add\("),
         (program(3.0), "^only the constants differ$"),

@@ -545,8 +545,9 @@ function parseProof(bytes, where) {
   return { entry, index: Number(place[1]), hashes, note: encoder.encode(whole.slice(cut + 2)) };
 }
 
-/** The root that an inclusion proof leads to (RFC 6962, section 2.1.1); null where its length cannot be right. */
+/** The root that an inclusion proof leads to (RFC 6962, section 2.1.1); null where its length cannot be right, or no entry has the index. */
 function provenRoot(index, size, leaf, hashes) {
+  if (index >= size) return null;
   let [node, last, found] = [index, size - 1, leaf];
   for (const hash of hashes) {
     if (last === 0) return null;
@@ -580,7 +581,7 @@ async function followKeys(source, given) {
     const counts = signed.some(({ key }) => key.name === checkpoint.origin && key.algorithm === ED25519 && checkpoint.size <= key.until);
     if (!counts) continue; // of a time before the keys that are believed here
     const root = provenRoot(proof.index, checkpoint.size, leafHash(proof.entry), proof.hashes);
-    if (proof.index >= checkpoint.size || !root || !same(root, checkpoint.root)) {
+    if (!root || !same(root, checkpoint.root)) {
       throw new Wrong("a proof does not lead to its checkpoint", { where: path });
     }
     const event = parseEvent(proof.entry, proof.index);
@@ -803,6 +804,8 @@ function readPackIndex(bytes, name, found) {
   if (index < 16 || !same(bytes.subarray(0, 16), magic) || !same(bytes.subarray(-16), magic)) throw new Wrong("not a packfile", { where });
   if (hex(sha256(bytes.subarray(index))) !== name) throw new Wrong("a packfile's index is not that of its name", { where });
   for (let at = index; at < bytes.length - 24; at += 44) {
+    const sorted = at === index || hex(bytes.subarray(at - 44, at - 12)) < hex(bytes.subarray(at, at + 32));
+    if (!sorted) throw new Wrong("a packfile's index is not in the order of digests", { where });
     const [offset, size] = [bigEndian(bytes, at + 32, 8), bigEndian(bytes, at + 40, 4)];
     if (offset < 16 || offset + size > index) throw new Wrong("a packfile names bytes that it has not", { where });
     const digest = digestText(bytes.subarray(at, at + 32));
@@ -3855,4 +3858,5 @@ function page() {
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
 /** The parts, for tests by vectors. */
-export { Store, canonical, execute, isBlob, merkleRoot, openCheckpoint, parseCanonical, parseKey, pythonNumber, readTokens, ruled, sha256, stateDigest, tensorDigest, zstd };
+export { Store, canonical, checkedManifest, execute, isBlob, leafHash, merkleRoot, openCheckpoint, parseCanonical, parseKey, parseProof, provenRoot, pythonNumber };
+export { readPackIndex, readTokens, ruled, sha256, stateDigest, tensorDigest, zstd };

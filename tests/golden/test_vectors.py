@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledger import VerifierKey, canonical_digest, parse_canonical, tensor_digest
+from ledger import (
+    LogProof,
+    Manifest,
+    MemoryStorage,
+    VerifierKey,
+    canonical_digest,
+    parse_canonical,
+    tensor_digest,
+    verify_proof,
+)
 from ledger.errors import LedgerError
 from ledger.format.checkpoint import open_checkpoint
-from tests.golden.vectors_made import FOLDER, json_texts, notes, programs, tensors
+from ledger.store.packs.packfile import check_packfile
+from tests.golden.vectors_made import FOLDER, json_texts, manifests, notes, packfiles, programs, proofs, tensors
 
 
 def read(name: str) -> Any:
@@ -27,6 +37,9 @@ def test_what_is_made_is_what_is_kept() -> None:
     assert read("json.json") == json_texts()
     assert read("notes.json") == notes()
     assert read("tensors.json") == tensors()
+    assert read("proofs.json") == proofs()
+    assert read("manifests.json") == manifests()
+    assert read("packfiles.json") == packfiles()
 
 
 @pytest.mark.long(seconds=4)
@@ -49,6 +62,42 @@ def test_notes_are_believed_where_they_should_be() -> None:
 def test_tensors_have_their_digests() -> None:
     for one in read("tensors.json"):
         assert tensor_digest(array(one)) == one["digest"]
+
+
+def test_proofs_show_what_they_should() -> None:
+    for one in read("proofs.json"):
+        try:
+            verify_proof(LogProof.parse(one["proof"].encode()), [VerifierKey.parse(one["key"])])
+            found = True
+        except LedgerError:
+            found = False
+        assert found == one["shown"], one["name"]
+
+
+def test_lists_of_files_are_read_where_they_are_one() -> None:
+    for one in read("manifests.json"):
+        try:
+            Manifest.parse(base64.b64decode(one["bytes"]))
+            found = True
+        except LedgerError:
+            found = False
+        assert found == one["tree"], one["name"]
+
+
+def test_packfiles_hold_what_they_say() -> None:
+    for one in read("packfiles.json"):
+        storage, name = MemoryStorage(), f"store/packfiles/{one['stored_as']}"
+        storage.create(name, base64.b64decode(one["bytes"]))
+        try:
+            index = check_packfile(storage, name)
+            found = True
+        except LedgerError:
+            found = False
+        assert found == one["packfile"], one["name"]
+        for digest, blob in one["holds"].items():
+            place = index.find(bytes.fromhex(digest.removeprefix("sha256:")))
+            assert place is not None
+            assert storage.read_range(place.packfile, place.start, place.size) == base64.b64decode(blob)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("exact-*.json")), ids=lambda path: path.stem)

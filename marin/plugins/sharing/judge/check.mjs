@@ -545,8 +545,9 @@ function parseProof(bytes, where) {
   return { entry, index: Number(place[1]), hashes, note: encoder.encode(whole.slice(cut + 2)) };
 }
 
-/** The root that an inclusion proof leads to (RFC 6962, section 2.1.1); null where its length cannot be right. */
+/** The root that an inclusion proof leads to (RFC 6962, section 2.1.1); null where its length cannot be right, or no entry has the index. */
 function provenRoot(index, size, leaf, hashes) {
+  if (index >= size) return null;
   let [node, last, found] = [index, size - 1, leaf];
   for (const hash of hashes) {
     if (last === 0) return null;
@@ -580,7 +581,7 @@ async function followKeys(source, given) {
     const counts = signed.some(({ key }) => key.name === checkpoint.origin && key.algorithm === ED25519 && checkpoint.size <= key.until);
     if (!counts) continue; // of a time before the keys that are believed here
     const root = provenRoot(proof.index, checkpoint.size, leafHash(proof.entry), proof.hashes);
-    if (proof.index >= checkpoint.size || !root || !same(root, checkpoint.root)) {
+    if (!root || !same(root, checkpoint.root)) {
       throw new Wrong("a proof does not lead to its checkpoint", { where: path });
     }
     const event = parseEvent(proof.entry, proof.index);
@@ -803,6 +804,8 @@ function readPackIndex(bytes, name, found) {
   if (index < 16 || !same(bytes.subarray(0, 16), magic) || !same(bytes.subarray(-16), magic)) throw new Wrong("not a packfile", { where });
   if (hex(sha256(bytes.subarray(index))) !== name) throw new Wrong("a packfile's index is not that of its name", { where });
   for (let at = index; at < bytes.length - 24; at += 44) {
+    const sorted = at === index || hex(bytes.subarray(at - 44, at - 12)) < hex(bytes.subarray(at, at + 32));
+    if (!sorted) throw new Wrong("a packfile's index is not in the order of digests", { where });
     const [offset, size] = [bigEndian(bytes, at + 32, 8), bigEndian(bytes, at + 40, 4)];
     if (offset < 16 || offset + size > index) throw new Wrong("a packfile names bytes that it has not", { where });
     const digest = digestText(bytes.subarray(at, at + 32));
@@ -1473,7 +1476,7 @@ async function readCache(store, own, split, tensors, used) {
     tensors.push({ path: `${split}/words`, digest: await tensorDigest("int64", [1], bytes) });
     size += 8;
   }
-  return { size, tokens: arrayOf("int32", tokens), masked: mask !== null };
+  return { size, tokens: arrayOf("int32", tokens), mask };
 }
 
 const SAFE_TYPES = new Map([
@@ -3042,16 +3045,18 @@ function batchOf(record, hints, streams, step, digest) {
     throw new Missing(`the sequences of train step ${step} are not published`);
   }
   const tokens = new Int32Array(count * width);
+  const weights = new Float32Array(count * width).fill(1);
+  const held = (stream) => Math.floor(stream.tokens.length / width);
   numbers.forEach((number, line) => {
     let at = number;
-    const stream = streams.find((one) => at < Math.floor(one.length / width) || ((at -= Math.floor(one.length / width)), false));
+    const stream = streams.find((one) => at < held(one) || ((at -= held(one)), false));
     if (!stream) throw new Wrong(`train step ${step}: a sequence that the tokens have not`, { found: `${number}` });
-    tokens.set(stream.subarray(at * width, at * width + width), line * width);
+    tokens.set(stream.tokens.subarray(at * width, at * width + width), line * width);
+    if (stream.mask) weights.set(stream.mask.subarray(at * width + 1, at * width + width), line * width); // of the token after it
+    weights[line * width + width - 1] = 0; // what comes after the last token is not asked
   });
   const found = digestText(sha256(bytesOf(BigInt64Array.from(numbers, BigInt)), bytesOf(tokens)));
   if (found !== digest) throw new Wrong(`train step ${step}: its tokens are not those of these sequences`, { expected: digest, found });
-  const weights = new Float32Array(count * width).fill(1);
-  for (let line = 1; line <= count; line++) weights[line * width - 1] = 0; // what comes after the last token is not asked
   return { tokens, weights };
 }
 
@@ -3493,7 +3498,6 @@ async function judgeExecution(store, record, asked, progress) {
   const files = await store.tree(record.steps.get("tokens")?.output.artifact ?? `sha256:${"0".repeat(64)}`);
   if (!files) throw new Missing("the tokens are not here");
   const { streams } = await readTokens(store, files);
-  if (streams.some(({ masked }) => masked)) throw new Missing("a loss mask, which is not executed here");
   const work = chosenSteps(record, asked);
   if (!work.length) throw new Missing("no segment begins with a state that is stored, so that it could be executed");
   const found = new Findings();
@@ -3508,7 +3512,7 @@ async function judgeExecution(store, record, asked, progress) {
       let state = new Map([...read.kept].map(([path, { dtype, content }]) => [path, arrayOf(dtype, content)]));
       const trace = await store.blob(body.trace);
       for (let step = body.start; step < last; step++) {
-        const batch = batchOf(record, programs.hints, streams.map(({ tokens }) => tokens), step, body.batches[step - body.start]);
+        const batch = batchOf(record, programs.hints, streams, step, body.batches[step - body.start]);
         const made = await trainStep(programs, state, batch, recipe.trainer.batch_size, () => progress("execution", done, all));
         compareStep(body, step, made, record.norms(), trace, ["step", "cursor", "key", ...programs.hints.parameters, ...programs.hints.moments]);
         state = made.next;
@@ -3855,4 +3859,5 @@ function page() {
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
 /** The parts, for tests by vectors. */
-export { Store, canonical, execute, isBlob, merkleRoot, openCheckpoint, parseCanonical, parseKey, pythonNumber, readTokens, ruled, sha256, stateDigest, tensorDigest, zstd };
+export { Store, batchOf, canonical, checkedManifest, execute, isBlob, leafHash, merkleRoot, openCheckpoint, parseCanonical, parseKey, parseProof, provenRoot, pythonNumber };
+export { readPackIndex, readTokens, ruled, sha256, stateDigest, tensorDigest, zstd };

@@ -293,3 +293,33 @@ def test_token_caches_have_the_same_content(tmp_path: Path) -> None:
           return [found.digest, found.size];
         }}"""
         assert evaluated(script) == list(tokens_content(folder))
+
+
+def test_a_batch_has_the_weights_that_training_gave_it() -> None:
+    """Two streams, one of which has a loss mask."""
+    from marin.training.tokens.masked import MaskedSequences
+
+    draw, width, numbers = np.random.default_rng(11), 5, [4, 1, 3, 0]
+    streams = [draw.integers(0, 99, size).astype(np.int32) for size in (13, 27)]
+    mask = draw.integers(0, 2, 27).astype(np.uint8)
+    lines = [(0, n) if n < 2 else (1, n - 2) for n in numbers]
+    tokens = np.stack([streams[which][n * width : (n + 1) * width] for which, n in lines])
+    masked: Any = MaskedSequences(None, mask, width)
+    plain = np.asarray([1.0] * (width - 1) + [0.0], np.float32)
+    weights = np.stack([masked._weights(n) if which else plain for which, n in lines])
+    given = {
+        "digest": f"sha256:{hashlib.sha256(np.asarray(numbers, '<i8').tobytes() + tokens.tobytes()).hexdigest()}",
+        "streams": [coded(one.tobytes()) for one in streams],
+        "mask": coded(mask.tobytes()),
+        "sequences": {"7": numbers},
+        "recipe": {"model": {"seq_len": width}, "trainer": {"batch_size": len(numbers)}},
+    }
+    script = f"""async () => {{ {BYTES}
+      const told = JSON.parse(given);
+      const streams = told.streams.map((one, n) => (
+        {{ tokens: new Int32Array(bytes(one).buffer), mask: n ? bytes(told.mask) : null }}
+      ));
+      const made = judge.batchOf(told, told, streams, 7, told.digest);
+      return [[...made.tokens], [...made.weights]];
+    }}"""
+    assert evaluated(script, given=json.dumps(given)) == [tokens.ravel().tolist(), weights.ravel().tolist()]

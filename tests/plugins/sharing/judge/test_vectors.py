@@ -23,6 +23,24 @@ NOTES = """async () => Promise.all(JSON.parse(given).map(async (one) => {
 TENSORS = f"""async () => {{ {DECODED} return Promise.all(JSON.parse(given).map(
   async (one) => (await judge.tensorDigest(one.dtype, one.shape, bytes(one.bytes))) === one.digest
 )); }}"""
+PROOFS = """async () => Promise.all(JSON.parse(given).map(async (one) => {
+  try {
+    const proof = judge.parseProof(new TextEncoder().encode(one.proof), one.name);
+    const checkpoint = await judge.openCheckpoint(proof.note, [judge.parseKey(one.key)], one.name);
+    const root = judge.provenRoot(proof.index, checkpoint.size, judge.leafHash(proof.entry), proof.hashes);
+    return one.shown === (root !== null && Buffer.from(root).equals(Buffer.from(checkpoint.root)));
+  } catch { return !one.shown; }
+}))"""
+MANIFESTS = f"""async () => {{ {DECODED} return JSON.parse(given).map((one) => {{
+  try {{ judge.checkedManifest(judge.parseCanonical(bytes(one.bytes), one.name), one.name); }} catch {{ return !one.tree; }}
+  return one.tree;
+}}); }}"""
+PACKFILES = f"""async () => {{ {DECODED} return JSON.parse(given).map((one) => {{
+  const found = new Map();
+  try {{ judge.readPackIndex(bytes(one.bytes), one.stored_as, found); }} catch {{ return !one.packfile; }}
+  const blob = (place) => Buffer.from(place.bytes.subarray(place.at, place.at + place.size)).toString("base64");
+  return one.packfile && Object.entries(one.holds).every(([digest, held]) => blob(found.get(digest)) === held);
+}}); }}"""
 PROGRAM = f"""async () => {{ {DECODED}
   const kinds = {{ float32: Float32Array, int32: Int32Array, uint32: Uint32Array, bool: Uint8Array }};
   const array = (one) => judge.ruled(new kinds[one.dtype](bytes(one.bytes).buffer));
@@ -34,7 +52,17 @@ PROGRAM = f"""async () => {{ {DECODED}
 }}"""
 
 
-@pytest.mark.parametrize(("name", "script"), [("json", TEXTS), ("notes", NOTES), ("tensors", TENSORS)])
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("json", TEXTS),
+        ("notes", NOTES),
+        ("tensors", TENSORS),
+        ("proofs", PROOFS),
+        ("manifests", MANIFESTS),
+        ("packfiles", PACKFILES),
+    ],
+)
 def test_every_answer_is_the_recorded_one(name: str, script: str) -> None:
     answers = evaluated(script, given=(FOLDER / f"{name}.json").read_text("utf-8"))
     assert len(answers) > 5 and all(answers), answers

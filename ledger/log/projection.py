@@ -211,7 +211,8 @@ class Projection:
                     return size
                 end = min(size + _BATCH, target.size)
                 db.executemany(
-                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _events_among(db, self._reader.entries(size, end))
+                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    _events_among(db, self._reader.entries(size, end)),
                 )
                 db.execute(
                     "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?, ?)", (target.origin, end, self._reader.root(end))

@@ -30,7 +30,9 @@ def begun(run: str, rate: float) -> Draft:
 
 def why(root: Root, **more: Any) -> str:
     config = {"optimizer": {"learning_rate": 0.3}}
-    return reason(root.history(), root.store(), "train", config=config, inputs={}, code=CODE, lock="", listing=(), **more)
+    return reason(
+        root.history(), root.store(), "train", config=config, inputs={}, code=CODE, lock="", listing=(), **more
+    )
 
 
 def test_a_phase_is_explained_against_the_run_that_it_continues(tmp_path: Path, own_keys: Path) -> None:

@@ -113,13 +113,7 @@ def test_a_sweep_is_read_from_one_command(marin: Marin, sweep: str) -> None:
     lines = marin("compare", "--sweep", sweep).out.splitlines()
     assert lines[0] == "sweep sweepabc: 6 runs, 3 of optimizer.learning_rate, 2 seeds"
     at = lines.index(next(line for line in lines if line.startswith("learning_rate")))
-    assert re.split(r"  +", lines[at]) == [
-        "learning_rate",
-        "seeds",
-        "loss",
-        "train loss",
-        "train loss by step",
-    ]
+    assert re.split(r"  +", lines[at]) == ["learning_rate", "seeds", "loss", "train loss", "train loss by step"]
     assert [re.split(r"  +", line)[:4] for line in lines[at + 1 : at + 4]] == [
         ["0.003", "1, 2", "3.45 ± 0.071", "3.7 ± 0.071"],
         ["0.006", "1, 2", "3.125 ± 0.11", "3.375 ± 0.11"],

@@ -2,8 +2,8 @@
 
     Trainer(..., args=TrainingArguments(logging_steps=1, ...), callbacks=[MarinCallback("mine")])
 
-Every train step has to be logged (``logging_steps=1``), because the ledger has each step's loss, NaN too. The state is told when the
-trainer saves a checkpoint, and at the end.
+Every train step has to be logged (``logging_steps=1``), because the ledger has each step's loss, NaN too. The state is told
+when the trainer saves a checkpoint, and at the end.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from marin.plugins.evaluation.recorded.answering import answered, unscored
 from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated
 from marin.plugins.evaluation.recorded.records import Key, Outcome, Request, Sample, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
-from marin.plugins.perplexity.plugin import SPLIT, VERSION
+from marin.plugins.perplexity.task import SPLIT, VERSION
 from marin.work.code import code_of
 
 

@@ -18,8 +18,8 @@ from marin.plugins.evaluation.judge import asker_of
 from marin.plugins.evaluation.recorded.comparison import first_difference
 from marin.plugins.evaluation.recorded.evaluated import Evaluated, numbers
 from marin.plugins.evaluation.recorded.records import Settings, requests_of
-from marin.plugins.perplexity.plugin import checked, read
 from marin.plugins.perplexity.scoring import evaluated
+from marin.plugins.perplexity.task import checked, read
 
 TEXT = "A text with ä and more signs than fit the context. " * 6
 

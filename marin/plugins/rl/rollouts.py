@@ -301,7 +301,7 @@ class DrawnRollouts:
 
     def _no_keys(self) -> KeyValues:
         by_row = NamedSharding(self._step.mesh, P(None, batch_axes(self._step.mesh)))
-        return jax.tree.map(lambda x: jax.device_put(np.zeros(x.shape, x.dtype), by_row), self._cache_shape)
+        return KeyValues(*(jax.device_put(np.zeros(x.shape, x.dtype), by_row) for x in self._cache_shape))
 
     @cached_property
     def _gathering(self) -> Any:

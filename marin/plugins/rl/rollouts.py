@@ -162,7 +162,8 @@ class DrawnRollouts:
 
     def keys_of(self, numbers: Sequence[int]) -> np.ndarray:
         seed, count = self.recipe.seed or 0, self.objective.num_generations
-        names = [f"completion {copy} of prompt {number}" for number in numbers for copy in range(count)]
+        begun = f" from train step {self.recipe.first_step}" if self.recipe.phase is not None else ""
+        names = [f"completion {copy} of prompt {number}{begun}" for number in numbers for copy in range(count)]
         return np.stack([np.asarray(named_key(seed, name)) for name in names])
 
     def completions(self, arrays: Any, prompts: Tokens, keys: np.ndarray) -> Tokens:

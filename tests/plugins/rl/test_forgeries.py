@@ -100,7 +100,7 @@ def odd(completion: str, answer: str) -> float:
 
 def drawing(patch: Patch, change: Callable[[Drawn, DrawnRollouts, Any, int], Rollout]) -> None:
     """Let completions be drawn by ``change``, in training alone: it never has a hint, and a judge's always has."""
-    honest = DrawnRollouts.completions
+    honest = DrawnRollouts.draw
 
     def drawn(self: DrawnRollouts, state: Any, update: int, hint: bytes | None = None) -> Rollout:
         return honest(self, state, update, hint) if hint is not None else change(honest, self, state, update)

@@ -94,7 +94,9 @@ def _reading(previous: Recipe, changed: Recipe) -> Recipe:
 
 
 def drawn(recipe: Recipe, count: int) -> dict[str, int]:
-    """How many of the first ``count`` sequences of a recipe's phase are of each part."""
+    """How many of the first ``count`` sequences of a recipe's phase are of each part; none where completions are learned."""
+    if recipe.objective is not None:
+        return {}
     if recipe.mixture is None:
         return {recipe.dataset.name: count}
     return Interleave(recipe.mixture.weights, recipe.mixture.block_size).consumed(count)

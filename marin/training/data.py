@@ -104,7 +104,7 @@ class DataOrder:
                 where="objective",
                 expected="null",
                 found=recipe.objective.name,
-                cure="the batch of its train step is a file in the store: marin store cat (docs/rl.md)",
+                cure="the batch of its train step is a file in the store: marin store get (docs/rl.md)",
             )
         self.starts = dict(zip(lengths, accumulate(lengths.values(), initial=0), strict=False))
         consumed = recipe.phase.consumed if recipe.phase is not None else {}

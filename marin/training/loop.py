@@ -371,7 +371,14 @@ class Training:
         objective, rollouts = self.recipe.objective, self._rollouts
         assert objective is not None and rollouts is not None
         if before is None or self.between(number):
-            assert self.between(number), "a segment begins between updates"
+            if not self.between(number):
+                raise UsageError(
+                    "train steps that begin within an update",
+                    where=f"train step {number}",
+                    expected=f"the first of objective.num_iterations ({objective.num_iterations})",
+                    found="completions that another state drew",
+                    cure="begin where the update does",
+                )
             update = (number - self.recipe.first_step) // objective.num_iterations
             drawn = rollouts.draw(state, update, hint(number))
             digest = digest_bytes(drawn.record)

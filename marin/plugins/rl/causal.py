@@ -10,9 +10,8 @@ whatever comes later. What is drawn token by token, looked at in one pass, or le
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import haliax as hax
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,7 @@ HIDDEN = -1e9
 """The logit of a position that is not to be looked at, as Levanter has it; its weight is exactly 0."""
 
 
-class KeyValues(eqx.Module):
+class KeyValues(NamedTuple):
     """Keys, values and what values were divided by, of every layer: float32[layer, batch, head, length, size] and [layer,
     batch, head, length]."""
 

@@ -7,26 +7,30 @@ Log-probabilities are the bits of float32, little-endian, in hexadecimal; reward
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from ledger import canonical_bytes
+
+Number = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
 class PromptRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Prompt ``number`` of the training is question ``index`` of the set. ``tokens``: with the token before a text."""
 
-    number: int
-    index: int
-    tokens: tuple[int, ...]
+    number: Number
+    index: Number
+    tokens: tuple[Number, ...]
 
 
 class CompletionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was drawn, its text, what each token's log-probability was and what it is under the reference (empty where none is
     asked), what it got, and its advantage (a float32)."""
 
-    tokens: tuple[int, ...]
+    tokens: tuple[Number, ...]
     text: str
     logprobs: str
     reference: str
@@ -37,7 +41,7 @@ class CompletionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of an update. ``update`` counts from the first of the phase."""
 
-    update: int
+    update: Number
     prompts: tuple[PromptRecord, ...]
     completions: tuple[CompletionRecord, ...]
 
@@ -88,7 +92,7 @@ def _differences(theirs: UpdateRecord, ours: UpdateRecord) -> Iterator[str]:
     for place, (one_, other_) in enumerate(pairs):
         if one_.advantage != other_.advantage:
             where = f"completion {place % each} of prompt {place // each}"
-            yield f"{where}, advantage: recorded {one_.advantage[:30]}, found {other_.advantage}"
+            yield f"{where}, advantage: recorded {_plain(one_.advantage)}, found {other_.advantage}"
 
 
 def _completion_differs(where: str, theirs: CompletionRecord, ours: CompletionRecord) -> Iterator[str]:
@@ -97,16 +101,16 @@ def _completion_differs(where: str, theirs: CompletionRecord, ours: CompletionRe
         recorded, found = (f"token {one[at]}" if at < len(one) else "no token" for one in (theirs.tokens, ours.tokens))
         yield f"{where}, position {at}: recorded {recorded}, found {found}"
     if theirs.text != ours.text:
-        yield f"{where}, text: recorded {theirs.text[:40]!r}, found {ours.text[:40]!r}"
+        yield f"{where}, text: recorded {_plain(theirs.text)}, found {_plain(ours.text)}"
     for name in ("logprobs", "reference"):
         one, other = (_split_words(getattr(side, name)) for side in (theirs, ours))
         if one != other:
             at = _first(one, other)
             what = "log-probability" if name == "logprobs" else "log-probability under the reference"
             recorded, found = (words[at] if at < len(words) else "none" for words in (one, other))
-            yield f"{where}, position {at}: {what}: recorded {recorded[:16]}, found {found}"
+            yield f"{where}, position {at}: {what}: recorded {_plain(recorded)}, found {found}"
     if theirs.reward != ours.reward:
-        yield f"{where}, reward: recorded {theirs.reward[:30]}, found {ours.reward}"
+        yield f"{where}, reward: recorded {_plain(theirs.reward)}, found {ours.reward}"
 
 
 def _first(one: Sequence[object], other: Sequence[object]) -> int:
@@ -116,3 +120,8 @@ def _first(one: Sequence[object], other: Sequence[object]) -> int:
 
 def _split_words(text: str) -> list[str]:
     return [text[at : at + 8] for at in range(0, len(text), 8)]
+
+
+def _plain(text: str) -> str:
+    """The beginning of what somebody wrote, without what a terminal would do."""
+    return ascii(text[:40])[1:-1]

@@ -162,7 +162,8 @@ class DrawnRollouts:
 
     def keys_of(self, numbers: Sequence[int]) -> np.ndarray:
         seed, count = self.recipe.seed or 0, self.objective.num_generations
-        names = [f"completion {copy} of prompt {number}" for number in numbers for copy in range(count)]
+        begun = f" from train step {self.recipe.first_step}" if self.recipe.phase is not None else ""
+        names = [f"completion {copy} of prompt {number}{begun}" for number in numbers for copy in range(count)]
         return np.stack([np.asarray(named_key(seed, name)) for name in names])
 
     def completions(self, arrays: Any, prompts: Tokens, keys: np.ndarray) -> Tokens:
@@ -301,7 +302,7 @@ class DrawnRollouts:
 
     def _no_keys(self) -> KeyValues:
         by_row = NamedSharding(self._step.mesh, P(None, batch_axes(self._step.mesh)))
-        return jax.tree.map(lambda x: jax.device_put(np.zeros(x.shape, x.dtype), by_row), self._cache_shape)
+        return KeyValues(*(jax.device_put(np.zeros(x.shape, x.dtype), by_row) for x in self._cache_shape))
 
     @cached_property
     def _gathering(self) -> Any:

@@ -100,7 +100,7 @@ def odd(completion: str, answer: str) -> float:
 
 def drawing(patch: Patch, change: Callable[[Drawn, DrawnRollouts, Any, int], Rollout]) -> None:
     """Let completions be drawn by ``change``, in training alone: it never has a hint, and a judge's always has."""
-    honest = DrawnRollouts.completions
+    honest = DrawnRollouts.draw
 
     def drawn(self: DrawnRollouts, state: Any, update: int, hint: bytes | None = None) -> Rollout:
         return honest(self, state, update, hint) if hint is not None else change(honest, self, state, update)
@@ -260,7 +260,7 @@ FORGERIES: dict[Callable[[Patch], None], tuple[int, str]] = {
         0,
         "completion 0 of prompt 0, position 0: log-probability: recorded cdccccbd",
     ),
-    retold(lambda first: {"text": "the answer"}): (0, "completion 0 of prompt 0, text: recorded 'the answer'"),
+    retold(lambda first: {"text": "the answer"}): (0, "completion 0 of prompt 0, text: recorded the answer"),
     retold(lambda first: {"reward": "0x1.8000000000000p+3"}): (0, "reward: recorded 0x1.8000000000000p+3"),
     retold(lambda first: {"advantage": "0x1.8000000000000p+3"}): (0, "advantage: recorded 0x1.8000000000000p+3"),
     retold(lambda first: {"tokens": first.tokens[::-1]}): (0, "completion 0 of prompt 0, position 0: recorded token"),

@@ -43,9 +43,10 @@ def test_a_record_is_read_as_it_was_written() -> None:
     [
         (changed(1, tokens=(12,)), "completion 1 of prompt 0, position 0: recorded token 12, found token 13"),
         (changed(2, tokens=(14, 15)), "completion 0 of prompt 1, position 2: recorded no token, found token 16"),
-        (changed(2, text="other"), "completion 0 of prompt 1, text: recorded 'other'"),
+        (changed(2, text="other"), "completion 0 of prompt 1, text: recorded other"),
         (changed(0, logprobs="0" * 16), "completion 0 of prompt 0, position 0: log-probability: recorded 00000000"),
         (changed(3, reference=""), "completion 1 of prompt 1, position 0: log-probability under the reference"),
+        (changed(1, reward="\x1b[2J"), "completion 1 of prompt 0, reward: recorded \\x1b[2J, found 0x0.0p+0"),
         (changed(3, reward="0x0p+0"), "completion 1 of prompt 1, reward: recorded 0x0p+0, found 0x1.0000000000000p+0"),
         (changed(0, advantage="0x0p+0"), "completion 0 of prompt 0, advantage: recorded 0x0p+0"),
         (msgspec.structs.replace(RECORD, update=5), "update: recorded 5, found 4"),

@@ -76,6 +76,8 @@ FREE = frozenset(
     }
 )
 """Settings that decide no prediction: dropout is of a training, ``layer_types`` says what a window makes of the layers."""
+CHANCE = ("attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "router_jitter_noise")
+"""Those of them that draw in a training."""
 ALIKE: Mapping[str, tuple[Any, ...]] = {
     "hidden_act": ("silu", "swish"),
     "mlp_only_layers": ([],),
@@ -258,6 +260,14 @@ def embedding_rows(folder: Path) -> int:
     """Rows of the embedding of a folder that :func:`folder_recipe` has read: the model's own, whatever tokens there are."""
     said = _object(folder / "config.json")
     return int(read_configuration(said, str(said.get("model_type"))).values["vocab_size"])
+
+
+def left_out_of_training(folder: Path) -> dict[str, float]:
+    """What the configuration of a folder that :func:`folder_recipe` has read switches on in a training by transformers, and
+    trainings here do not have: names and values, defaults too (a GPT-2 drops a tenth)."""
+    said = _object(folder / "config.json")
+    values = read_configuration(said, str(said.get("model_type"))).values
+    return {name: values[name] for name in CHANCE if values.get(name)}
 
 
 def _padded(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:

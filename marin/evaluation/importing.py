@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +17,10 @@ from marin.data.borrowed.tensor_files import INDEX, indexed, tensor_files
 from marin.data.template import ChatTemplate
 from marin.data.tokenizer import FILE as TOKENIZER
 from marin.errors import UsageError
-from marin.evaluation.folder import embedding_rows
+from marin.evaluation.folder import embedding_rows, left_out_of_training
 from marin.recipe.schema import Dataset, FilesDataset, Initial, MixtureDataset, Recipe, chats, check
 
+log = logging.getLogger(__name__)
 CONFIG = "config.json"
 
 
@@ -40,6 +42,12 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
             expected=f"{CONFIG}, model.safetensors (or its index and parts), {TOKENIZER}",
             found=f"no {', '.join(lacking)}",
             cure="files of other formats hold programs, and are not read",
+        )
+    if left := left_out_of_training(folder):
+        log.warning(
+            "%s: left out, nothing is dropped in a training here: %s",
+            folder / CONFIG,
+            ", ".join(f"{setting}: {value}" for setting, value in left.items()),
         )
     beside = (INDEX,) if indexed(folder) else ()
     with TemporaryDirectory(prefix="marin-import-") as base:

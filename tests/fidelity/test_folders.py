@@ -24,7 +24,7 @@ from tokenizers.models import WordLevel
 
 from marin.errors import UsageError
 from marin.evaluation import configuration
-from marin.evaluation.folder import folder_recipe
+from marin.evaluation.folder import CHANCE, folder_recipe, left_out_of_training
 from marin.evaluation.folder_subject import open_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.recipe.schema import Model, Recipe
@@ -423,6 +423,7 @@ def read(folder: Path) -> dict[str, Any]:
         "tied": model.architecture == "gpt2" or model.tie_word_embeddings,
         "rope": [] if model.architecture == "gpt2" else rope,
         "begin, end": [tokens.begin, tokens.end],
+        "of a training": left_out_of_training(folder),
     }
 
 
@@ -445,6 +446,7 @@ def by_reference(folder: Path) -> dict[str, Any]:
         "tied": config.tie_word_embeddings,
         "rope": [rope["rope_type"], rope["rope_theta"]] if rope else [],
         "begin, end": [begin, ends[0]],
+        "of a training": {name: value for name in CHANCE if (value := getattr(config, name, None))},
     }
 
 

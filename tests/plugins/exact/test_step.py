@@ -82,9 +82,12 @@ def test_the_initial_state_and_two_steps_are_those_of_the_reference(
 
 
 @pytest.mark.long(seconds=10)
+@pytest.mark.parametrize("fields", [{}, {"architecture": "mixtral", "experts": 4}], ids=["dense", "mixture"])
 def test_a_recipe_with_excluded_documents_compiles_each_program_once(
-    recipe: Recipe, worker: ModuleType, monkeypatch: pytest.MonkeyPatch
+    worker: ModuleType, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
+    case = worker.Case("excluded", profile="exact", hidden=16, layers=1, length=16, batch=4, steps=2, **fields)
+    recipe = msgspec.structs.replace(worker.recipe_of(case), arithmetic=EXACT)
     compiled: list[object] = []
     compile_ = jax.stages.Lowered.compile
     monkeypatch.setattr(

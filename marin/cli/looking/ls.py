@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import click
 
+from ledger import LedgerError
 from marin.cli.choice import OneOf
 from marin.cli.looking.experiments import print_experiments, print_sweeps
 from marin.cli.output import print_json, print_table, say
@@ -169,7 +171,11 @@ def _with_signs(root: Root, rows: Sequence[Row]) -> list[Row]:
     if not opened:
         return list(rows)
     history, now = root.history(), datetime.now(UTC)
-    signs = {run: sign for run in opened if (sign := underway(history, load(history, run), now)) is not None}
+    signs: dict[str, Underway] = {}
+    for run in opened:
+        with suppress(LedgerError):  # somebody else's events may not fit: `marin show RUN` says which
+            if (sign := underway(history, load(history, run), now)) is not None:
+                signs[run] = sign
     return [_with_sign(row, signs[row.run]) if row.run in signs else row for row in rows]
 
 

@@ -165,11 +165,12 @@ def _contradiction(root: Root, view: Run) -> str:
 
 def _show_run(root: Root, view: Run) -> None:
     started = view.started.body
-    code = started.code
+    code, now = started.code, datetime.now(UTC)
+    sign = underway(root.history(), view, now)
     print_fields(
         [
             ("run", view.run),
-            ("state", view.status),
+            ("state", view.status if sign is None else f"{view.status}, {sign.sign_in_words(now)}"),
             ("started", view.started.time),
             ("recipe", started.recipe_digest),
             ("plan", view.plan),
@@ -180,7 +181,7 @@ def _show_run(root: Root, view: Run) -> None:
                 else []
             ),
             ("events", f"{view.started.index} to {view.last_index}"),
-            *(now.fields(datetime.now(UTC)) if (now := underway(root.history(), view, datetime.now(UTC))) else []),
+            *(sign.fields if sign is not None else []),
             ("verified", verdict(view, twin_of(root, view))),
             *([("contradicts itself", wrong)] if (wrong := _contradiction(root, view)) else []),
             *([("followed", age)] if root.is_own() and (age := runs.followed(root.history(), view)) else []),

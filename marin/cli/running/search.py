@@ -103,4 +103,7 @@ def _print_trials(
         for place, (one, value) in enumerate(zip(outcomes, values, strict=True))
     ]
     print_table(("trial", "values", "run", metric, ""), rows, empty="")
-    say(f"{several(len(outcomes), 'trials')}, one experiment: marin experiment report {name}", err=True)
+    say(
+        f"{several(len(outcomes), 'trials')}, one experiment: marin experiment report {name}, marin compare --experiment {name}",
+        err=True,
+    )

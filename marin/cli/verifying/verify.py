@@ -218,8 +218,8 @@ def verify(
     RUN is an id, a unique beginning of one, or latest; or the address of one that `marin publish` wrote, as a browser has it
     (any page of the run; the front means the newest). Each verdict is
     PASS (all of it established), PARTIAL (nothing wrong in what was looked at), FAIL, NOT_RUN, UNAVAILABLE (something
-    needed is missing) or UNSUPPORTED (this machine cannot honour the arithmetic contract). Below them stands every claim
-    of the run, with what established it.
+    needed is missing) or UNSUPPORTED (this machine cannot honour the arithmetic contract). Below them stands how
+    many claims of the run were established, and by what; `marin -v verify` and --json have each of them, with its digests.
 
     A root that your key did not sign is verified in a process of its own, without network, which reads that root and the
     installed software and writes to a temporary folder and a cache of its own; --allow opens more by name.
@@ -644,7 +644,8 @@ def finish(
 
 
 def print_report(report: Report, *, details: bool = True) -> None:
-    """Verdicts as a table, then what they are about; without ``details`` what is open is counted."""
+    """Verdicts as a table, then what they are about; without ``details`` claims are counted, but for what contradicts the
+    record."""
     for remark in report.remarks:
         say(f"note: {remark}", err=True)
     rows = []

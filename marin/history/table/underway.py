@@ -56,14 +56,16 @@ class Underway:
             parts.append(f"{human_time(self.left)} left")
         return ", ".join(parts)
 
-    def fields(self, now: datetime) -> list[tuple[str, str]]:
-        """The same line by line, for one run."""
+    def sign_in_words(self, now: datetime) -> str:
+        """When it gave its last sign."""
         ago = human_time(max(0.0, (now - self.sign).total_seconds()))
+        moment = f"{self.sign:%Y-%m-%d %H:%M:%S} UTC, {ago} ago"
+        return f"no sign since {moment}" if self.silent else f"last sign {moment}"
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """The rest line by line, for one run."""
         rows = []
-        if self.silent:
-            rows.append(("no sign since", f"{self.sign:%Y-%m-%d %H:%M:%S} UTC, {ago} ago"))
-        else:
-            rows.append(("last sign", f"{self.sign:%H:%M:%S} UTC, {ago} ago"))
         if self.done:
             rows.append(("train step", f"{self.done} of {self.total}" if self.total else str(self.done)))
         if self.train_loss is not None:

@@ -113,15 +113,15 @@ def grouped(claims: Sequence[Claim]) -> list[tuple[str, list[str]]]:
 
 
 def counted(claims: Sequence[Claim]) -> list[tuple[str, str]]:
-    """How many claims are open, under the heading of each way in which they could be established, by the verdict that would
-    look at them: what nobody asked for is many sentences, and says little."""
+    """How many claims stand under each heading; of those that are open, by the verdict that would look at them. What contradicts
+    the record is not counted: every sentence of it is wanted."""
     told = []
     for (status, basis), heading in HEADINGS.items():
-        names = [
-            claim.verdict for claim in claims if status == "open" and (claim.status, claim.basis) == (status, basis)
-        ]
-        if names:
+        names = [claim.verdict for claim in claims if (claim.status, claim.basis) == (status, basis)]
+        if names and status == "open":
             told.append((heading, ", ".join(f"{name} {names.count(name)}" for name in dict.fromkeys(names))))
+        elif names and status != "contradicted":
+            told.append((heading, str(len(names))))
     return told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,26 @@ def test_epsilon_squared_is_that_of_a_published_table() -> None:
     assert share([*"aaabbbccc"], [1, 2, 3, 4, 5, 6, 7, 8, 9]) == pytest.approx(52 / 60)
     assert share([*"abcabcabc"], [1, 2, 3, 4, 5, 6, 7, 8, 9]) == 0.0
     assert share([*"abc"], [1, 2, 3]) is None
+
+
+@pytest.mark.browser
+def test_the_page_of_a_sweep_is_read_by_everybody(marin: Marin, sweep: str, chromium: Any, tmp_path: Path) -> None:
+    """Curves, scatter and tables at two widths, light and dark; pictures have words for those who cannot see them."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    shots = Path(os.environ.get("MARIN_SCREENSHOTS", tmp_path))
+    shots.mkdir(parents=True, exist_ok=True)
+    assert marin("compare", "--sweep", sweep, "--html", tmp_path / "compared.html").status == 0
+    page = chromium.new_page()
+    for scheme, width in (("light", 1400), ("dark", 390)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 850})
+        page.goto((tmp_path / "compared.html").as_uri())
+        found = axe.run(page).response["violations"]
+        assert [item["id"] for item in found if item["impact"] in ("serious", "critical")] == [], (scheme, width)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
+        sizes = page.locator("img").evaluate_all(
+            "all => all.map(one => [one.naturalWidth > 0, one.clientWidth, one.alt])"
+        )
+        assert len(sizes) == 2 and all(drawn and shown <= width and said for drawn, shown, said in sizes)
+        page.screenshot(path=shots / f"compared-{scheme}-{width}.png", full_page=True)
+    page.close()

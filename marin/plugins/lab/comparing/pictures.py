@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from marin.history.table.varied import short_value
 from marin.plugins.lab.comparing.compared import Compared, Group, called
 from marin.plugins.lab.comparing.text import mean_curve
+from marin.process.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -212,6 +213,7 @@ def _with_names(axes: Axes, count: int) -> None:
 
 
 def _legend(name: str, most: int = 44) -> str:
+    name = visible(name)
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 

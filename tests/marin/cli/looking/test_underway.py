@@ -96,7 +96,7 @@ def test_a_training_says_how_far_it_is_and_how_long_it_takes(training: str) -> N
     assert (found.step, found.done, found.total, found.train_loss) == ("train", 4, 12, 6.5)
     assert (found.speed, found.left, found.silent) == (400.0, 16.0, False), "the first lap has compilation in it"
     assert found.line == "train 4 of 12, 16 s left"
-    assert dict(found.fields(at(35)))["last sign"] == "12:00:30 UTC, 5 s ago"
+    assert found.sign_in_words(at(35)) == "last sign 2026-11-01 12:00:30 UTC, 5 s ago"
     assert machine_numbers(open_root().history(), RUN) == {"tokens_per_second": 400.0}
 
 
@@ -120,7 +120,7 @@ def test_ls_show_and_watch_say_it(marin: Marin, training: str) -> None:
     head, row = marin("ls").out.splitlines()
     assert "train loss" in head and "6.5000" in row and row.endswith("no sign since 11-01 12:00"), "long ago by now"
     shown = marin("show", RUN).out
-    assert "no sign since  2026-11-01 12:00:30 UTC" in shown and "train step     4 of 12" in shown
+    assert "open, no sign since 2026-11-01 12:00:30 UTC" in shown and "train step  4 of 12" in shown
     assert marin("show", RUN, "--json").json["underway"]["train_step"] == 4
     append(stream_of(RUN), 50, events.StepFailed(run=RUN, step="train", identity=IDENTITY, error="no memory"))
     watched = marin("watch", RUN)

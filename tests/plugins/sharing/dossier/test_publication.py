@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -200,3 +201,29 @@ def test_cut_off_at_every_write_readers_keep_what_they_had_and_it_goes_on(
     assert LogReader(open_storage(site), [root.verifier]).checkpoint().size == old.size + 1
     assert judge_dossier(site / done.dossier, [root.verifier]).verdicts["files"].outcome == "PASS"
     assert (site / "runs" / RUN / "index.html").read_bytes() != page
+
+
+@pytest.mark.browser
+def test_a_stranger_finds_claim_numbers_and_the_command_with_the_address(
+    root: Root, site: Path, address: str, chromium: Any, tmp_path: Path
+) -> None:
+    """The command on the page has the address under which a browser shows it, and the key."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    shots = Path(os.environ.get("MARIN_SCREENSHOTS", tmp_path))
+    shots.mkdir(parents=True, exist_ok=True)
+    sent(root, site)
+    publish_pages(root, load(root.history(), RUN), open_storage(site))
+    page = chromium.new_page()
+    for scheme, width in (("light", 1400), ("dark", 390)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 850})
+        page.goto(f"{address}/runs/{RUN}/index.html#top")
+        found = axe.run(page).response["violations"]
+        assert [item["id"] for item in found if item["impact"] in ("serious", "critical")] == [], (scheme, width)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
+        command = page.locator("[data-here]").inner_text()
+        assert command == f"marin verify {address}/runs/{RUN}/ --vkey '{root.verifier}'"
+        page.screenshot(path=shots / f"published-{scheme}-{width}.png", full_page=True)
+    page.get_by_role("link", name="the page that checks").click()
+    assert page.url.endswith(f"check.html#{RUN}")
+    page.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger import Draft, Log, LogReader, PosixStorage, Signer, VerifierKey, digest_bytes, parse_canonical
 
 KEPT = Path(__file__).with_name("exact.tar.gz")
+OTHER = "sha256:" + "5" * 64
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
 pytestmark = pytest.mark.long(seconds=60, together="the exact run that is kept")
 
@@ -58,9 +63,37 @@ def test_every_verdict_is_pass(kept: Path) -> None:
     assert not [line for line in report["details"]["training"] if "different program" in line], report["details"]
 
 
-def test_its_programs_are_beside_it(kept: Path) -> None:
-    from ledger import digest_bytes, parse_canonical
+def test_a_run_that_names_other_code_does_not_escape(kept: Path) -> None:
+    """Its own programs define what a train step gives: a loss that is another is a FAIL, whatever code is named."""
 
+    def forged(type_: str, body: dict[str, Any]) -> dict[str, Any]:
+        if type_ == "step.started/v1" and body["step"] == "train":
+            return body | {"code": OTHER}
+        if type_ == "train.segment/v1" and body["start"] == 0:
+            first, *others = body["losses"]
+            return body | {"losses": [(float.fromhex(first) / 2).hex(), *others]}
+        return body
+
+    storage = PosixStorage(kept)
+    events = [
+        event for _, event in LogReader(storage, [VerifierKey.parse((kept / "vkey").read_text().strip())]).events()
+    ]
+    shutil.rmtree(kept / "log")
+    signer = Signer("log.example/forged", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    Log.create(storage, signer)
+    with Log.open(storage, signer) as log:
+        log.append(
+            [Draft(e.type, e.stream, forged(e.type, dict(e.body)), id=e.id, actor=e.actor, time=e.time) for e in events]
+        )
+    (kept / "vkey").write_text(f"{signer.verifier}\n")
+    report = verify(kept, "--only", "training", "--steps", "0:1")
+    assert report["verdicts"]["training"] == "FAIL", report["details"]
+    found, *others = report["details"]["training"]
+    assert "train step 0: the recorded loss is not the one" in found
+    assert any("executed by other code" in line and "it excuses nothing" in line for line in others), others
+
+
+def test_its_programs_are_beside_it(kept: Path) -> None:
     programs = [file for file in sorted((kept / "programs").glob("*.json")) if len(file.stem) == 64]
     assert len(programs) == 3, "gradient, update and initial"
     for file in programs:

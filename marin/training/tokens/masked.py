@@ -29,9 +29,9 @@ class MaskedSequences(AsyncDataset[dict[str, Any]]):
 
     async def get_batch(self, indices: Sequence[int]) -> Sequence[dict[str, Any]]:
         items = await self._sequences.get_batch(indices)
-        return [{**item, "loss_weights": self._weights(index)} for index, item in zip(indices, items, strict=True)]
+        return [{**item, "loss_weights": self.weights_of(index)} for index, item in zip(indices, items, strict=True)]
 
-    def _weights(self, index: int) -> NDArray[np.float32]:
+    def weights_of(self, index: int) -> NDArray[np.float32]:
         start = index * self._seq_len
         weights = np.zeros(self._seq_len, dtype=np.float32)
         weights[:-1] = self._mask[start + 1 : start + self._seq_len]

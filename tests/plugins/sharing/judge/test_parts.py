@@ -306,7 +306,7 @@ def test_a_batch_has_the_weights_that_training_gave_it() -> None:
     tokens = np.stack([streams[which][n * width : (n + 1) * width] for which, n in lines])
     masked: Any = MaskedSequences(None, mask, width)
     plain = np.asarray([1.0] * (width - 1) + [0.0], np.float32)
-    weights = np.stack([masked._weights(n) if which else plain for which, n in lines])
+    weights = np.stack([masked.weights_of(n) if which else plain for which, n in lines])
     given = {
         "digest": f"sha256:{hashlib.sha256(np.asarray(numbers, '<i8').tobytes() + tokens.tobytes()).hexdigest()}",
         "streams": [coded(one.tobytes()) for one in streams],

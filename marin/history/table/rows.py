@@ -131,12 +131,12 @@ class Table:
 
     def _own(self, name: str) -> Column:
         def value(row: Row) -> Value:
-            return row.compared[name] if name in row.compared else read(row.own.get(name, ""))
+            return row.compared[name] if name in row.compared else as_value(row.own.get(name, ""))
 
         return Column(name, name, value, lambda row: row.own.get(name, ""))
 
     def _key(self, title: str, key: str) -> Column:
-        return Column(key, title, lambda row: read(self._of(row, key)), lambda row: visible_value(self._of(row, key)))
+        return Column(key, title, lambda row: as_value(self._of(row, key)), lambda row: visible_value(self._of(row, key)))
 
     def _of(self, row: Row, key: str) -> str:
         return self._flat[row.run].get(key, "")
@@ -171,7 +171,7 @@ def row_of(run: Run, numbers: Mapping[str, float] | None = None) -> Row:
 _PREFIXES = ("params", "param", "parameters", "metrics", "metric", "attributes", "attribute", "recipe")
 
 
-def read(text: str) -> Value:
+def as_value(text: str) -> Value:
     """A text as a filter compares it: a number where it is one, None where there is none."""
     if not text:
         return None

@@ -71,12 +71,13 @@ def named(group: str, name: str, where: str) -> Any:
 
 
 def _absent(group: str, name: str, where: str) -> NotInstalled:
+    ours = next((point.module for point in _written(group) if point.name == name), None)
     return NotInstalled(
         "a plugin is not installed",
         where=where,
         expected=f"the entry point {name} in the group {group}",
-        found="an installation without it",
-        cure="install the distribution that has it; docs/plugins.md lists those of Marin",
+        found="an installation without it" if ours is None else f"an installation without {ours}, a part of Marin",
+        cure="install the distribution that has it, or name what does not need it; docs/plugins.md lists those of Marin",
     )
 
 

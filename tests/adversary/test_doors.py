@@ -31,6 +31,7 @@ BROKEN = (
     "speedrun: fewer FLOPs than its recipe takes",
     "root: another list of tensors of a checkpoint that is let go",
     "root: an event of no known type among its evaluations",
+    "mlflow: an evaluation of an attempt that another took the place of",
 )
 
 

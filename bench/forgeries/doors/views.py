@@ -13,6 +13,7 @@ from bench.forgeries.doors.events import signed, stranger
 from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import Draft, Log
+from marin.execution.plan import identity_of
 from marin.history.catalog import open_catalog
 from marin.history.labels import label_stream, speaks_for_the_ledger
 from marin.history.runs import load, stream_of
@@ -195,3 +196,21 @@ def _cached(stall: Stall) -> None:
     goes_on(stall, (kinds.STEP_COMPLETED, "elsewhere/x", made))
     size = signed(stall).root.reader().refresh().size
     goes_on(stall, (kinds.STEP_CACHED, "elsewhere/x", body | {"completed_at": size - 1}))
+
+
+@kind("mlflow", "an evaluation of an attempt that another took the place of", "")
+@kind("own lists", "an evaluation of an attempt that another took the place of", "")
+def _attempted(stall: Stall) -> None:
+    """No verdict looks at it: the attempt had other inputs, and the result is another's."""
+    shop = stall.shop
+    stall.held["own"] = True
+    begun, evaluated = shop.one(kinds.STEP_STARTED, "evaluate"), shop.one(kinds.EVAL_COMPLETED)
+    other = {"code": OTHER, "attempt": 7}
+    body = begun.body | other
+    lock = body.get("lock") or shop.one(kinds.RUN_STARTED).body["environment"].get("lock", "")
+    body["identity"] = identity_of("evaluate", body["config"], body["inputs"], body["code"], lock)
+    metrics = evaluated.body["metrics"] | {"loss": FORGED.hex()}
+    shop.again(evaluated, metrics=metrics)
+    attempt = shop.again(evaluated)
+    attempt.type, attempt.body = kinds.STEP_STARTED, body
+    _verified(stall)

@@ -291,7 +291,7 @@ def in_order() -> Log:
 
 
 IN_ORDER = ("d70dc8d9f8a0b715", "b0f32d53f855fed1")
-AT_RANDOM = ("8a55e3c20a85cfb1", "ca890c2e602f9526", "70cbc546c0255d0d")
+AT_RANDOM = ("057fe1a43c9f6751", "2f6cd3c6d5927498", "62473f0fac6dfaf5")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

@@ -48,7 +48,7 @@ def completed(recorded: RecordedEvent, projected: ProjectedRun, body: StepComple
     yield Points(run, "seconds", recorded.time, [(0, body.seconds)])
     metrics = projected.fold.steps[body.step].metrics
     yield from _metrics(recorded, projected, body.step, metrics)
-    if body.step == "evaluate" and not projected.evaluation:
+    if body.step == "evaluate":  # whatever another attempt told before, this is what it measured
         projected.evaluation = dict(metrics)
     if body.step == "export":
         yield from training.exported_by_step(recorded, projected, body)

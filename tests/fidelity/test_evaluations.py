@@ -438,10 +438,15 @@ def test_documents_of_an_older_release_have_the_fields_of_the_first_line() -> No
     assert list(documents(task, 2)["test"]) == [{"q": {"A": "2020-01-01", "B": None}}, {"q": {"A": None, "B": "y"}}]
 
 
-@pytest.mark.parametrize("line", ['{"q": 1, "q": 2}', '{"q": 1e400}', '{"q": "\\ud83d"}'])
+MANY = json.dumps({"q": [{f"k{number}": 1} for number in range(256)]})
+
+
+@pytest.mark.parametrize("line", [MANY, '{"q": 1, "q": 2}', '{"q": 1e400}', '{"q": "\\ud83d"}'])
 def test_documents_that_the_harness_does_not_read(compare: Callable[..., None], line: str) -> None:
     task = EvaluationTask("task", {}, {"test": f"{line}\n".encode()})
-    compare(KIND, f"documents: {line}", lambda: documents(task, 3), None, refusal="a line that names a field twice")
+    compare(
+        KIND, f"documents: {line[:20]}", lambda: documents(task, 3), None, refusal="a line that names a field twice"
+    )
 
 
 REFUSED = [

@@ -8,16 +8,19 @@ inner object the keys of all, with None for those that it does not have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marin.errors import UsageError
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+MOST_FIELDS = 256
+"""Of all lines of a split, inner ones too: what reads them takes the square of their number."""
 
 
 def documents(task: EvaluationTask, rules: int) -> dict[str, Dataset]:
@@ -32,8 +35,31 @@ def documents(task: EvaluationTask, rules: int) -> dict[str, Dataset]:
     splits = {split: task.rows(split) for split in sorted(task.data)}
     if rules < 3:
         return {split: Dataset.from_list(rows) for split, rows in splits.items()}
+    for split, rows in splits.items():
+        if (count := _fields(rows)) > MOST_FIELDS:
+            raise UsageError(
+                "documents with more fields than a task has",
+                where=f"the task {task.name}, {split}",
+                expected=f"at most {MOST_FIELDS} fields in all lines, with those of inner objects",
+                found=str(count),
+                cure="write what differs from line to line as values, and not as names of fields",
+            )
     found = read({split: task.data[split] for split, rows in splits.items() if rows}, f"the task {task.name}")
     return {split: found[split] if split in found else Dataset.from_list([]) for split in splits}
+
+
+def _fields(rows: Sequence[Mapping[str, Any]]) -> int:
+    """How many names there are, each with those that it lies in."""
+    known: set[tuple[str, ...]] = set()
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), row) for row in rows]
+    while waiting:
+        at, value = waiting.pop()
+        if isinstance(value, dict):
+            known |= {(*at, name) for name in value}
+            waiting += [((*at, name), inner) for name, inner in value.items() if isinstance(inner, dict | list)]
+        elif isinstance(value, list):
+            waiting += [(at, inner) for inner in value if isinstance(inner, dict | list)]
+    return len(known)
 
 
 def read(lines: Mapping[str, bytes], where: str) -> dict[str, Dataset]:

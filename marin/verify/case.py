@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger import NotFound, Store, Tampered, Unavailable
-from marin.data.borrowed import trial
 from marin.data.reach import EVERYTHING, Reach
 from marin.data.tokenizer import FILE, MOST_BYTES
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import History
+from marin.provenance.plugins import named
 from marin.recipe.schema import Execution
 from marin.record import outputs
 from marin.record.events import Continues
@@ -68,9 +68,10 @@ class Case:
         Raises:
             DataError: it does, or is none.
         """
+        check = named(JUDGES, "tokenizer", "a tokenizer that the run reads")
         for digest in sorted(self._tokenizers()):
             with suppress(NotFound, Unavailable, Tampered), self.store.open_file(digest, FILE) as stream:
-                trial.check(stream.read(MOST_BYTES + 1), where=f"tokenizer {digest}")
+                check(stream.read(MOST_BYTES + 1), where=f"tokenizer {digest}")
 
     def _tokenizers(self) -> set[str]:
         """The stored trees with the tokenizers that its steps read."""

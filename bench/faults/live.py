@@ -204,7 +204,8 @@ def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tupl
         said = next((line for line in followed.splitlines() if " FAIL: " in line), followed)
     else:
         said = f"the training itself: {trained.strip().splitlines()[-1:]}; the follower: {followed[-200:]}"
-    return not completed, further, f"{len(segments)} segments; {' '.join(said.split())[:300]}"
+    stopped = not completed and bool(trained.strip())  # a training that ends without a word was stopped by nobody
+    return stopped, further, f"{len(segments)} segments; {' '.join(said.split())[:300]}"
 
 
 def _facts(body: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Shop
-from ledger import canonical_bytes
+from ledger import ManifestEntry, canonical_bytes
 from marin.record import events as kinds
 
 EVIL = b"import os\nos.system('touch /tmp/owned')\n"
@@ -501,12 +501,16 @@ def table_of_evaluation(shop: Shop) -> None:
     shop.one(kinds.STEP_COMPLETED, "evaluate").body["tables"]["mmlu"] = made.digest
 
 
+def _lying(shop: Shop, listed: Iterable[ManifestEntry], name: str) -> list[Path]:
+    """The files of the published store in which the bytes of a file of a tree lie."""
+    (digest,) = [entry.digest.removeprefix("sha256:") for entry in listed if entry.path == name]
+    return [path for path in (shop.path / "store").rglob(f"*{digest[8:]}*") if path.is_file()]
+
+
 @kind(1, "bytes of the export damaged by the publisher", by="publisher", verdict="artifacts")
 def damaged(shop: Shop) -> None:
     listed = shop.store.manifest(shop.output("export")["artifact"])
-    entry = next(entry for entry in listed if entry.path == "config.json")
-    hexadecimal = entry.digest.removeprefix("sha256:")
-    (path,) = [path for path in (shop.path / "store").rglob(f"*{hexadecimal[8:]}*") if path.is_file()]
+    (path,) = _lying(shop, listed, "config.json")
     data = path.read_bytes()
     path.unlink()
     path.write_bytes(data.replace(b"{", b"[", 1))
@@ -514,6 +518,6 @@ def damaged(shop: Shop) -> None:
 
 @kind(1, "the export left out by the publisher", by="publisher", verdict="artifacts", outcomes=("UNAVAILABLE",))
 def left_out(shop: Shop) -> None:
-    for path in (shop.path / "store").rglob("*"):
-        if path.is_file() and path.stat().st_size == 71032:
-            path.unlink()
+    listed = shop.store.manifest(shop.output("export")["artifact"])
+    for path in _lying(shop, listed, "model.safetensors"):
+        path.unlink()

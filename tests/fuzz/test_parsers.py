@@ -191,6 +191,7 @@ NOT_FOREIGN = {
     "marin.evaluation.folder_subject.open_folder": "a folder whose configuration is in the table; its tensors have one reader",
     "marin.data.borrowed.reference.read": "a folder, for transformers in a process of its own: its end is an answer too",
     "marin.data.tokenizer.read_settings": "settings and maps of special tokens are in the table, by those who read them so",
+    "marin.record.trust.trusted.read_trusted": "a file of the verifier's own settings, in whatever form",
     "marin.data.network.fetching.open_gate": "a host's name, of an address that was parsed",
     "marin.training.checkpoints.whole.load": "a folder whose files are in the table: packed state, zarr metadata",
     "marin.plugins.collections.steps.quality.Quality.open": "a model that a task of the same build wrote",

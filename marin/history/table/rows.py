@@ -136,7 +136,9 @@ class Table:
         return Column(name, name, value, lambda row: row.own.get(name, ""))
 
     def _key(self, title: str, key: str) -> Column:
-        return Column(key, title, lambda row: as_value(self._of(row, key)), lambda row: visible_value(self._of(row, key)))
+        return Column(
+            key, title, lambda row: as_value(self._of(row, key)), lambda row: visible_value(self._of(row, key))
+        )
 
     def _of(self, row: Row, key: str) -> str:
         return self._flat[row.run].get(key, "")

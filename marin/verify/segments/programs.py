@@ -1,7 +1,7 @@
 """What a run recorded of the programs of its train step, against what the installed code derives from its recipe.
 
 Under profile ``exact`` a program is a definition of every bit (docs/exact.md), and its digest enters no compiler, no version and
-no code of this project. Where the digests are equal, the same is computed, whoever computes it: other bits contradict
+no code of this project. Where the digests are equal, the same is computed, by any compiler: other bits contradict
 the record, and a beginning that names other code, another lock or other versions excuses nothing. Where they differ, another
 function was executed here, and its bits say nothing about the run's unless they are the same. What is around a program
 (which tokens a step sees, masks, adapters, documents that are left out) is code, and is excused as ever.

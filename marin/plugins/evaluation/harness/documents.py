@@ -36,7 +36,7 @@ def documents(task: EvaluationTask, rules: int) -> dict[str, Dataset]:
     if rules < 3:
         return {split: Dataset.from_list(rows) for split, rows in splits.items()}
     for split, rows in splits.items():
-        if (count := _fields(rows)) > MOST_FIELDS:
+        if (count := _field_names(rows)) > MOST_FIELDS:
             raise UsageError(
                 "documents with more fields than a task has",
                 where=f"the task {task.name}, {split}",
@@ -48,7 +48,7 @@ def documents(task: EvaluationTask, rules: int) -> dict[str, Dataset]:
     return {split: found[split] if split in found else Dataset.from_list([]) for split in splits}
 
 
-def _fields(rows: Sequence[Mapping[str, Any]]) -> int:
+def _field_names(rows: Sequence[Mapping[str, Any]]) -> int:
     """How many names there are, each with those that it lies in."""
     known: set[tuple[str, ...]] = set()
     waiting: list[tuple[tuple[str, ...], Any]] = [((), row) for row in rows]

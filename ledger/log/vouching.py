@@ -153,7 +153,7 @@ def revoke_vouched(storage: Storage, signer: Signer, index: int) -> int:
             where=f"event {index}",
             expected=KEY_VOUCHED,
             found=event.type,
-            cure=f"see `marin log --type {KEY_VOUCHED}`",
+            cure=f"name an event of the type {KEY_VOUCHED}",
         )
     public = check_vouched(event.body, signer.name)
     body = {

@@ -180,7 +180,9 @@ def _with_signs(root: Root, rows: Sequence[Row]) -> list[Row]:
 
 
 def _with_sign(row: Row, sign: Underway) -> Row:
-    own = {**row.own, "verified": " · ".join([sign.line, *row.own["verified"].split(" · ")[1:]])}
+    first, *labels = row.own["verified"].split(" · ")
+    judged = first != row.own["state"]  # a verdict on what there was of it says more than that it is open
+    own = {**row.own, "verified": " · ".join([first if judged else sign.line, *labels])}
     loss = own["train loss"] or ("" if sign.train_loss is None else f"{sign.train_loss:.4f}")
     return replace(
         row, own={**own, "train loss": loss, "loss": own["loss"] or _number(sign.held_out and sign.held_out[1])}

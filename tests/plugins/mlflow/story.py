@@ -61,7 +61,7 @@ class Log:
     def entry(self, index: int) -> bytes:
         return self.entries[index].encode()
 
-    def events(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Event]]:
+    def events(self, start: int = 0, end: int | None = None, *, lenient: bool = False) -> Iterator[tuple[int, Event]]:
         stop = len(self.entries) if end is None else end
         yield from ((index, self.entries[index]) for index in range(start, stop))
 

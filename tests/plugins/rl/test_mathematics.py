@@ -126,12 +126,12 @@ def test_a_group_without_variance_teaches_nothing_and_reinforce_has_the_reward_i
 
 def test_log_probabilities_and_entropies_are_those_of_the_softmax() -> None:
     draw = np.random.default_rng(2)
-    logits, tokens = draw.normal(size=(2, 5, 7)) * 3, draw.integers(0, 7, (2, 5))
+    logits, after = draw.normal(size=(2, 5, 7)) * 3, draw.integers(0, 7, (2, 5))
     logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    found = np.asarray(token_logprobs(jnp.asarray(logits, jnp.float32), jnp.asarray(tokens)))
+    found = np.asarray(token_logprobs(jnp.asarray(logits, jnp.float32), jnp.asarray(after)))
     for row in range(2):
         for t in range(5):
-            assert found[row, t] == pytest.approx(logs[row, t, tokens[row, (t + 1) % 5]], abs=1e-5)
+            assert found[row, t] == pytest.approx(logs[row, t, after[row, t]], abs=1e-5)
     expected = -(np.exp(logs) * logs).sum(axis=-1)
     assert np.allclose(entropies(jnp.asarray(logits, jnp.float32)), expected, atol=1e-5)
 

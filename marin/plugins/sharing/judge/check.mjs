@@ -28,6 +28,9 @@ class Wrong extends Error {
   }
 }
 
+/** How many entries that are no events are named. */
+const MOST_STRAYS = 4;
+
 /** An event in a place that is not its own. */
 class Misplaced extends Wrong {}
 
@@ -3194,6 +3197,9 @@ async function chosenRun(source, log, run) {
 
 async function judgeSignature(source, log, given, cosigners, run) {
   const lines = [`log ${visible(log.origin)}: ${several(log.size, "event")} re-derived under root ${hex(log.root)}, signed by ${log.signers.map(keyName).join(", ")}`];
+  const strays = log.events.filter(({ stray }) => stray);
+  for (const { index, stray } of strays.slice(0, MOST_STRAYS)) lines.push(`beside the events, and left out: entry ${index}: ${visible(stray.said)}`);
+  if (strays.length > MOST_STRAYS) lines.push(`${strays.length - MOST_STRAYS} more like these`);
   const found = new Findings();
   for (const key of given.filter(({ algorithm }) => algorithm === MLDSA)) {
     const there = log.note.lines.some((line) => line.name === key.name && line.id === key.id);

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -517,9 +516,8 @@ def test_the_verifiers_witnesses_are_asked(root: Root, tmp_path: Path, monkeypat
     found = judge_dossier(unseen, [root.verifier], policy)
     assert (found.verdicts["events"].outcome, found.exit_code()) == ("PARTIAL", 4), found.as_json()
     assert "are not known to have seen event" in found.verdicts["events"].lines[0]
-    trust = SimpleNamespace(policy=lambda: policy)
     with monkeypatch.context() as patch:
-        patch.setattr("marin.verify.alone.judgement.default_trust", lambda: trust)
+        patch.setattr("marin.verify.alone.judgement.own_policy", lambda trust: policy)
         assert judge(root, unseen).verdicts["events"].outcome == "PARTIAL", "of `marin trust` where none is named"
     with Log.open(root.storage, root.signer()) as log:
         log.publish()

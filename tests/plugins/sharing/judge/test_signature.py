@@ -228,12 +228,22 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.table
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_an_operator_signs_and_is_no_event_is_refused(tmp_path: Path, name: str) -> None:
+def test_what_an_operator_signs_and_is_no_event_is_named_and_left_out(tmp_path: Path, name: str) -> None:
+    """It is in the log as it was signed; what it names is judged with it (tests/adversary/test_browser_judge.py)."""
     broken, place = BROKEN[name]
     found = checked(written(tmp_path, [entry(0), broken, entry(2)]), SIGNER.verifier)
+    assert found.outcomes == ["PASS", "UNAVAILABLE", "NOT_RUN"], "the log has no run"
+    lines = [
+        line for line in found.report["verdicts"]["signature"]["lines"] if line.startswith("beside the events, and")
+    ]
+    assert place in lines[0] and lines[0].isprintable(), "and what comes after it in its stream"
+
+
+@pytest.mark.parametrize("name", ["no JSON", "an id twice", "a gap in a stream"])
+def test_what_might_be_of_the_logs_keys_and_is_no_event_is_refused(tmp_path: Path, name: str) -> None:
+    broken = BROKEN[name][0] + b"log.key-retired/v1"
+    found = checked(written(tmp_path, [entry(0), broken, entry(2)]), SIGNER.verifier)
     assert found.outcomes == ["FAIL", "NOT_RUN", "NOT_RUN"]
-    assert place in found.said
-    assert found.said.replace("\n", "").isprintable()
 
 
 def test_a_complete_tile_stands_in_for_a_partial_one(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from marin.history.projection.text import flatten
 SEED = "seed"
 NAMED = {"model": model_of, "dataset": data_of}
 """Sections with a name that people know them by."""
-_NAMES_ITS_SECTION = ("name", "kind", "architecture", "run")
+_NAMES_ITS_SECTION = ("name", "kind", "architecture", "profile", "run")
 """A key so called says what its section is; the others of it may follow from that."""
+_SAYS_LITTLE = ("name", "kind", "run")
 LONGEST = 24
 
 
@@ -77,8 +78,11 @@ def _decides(one: str, other: str, flats: Mapping[str, Mapping[str, str]]) -> bo
 
 
 def short_titles(keys: Sequence[str]) -> dict[str, str]:
-    """The shortest end of each key that no other one has."""
-    return {key: next(end for end in _suffixes(key) if end == key or _is_of_one(end, keys)) for key in keys}
+    """The shortest end of each key that no other one has, and that says of what it is: ``name`` alone does not."""
+    return {
+        key: next(end for end in _suffixes(key) if end == key or (end not in _SAYS_LITTLE and _is_of_one(end, keys)))
+        for key in keys
+    }
 
 
 def _suffixes(key: str) -> list[str]:

@@ -43,6 +43,16 @@ def test_what_follows_from_a_model_is_told_by_its_name() -> None:
     assert both.keys == ("model", "model.seq_len")
 
 
+def test_what_follows_from_a_profile_is_told_by_it_and_a_name_says_of_what_it_is() -> None:
+    plain, exact = ({"profile": name, "isa": isa} for name, isa in (("portable-cpu", "x86-64-v3"), ("exact", "any")))
+    found = varied(
+        {"a": recipe(0.1, 1, arithmetic=plain), "b": recipe(0.2, 1, arithmetic=exact, objective={"name": "grpo"})}
+    )
+    assert found.keys == ("arithmetic.profile", "objective.name", "optimizer.learning_rate")
+    assert found.follows == ("arithmetic.isa",)
+    assert list(found.titles.values()) == ["profile", "objective.name", "learning_rate"]
+
+
 def test_a_key_that_one_recipe_does_not_have_differs() -> None:
     found = varied({"a": recipe(0.1, 1), "b": recipe(0.1, 1, lora={"rank": 8})})
     assert found.keys == ("lora.rank",) and found.values["a"] == {"lora.rank": ""}

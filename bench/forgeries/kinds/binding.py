@@ -200,7 +200,7 @@ for _name, _line in (
         _put("minimal_pairs.jsonl", _line + b"\n"),
         digest=True,
         verdict="model",
-        outcomes=("UNAVAILABLE",),
+        says="not a minimal pair",
     )
 _kind(
     "a file more in the corpus",

@@ -256,7 +256,7 @@ def recipe_followed(shop: Shop) -> None:
     shop.follow()
 
 
-@kind(2, "another recipe, in each step too", verdict="training", says="train step 0")
+@kind(2, "another recipe, in each step too", verdict="training", says="the state after the step differs")
 def recipe_everywhere(shop: Shop) -> None:
     rate = (0.5).hex()
     shop.one(kinds.RUN_STARTED).body["recipe"]["optimizer"]["learning_rate"] = rate

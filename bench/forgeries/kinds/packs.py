@@ -224,7 +224,7 @@ _kind(
     _edit("tokenizer.json", lambda data: b"\xef\xbb\xbf" + data),
     digest=True,
     verdict="data",
-    says="tokenizer: expected",
+    says="a tokenizer cannot be read",
 )
 _kind(
     "a chat template in the tokenizer's settings",

@@ -130,7 +130,7 @@ def one_another(shop: Shop) -> None:
     shop.follow()
 
 
-@kind(4, "a phase that continues the run beside the right one", of="phase", says="recorded no state")
+@kind(4, "a phase that continues the run beside the right one", of="phase", says="is not the continuation of")
 def beside(shop: Shop) -> None:
     """The second run took its training over, so that it recorded no state of its own at a step of this name."""
     saved = copy.deepcopy(shop.all(kinds.CHECKPOINT_SAVED, run=shop.base.run)[0])

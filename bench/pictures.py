@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import shutil
 import signal
@@ -77,14 +76,12 @@ def main() -> None:
             )
             page.set_default_timeout(90_000)
             page.goto(printed)
-            page.goto(f"{address}/api/2.0/mlflow/runs/get?run_id={run}")
-            told = ""
+            asked = f"{address}/api/2.0/mlflow/runs/get?run_id={run}"
             for _ in range(90):  # until the projection has the run
-                if "experiment_id" in (told := page.inner_text("body")):
+                if (answer := page.request.get(asked, headers={"authorization": f"Bearer {token}"})).ok:
                     break
                 page.wait_for_timeout(1000)
-                page.reload()
-            experiment = json.loads(told)["run"]["info"]["experiment_id"]
+            experiment = answer.json()["run"]["info"]["experiment_id"]
             page.goto(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics")
             page.get_by_text("train loss").first.wait_for()
             page.locator(".js-plotly-plot .scatterlayer path").first.wait_for()

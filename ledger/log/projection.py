@@ -5,7 +5,7 @@ through.
     strays(idx, field, expected, found, text)                 entries that are no events of the log
 
 A log of somebody else's may have entries that no writer makes: bytes that are no event, an id that is there already, a
-number that is not the next of its stream. Such a stray is none of the events. It is kept beside them, with its text, for
+number that is not the next of its stream. Such a stray is not an event. It is kept beside them, with its text, for
 anyone who asks what an entry says (:meth:`Projection.strays`); what speaks of the log's own keys is never left out.
 
 It takes events from a verified reader only, remembers with its rows the size and root up to which it has

@@ -173,7 +173,7 @@ def check_not_revoked(public: bytes, events: Iterable[tuple[int, Event]]) -> Non
     """Refuse a vouched key that its log revoked, by the log's ``events`` (those of type ``log.key-revoked/v1`` are enough).
 
     Raises:
-        Unverified: it did. An event of that type that is none counts against every key.
+        Unverified: it did. A malformed event of that type counts against every key.
     """
     for index, event in events:
         if event.type == KEY_REVOKED and check_revoked(event.body) in (public, b""):

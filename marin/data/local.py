@@ -375,7 +375,7 @@ def _chat_documents(
 
 
 def _preference(value: dict[str, object], at: str, chat: Written) -> list[tuple[dict[str, str], str, tuple[Span, ...]]]:
-    """Both conversations of a line, the chosen one first. A conversation that the line has beside them is none of both."""
+    """Both conversations of a line, the chosen one first. A conversation that the line has beside them is neither."""
     beside = {name: item for name, item in value.items() if name != "conversations"}
     return [
         ({ANSWER: answer}, *chat(beside | {"messages": messages}, f"{at}, {answer}"))

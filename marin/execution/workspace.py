@@ -232,7 +232,7 @@ def _disk_full(where: str, found: str) -> StorageFailed:
 
 
 def explained(step: str, error: BaseException) -> LedgerError:
-    """An error that is none of ours, as one of ours: what stopped the step, and what helps."""
+    """A foreign error as one of ours: what stopped the step, and what helps."""
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         # Of a copy the second is written.
         return _disk_full(f"step {step}: {error.filename2 or error.filename or 'a file'}", error.strerror or "")

@@ -109,7 +109,7 @@ class Root:
         or those for which ``filters`` hold.
 
         Raises:
-            UsageError: nothing is named, fewer than two runs are left, or a name is none.
+            UsageError: nothing is named, fewer than two runs are left, or no run has such a name.
             MissingEvidence: there is no such sweep or experiment.
         """
         compare = named("marin.pages", "comparison", "a comparison of runs")

@@ -24,7 +24,7 @@ EXPECTED = ("says", "claimed", "unsaid")
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
-    """Every text of a source that is said; of one with values in it, what stands between them. What only explains is none."""
+    """Every text of a source that is said; of one with values in it, what stands between them. A docstring is not one of them."""
     explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explained:

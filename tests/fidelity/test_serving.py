@@ -313,7 +313,7 @@ def test_a_text_goes_on_with_its_prompt(
                 continue  # nobody shows half a letter
             asking = Question(subject, (), len(new), 0.0, 0, ())
             name = f"{made.__name__}: {text} behind {cut} tokens"
-            compare(KIND, name, lambda q=asking, n=new, p=prompt: q.said(n, p)[0], whole.removeprefix(lead))
+            compare(KIND, name, lambda q=asking, n=new, p=prompt: q.completion(n, p)[0], whole.removeprefix(lead))
             offsets = text_offsets(subject, new, prompt)
             letters = [
                 max(0, len(reference.decode(ids[: cut + n]).rstrip("\ufffd")) - len(lead)) for n in range(len(new))
@@ -333,5 +333,7 @@ def test_every_end_ends_an_answer(compare: Callable[..., None], by_bytes: Subjec
     subject = replace(by_bytes, recipe=recipe)
     asking = question(subject, [[5]], n=1, limit=8, temperature=0.0, seed=0, stops=())
     for end in (0, 7, 9):
-        compare(KIND, f"ended by token {end}", lambda end=end: asking.said((5, end)), (subject.decode((5,)), "stop"))
-    compare(KIND, "ended by length", lambda: asking.said((5, 6))[1], "length")
+        compare(
+            KIND, f"ended by token {end}", lambda end=end: asking.completion((5, end)), (subject.decode((5,)), "stop")
+        )
+    compare(KIND, "ended by length", lambda: asking.completion((5, 6))[1], "length")

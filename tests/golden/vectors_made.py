@@ -225,7 +225,7 @@ def manifests() -> Any:
         "an empty name": (files("a//b"), False),
         "a line in a name": (files("a\nb"), False),
         "a size below none": (files("a", size=-1), False),
-        "a digest that is none": (files("a", digest="sha256:" + "A" * 64), False),
+        "a malformed digest": (files("a", digest="sha256:" + "A" * 64), False),
         "no word on whether it is executed": (files("a", executable=None), False),
         "parts of a small one": (files("a", parts="b" * 64), False),
         "a large one without parts": (files("a", size=large), False),

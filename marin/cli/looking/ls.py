@@ -113,13 +113,13 @@ def ls(
         return
     with open_catalog(root) as catalog:
         if what == "runs":
-            _runs(root, catalog, Asked(limit, columns, filters, sort, archived), as_json=as_json)
+            _runs(root, catalog, Listing(limit, columns, filters, sort, archived), as_json=as_json)
         else:
             _artifacts(root, catalog, limit, as_json=as_json)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Listing:
     """Which runs are listed, and how."""
 
     limit: int
@@ -129,29 +129,29 @@ class Asked:
     archived: bool
 
 
-def _runs(root: Root, catalog: Catalog, asked: Asked, *, as_json: bool) -> None:
+def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> None:
     listed, metrics = catalog.runs(), catalog.all_metrics()
     twins = catalog.twins(listed)
-    hidden = 0 if asked.archived else sum(run.labels.archived for run in listed)
-    summaries = {run.run: run for run in listed if asked.archived or not run.labels.archived}
-    some = asked.filters or asked.sort is not None or as_json or not asked.limit
+    hidden = 0 if listing.archived else sum(run.labels.archived for run in listed)
+    summaries = {run.run: run for run in listed if listing.archived or not run.labels.archived}
+    some = listing.filters or listing.sort is not None or as_json or not listing.limit
     table = Table(
         [
             _row(run, catalog.recipe(run), metrics.get(run.run, {}), twins.get(run.run, ""))
-            for run in (list(summaries.values()) if some else list(summaries.values())[-asked.limit :])
+            for run in (list(summaries.values()) if some else list(summaries.values())[-listing.limit :])
         ]
     )
-    rows = chosen(table, asked.filters)
+    rows = chosen(table, listing.filters)
     count = len(rows) if some else len(summaries)
-    if asked.sort is not None:
-        rows = in_order(table, rows, asked.sort)
-    if not as_json and asked.limit:
-        rows = rows[: asked.limit] if asked.sort is not None else rows[-asked.limit :]
+    if listing.sort is not None:
+        rows = in_order(table, rows, listing.sort)
+    if not as_json and listing.limit:
+        rows = rows[: listing.limit] if listing.sort is not None else rows[-listing.limit :]
     if as_json:
         _print_as_json(catalog, [summaries[row.run] for row in rows], rows, twins)
         return
     rows = _with_signs(root, rows)
-    columns, expendable, rest = _columns(table, rows, asked.columns)
+    columns, expendable, rest = _columns(table, rows, listing.columns)
     none = f"no run but {hidden} archived: `marin ls --archived`" if hidden else "no runs yet: `dvc repro` makes one"
     print_table(
         [column.title for column in columns],
@@ -161,8 +161,8 @@ def _runs(root: Root, catalog: Catalog, asked: Asked, *, as_json: bool) -> None:
     )
     if rest and rows:
         say(f"these keys differ too, --columns shows them: {', '.join(rest)}", err=True)
-    if asked.limit and count > asked.limit:
-        say(f"the {'newest' if asked.sort is None else 'first'} {asked.limit} of {count}; -n 0 for all", err=True)
+    if listing.limit and count > listing.limit:
+        say(f"the {'newest' if listing.sort is None else 'first'} {listing.limit} of {count}; -n 0 for all", err=True)
 
 
 def _with_signs(root: Root, rows: Sequence[Row]) -> list[Row]:

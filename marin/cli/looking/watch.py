@@ -44,7 +44,7 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
         if as_json:
             print_json({"run": name, "status": view.status, **({} if now is None else now.as_json())})
         else:
-            say(told(view, now))
+            say(status_line(view, now))
     ctx.exit(0 if view is not None and view.status == "completed" else 1)
 
 
@@ -58,7 +58,7 @@ def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None]]:
             history = root.history()
             view = load(history, run)
             now = underway(history, view, datetime.now(UTC))
-            line = told(view, now)
+            line = status_line(view, now)
             if line != before:
                 yield view, now
             if now is None:
@@ -67,7 +67,7 @@ def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None]]:
         time.sleep(SECONDS)
 
 
-def told(view: Run, now: Underway | None) -> str:
+def status_line(view: Run, now: Underway | None) -> str:
     """What is said of a run at a moment, in a line."""
     if now is None:
         ends = {name: view.metrics[name] for name in ("train.loss_last", "evaluate.loss") if name in view.metrics}

@@ -162,7 +162,7 @@ def _difference(theirs: Any, ours: Any, present: Program) -> str:
         return f"first in operation {number}: recorded {clipped(told, 160)}, here {clipped(told_here, 160)}{source}"
     if len(theirs["operations"]) > len(present.operations):
         extra = theirs["operations"][len(present.operations)]
-        return f"first in operation {len(present.operations)}: recorded {clipped(_told(extra, theirs['forms']), 160)}, here none"
+        return f"first in operation {len(present.operations)}: recorded {clipped(_told(extra, theirs['forms']), 160)}, not here"
     if (theirs["inputs"], theirs["outputs"]) != (ours["inputs"], ours["outputs"]):
         return "in what goes in or comes out"
     return ""

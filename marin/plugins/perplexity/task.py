@@ -33,7 +33,9 @@ def read(path: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
     try:
         line = json.dumps({"text": data.decode()}, ensure_ascii=False).encode() + b"\n"
     except UnicodeDecodeError as error:
-        raise DataError("not a text", where=str(path), expected="UTF-8", found=f"byte {error.start} is none") from error
+        raise DataError(
+            "not a text", where=str(path), expected="UTF-8", found=f"another byte at {error.start}"
+        ) from error
     if len(line) > LONGEST_LINE:
         raise DataError(
             "a text is too long", where=str(path), expected=f"at most {LONGEST_LINE} bytes", cure="divide the file"

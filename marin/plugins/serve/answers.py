@@ -69,7 +69,7 @@ class Question:
         text = self.subject.decode(new, prompt) if self.stops else ""
         return any(stop in text for stop in self.stops)
 
-    def said(self, new: tuple[int, ...], prompt: tuple[int, ...] = ()) -> tuple[str, str]:
+    def completion(self, new: tuple[int, ...], prompt: tuple[int, ...] = ()) -> tuple[str, str]:
         """The text of ``new`` behind ``prompt``, before the first stop string, and why it ends."""
         text = self.subject.decode(new, prompt)
         ends = [place for stop in self.stops if (place := text.find(stop)) >= 0]
@@ -79,7 +79,7 @@ class Question:
 
     def safe(self, new: tuple[int, ...], prompt: tuple[int, ...] = ()) -> str:
         """The beginning of the text that later tokens cannot change: no half character, no beginning of a stop."""
-        text = self.said(new, prompt)[0].rstrip("�")
+        text = self.completion(new, prompt)[0].rstrip("�")
         held = 0
         for stop in self.stops:
             held = max(held, *(size for size in range(len(stop)) if text.endswith(stop[:size])))
@@ -191,7 +191,7 @@ class Answer:
         question, first = self.question, told.place not in self.sent
         self.told[told.place] = told
         prompt = question.sequences[told.place].prompt
-        text, why = question.said(told.new, prompt)
+        text, why = question.completion(told.new, prompt)
         echoed = question.subject.decode(prompt) if question.echo else ""
         text = echoed + (text if told.done else question.safe(told.new, prompt))
         before = self.sent.get(told.place, 0)
@@ -229,7 +229,7 @@ class Answer:
     def choice(self, place: int) -> dict[str, Any]:
         """A choice of :meth:`whole`."""
         question, told = self.question, self.told[place]
-        text, why = question.said(told.new, question.sequences[place].prompt)
+        text, why = question.completion(told.new, question.sequences[place].prompt)
         head = {"index": question.sequences[place].index, "logprobs": self._logprobs(place), "finish_reason": why}
         if question.chat:
             return head | {"message": {"role": "assistant", "content": text, "refusal": None}}

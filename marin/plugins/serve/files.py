@@ -82,7 +82,7 @@ def say_all(
         rows = [Row((*kept, *new), len(new)) for (kept, _, _), new in zip(cut, news, strict=True)]
         scored = iter(scorer.score([row for row in rows if row.scored]))
         for question, (kept, _, lost), new in zip(asking, cut, news, strict=True):
-            text, why = question.said(new)
+            text, why = question.completion(new)
             said.append(Said(text, why, new, next(scored).logprobs if new else (), kept, lost))
         done(len(said))
     return said

@@ -81,8 +81,8 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
         said = _of(chosen)
         prompt = tuple(choice.prompt_tokens)
         text, alone = (
-            asked.said(new, prompt)[0],
-            asked.said(new)[0],
+            asked.completion(new, prompt)[0],
+            asked.completion(new)[0],
         )  # an older release read the new tokens by themselves
         whole = [subject.decode(prompt) + one for one in (text, alone)]
         if said["text"] is not None and said["text"] not in (text, alone, *whole):

@@ -108,4 +108,4 @@ def test_operations_that_are_missing_or_too_many_are_named() -> None:
         for ops in (plain["operations"][:-1], [*plain["operations"], plain["operations"][0]])
     )
     assert "recorded none, here" in first_difference(canonical_bytes(fewer), program())
-    assert first_difference(canonical_bytes(more), program()).endswith("here none")
+    assert first_difference(canonical_bytes(more), program()).endswith("not here")

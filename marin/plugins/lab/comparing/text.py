@@ -87,7 +87,7 @@ DIFFERENCES = ("number", "against the baseline", "difference", "95% interval", "
 
 
 def told_differences(found: Compared) -> list[Comparison]:
-    """The differences of which something can be said; where that are none, all of them if they are few."""
+    """The differences of which something can be said; without any such, all of them if they are few."""
     said = [item for item in found.differences if item.interval is not None or item.p is not None]
     return said or (list(found.differences) if len(found.groups) <= FEW else [])
 

@@ -24,7 +24,7 @@ def compare_runs(
     """The runs of this root that one of these names, held against each other.
 
     Raises:
-        UsageError: nothing is named, fewer than two runs are left, or a name is none.
+        UsageError: nothing is named, fewer than two runs are left, or no run has such a name.
         MissingEvidence: there is no such sweep or experiment.
     """
     history = root.history()

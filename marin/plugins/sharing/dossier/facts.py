@@ -123,45 +123,45 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
     began, recipe, steps = run.started.index, run.recipe, run.steps
     at = {name: step.completed_at for name, step in steps.items()}
 
-    def told(name: str, value: object, *events: int) -> Entry:
+    def recorded(name: str, value: object, *events: int) -> Entry:
         return Entry(name, value, "recorded", tuple(sorted({*events})))
 
-    yield told("run.id", run.run, began)
-    yield told("run.began", run.started.time, began)
-    yield told("run.ledger", proven.checkpoint.origin, began)
-    yield told("run.recipe", run.started.body.recipe_digest, began)
-    yield told("run.plan", run.plan, began)
+    yield recorded("run.id", run.run, began)
+    yield recorded("run.began", run.started.time, began)
+    yield recorded("run.ledger", proven.checkpoint.origin, began)
+    yield recorded("run.recipe", run.started.body.recipe_digest, began)
+    yield recorded("run.plan", run.plan, began)
     for name in ("commit", "tree"):
         if isinstance(code := run.started.body.code.get(name), str):
-            yield told(f"run.{name}", code, began)
+            yield recorded(f"run.{name}", code, began)
     if lock := run.started.body.environment.get("lock"):
-        yield told("run.lock", str(lock), began)
+        yield recorded("run.lock", str(lock), began)
     if run.completed is not None:
-        yield told("run.ended", run.completed.time, run.completed.index)
+        yield recorded("run.ended", run.completed.time, run.completed.index)
     model, trainer = recipe.model, recipe.trainer
     export = steps["export"].output
-    yield told("model.digest", export.digest, at["export"])
-    yield told("model.bytes", export.size, at["export"])
-    yield told("model.format", recipe.export.format, began)
-    yield told("model.architecture", model.architecture, began)
+    yield recorded("model.digest", export.digest, at["export"])
+    yield recorded("model.bytes", export.size, at["export"])
+    yield recorded("model.format", recipe.export.format, began)
+    yield recorded("model.architecture", model.architecture, began)
     size = parameters(model, recipe.vocabulary)
-    yield told("model.parameters", size, began)
-    yield told("model.size_band", band(size, _PARAMETERS, "more than 1T parameters"), began)
+    yield recorded("model.parameters", size, began)
+    yield recorded("model.size_band", band(size, _PARAMETERS, "more than 1T parameters"), began)
     for name, value in (
         ("layers", model.num_layers),
         ("width", model.hidden_dim),
         ("heads", model.num_heads),
         ("context", model.seq_len),
     ):
-        yield told(f"model.{name}", value, began)
-    yield told("model.vocabulary", recipe.vocabulary, began)
-    yield told("model.modality", "text", began)
-    yield told("training.state", steps["train"].output.digest, at["train"])
-    yield told("training.steps", trainer.num_steps, began)
-    yield told("training.sequences", trainer.num_steps * trainer.batch_size, began)
-    yield told("training.tokens", trainer.num_steps * trainer.batch_size * model.seq_len, began)
-    yield told("training.seed", recipe.seed if recipe.seed is not None else "drawn", began)
-    yield told("training.objective", "cross entropy of the next token", began)
+        yield recorded(f"model.{name}", value, began)
+    yield recorded("model.vocabulary", recipe.vocabulary, began)
+    yield recorded("model.modality", "text", began)
+    yield recorded("training.state", steps["train"].output.digest, at["train"])
+    yield recorded("training.steps", trainer.num_steps, began)
+    yield recorded("training.sequences", trainer.num_steps * trainer.batch_size, began)
+    yield recorded("training.tokens", trainer.num_steps * trainer.batch_size * model.seq_len, began)
+    yield recorded("training.seed", recipe.seed if recipe.seed is not None else "drawn", began)
+    yield recorded("training.objective", "cross entropy of the next token", began)
     for name, setting in (
         ("optimizer", recipe.optimizer.name),
         ("learning_rate", recipe.optimizer.learning_rate),
@@ -170,19 +170,19 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
         ("precision", recipe.arithmetic.compute_dtype),
         ("arithmetic", recipe.arithmetic.profile),
     ):
-        yield told(f"training.{name}", setting, began)
+        yield recorded(f"training.{name}", setting, began)
     tokens = trainer.num_steps * trainer.batch_size * model.seq_len
     flop = TRAINING_PASSES * flops_per_token(model, recipe.vocabulary) * tokens
-    yield told("training.compute_flop", flop, began)
-    yield told("training.compute_order", f"10^{math.floor(math.log10(flop))} FLOP" if flop else "0 FLOP", began)
-    yield told(
+    yield recorded("training.compute_flop", flop, began)
+    yield recorded("training.compute_order", f"10^{math.floor(math.log10(flop))} FLOP" if flop else "0 FLOP", began)
+    yield recorded(
         "training.compute_method",
         "from the recipe: three passes, each of the matrix products and the attention "
         "(Narayanan et al. 2021); not a measurement",
         began,
     )
-    yield told("inference.compute_flop", flops_per_token(model, recipe.vocabulary) * INFERENCE, began)
-    yield told(
+    yield recorded("inference.compute_flop", flops_per_token(model, recipe.vocabulary) * INFERENCE, began)
+    yield recorded(
         "inference.compute_method",
         f"from the recipe: the forward pass over {INFERENCE:,} tokens in whole contexts, "
         "whatever the hardware (Narayanan et al. 2021); not a measurement",
@@ -193,7 +193,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
     for name, number in sorted(run.measured.items()):
         if math.isfinite(number):
             where = run.evaluation.index if run.evaluation is not None else at["evaluate"]
-            yield told(f"evaluation.{name}", number, where)
+            yield recorded(f"evaluation.{name}", number, where)
     for name, word in sorted(run.verdict.items()):
         said = next(fact for fact in reversed(run.verdicts) if fact.body.verdicts.get(name) == word)
-        yield told(f"verification.{name}", word, said.index)
+        yield recorded(f"verification.{name}", word, said.index)

@@ -77,10 +77,13 @@ def main() -> None:
             page.set_default_timeout(90_000)
             page.goto(printed)
             asked = f"{address}/api/2.0/mlflow/runs/get?run_id={run}"
+            headers = {"authorization": f"Bearer {token}"}
+            answer = page.request.get(asked, headers=headers)
             for _ in range(90):  # until the projection has the run
-                if (answer := page.request.get(asked, headers={"authorization": f"Bearer {token}"})).ok:
+                if answer.ok:
                     break
                 page.wait_for_timeout(1000)
+                answer = page.request.get(asked, headers=headers)
             experiment = answer.json()["run"]["info"]["experiment_id"]
             page.goto(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics")
             page.get_by_text("train loss").first.wait_for()
@@ -89,7 +92,7 @@ def main() -> None:
 
             def artifact(name: str) -> bytes:  # MLflow hands artifacts out as downloads
                 asked = urllib.request.Request(  # noqa: S310 - our own address
-                    f"{address}/get-artifact?run_uuid={run}&path={name}", headers={"authorization": f"Bearer {token}"}
+                    f"{address}/get-artifact?run_uuid={run}&path={name}", headers=headers
                 )
                 with urllib.request.urlopen(asked) as answer:  # noqa: S310
                     return bytes(answer.read())

@@ -46,6 +46,10 @@ COMMANDS: dict[str, Lazy] = {
         "marin.cli.running.stage",
         "Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.",
     ),
+    "repro": Lazy(
+        "marin.cli.running.repro",
+        "Run every stage of the pipeline that is not up to date: what `dvc repro` does, without DVC.",
+    ),
     "run": Lazy(
         "marin.cli.running.run",
         "Execute the steps of an experiment file whose results the ledger does not have, or label a run.",

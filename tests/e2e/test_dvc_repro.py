@@ -187,6 +187,31 @@ def test_a_fresh_clone_executes_every_stage_and_stays_clean(published: Checkout,
     assert len(clone.events()) == 9, "the open run has the results: there is nothing to record"
 
 
+def test_without_dvc_the_same_stages_leave_the_same_files_and_events(published: Checkout, tmp_path: Path) -> None:
+    clone = published.clone(tmp_path / "clone")
+    said = clone.run("marin", "repro", "tokenizer")
+    assert said.count("executed in") == 2 and "dvc.lock" not in said
+    assert clone.events() == published.events() and clone.changes() == []
+    for receipt in ("corpus", "tokenizer"):
+        name = f".marin/receipts/{receipt}.json"
+        assert (clone.folder / name).read_bytes() == (published.folder / name).read_bytes()
+    seen = len(clone.events())
+    assert "Stage 'tokenizer' didn't change" in clone.dvc("repro", "tokenizer")
+    assert len(clone.events()) == seen and clone.changes() == []
+
+    parameters = clone.folder / "params.yaml"
+    parameters.write_text(parameters.read_text().replace("vocab_size: 300", "vocab_size: 301"))
+    said = clone.run("marin", "repro", "tokenizer")
+    assert (
+        said.count("executed in") == 1
+        and "dvc.lock is of something else (first: .marin/receipts/tokenizer.json)" in said
+    )
+    changed = clone.events()[seen:]
+    assert changed == ["run.started/v1", "step.cached/v1", *clone.events()[seen - 4 : seen]]
+    assert "nothing to do" in clone.dvc("repro", "tokenizer") and clone.events()[seen:] == changed
+    assert "dvc.lock" not in clone.run("marin", "repro", "tokenizer") and clone.events()[seen:] == changed
+
+
 @pytest.mark.long
 def test_equal_results_of_other_code_that_were_pulled_are_made_here_too(published: Checkout, tmp_path: Path) -> None:
     """The pointers are the same; the receipts, whose digests dvc.lock has, say by which code."""

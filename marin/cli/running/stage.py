@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from marin.process.interruption import Interruption
 from marin.record.events import STEPS
 
 if TYPE_CHECKING:
+    from marin.errors import Paused
     from marin.execution.executor import StageOutcome
     from marin.recipe.schema import Execution
 
@@ -40,22 +41,26 @@ def _write_dvc(context: click.Context, option: click.Parameter, wanted: bool) ->
     context.exit()
 
 
-@click.command()
-@click.argument("name", metavar="NAME", type=OneOf(STEPS))
-@click.option(
+forced = click.option(
     "--force",
     is_flag=True,
     envvar="MARIN_FORCE",
     help="Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]",
 )
-@takes_execution
-@click.option(
+of_params = click.option(
     "--params",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("params.yaml"),
     metavar="FILE",
     help="The composed recipe.  [default: params.yaml]",
 )
+
+
+@click.command()
+@click.argument("name", metavar="NAME", type=OneOf(STEPS))
+@forced
+@takes_execution
+@of_params
 @no_diff
 @click.option(
     "--write-dvc",
@@ -83,6 +88,29 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in your cache folder
     """
+    pause = bring_stages((name,), params, execution, force=force, told=print_json_of if as_json else _print_line)
+    if pause is not None:
+        say_paused(name, pause, as_json=as_json)
+
+
+def say_paused(name: str, pause: Paused, *, as_json: bool) -> None:
+    """That a stage has paused, in words or as a line of JSON."""
+    if as_json:
+        print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
+    else:
+        say(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
+
+
+def bring_stages(
+    names: Sequence[str], params: Path, execution: Execution, *, force: bool, told: Callable[[str, StageOutcome], None]
+) -> Paused | None:
+    """Bring the stages to their output, one after the other, in this process; each outcome is ``told`` as it comes. The
+    pause that the last of them ended with, if one did.
+
+    Raises:
+        LedgerError: as :func:`marin.execution.executor.run_stage` does.
+    """
+    name = names[0]
     with Interruption() as interruption, ExitStack() as loading:
         # Seconds of imports, in which DVC stands between two steps of a run.
         loading.enter_context(interruption.shield())
@@ -111,58 +139,74 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
                     return replace(settle(), action="executed")
             return settle(force=force)
 
-        def contract() -> None:  # before an input that is made here imports jax
-            if execution.runner == "local" and PIPELINE.step(name).devices != "none":
+        def contract() -> None:  # before a step that is made here imports jax
+            if execution.runner == "local" and any(PIPELINE.step(one).devices != "none" for one in names):
                 apply(recipe.arithmetic, execution)
 
         try:
             loading.close()  # a signal that came meanwhile is raised here, where the run can say so
             recipe = gathered(root, recipe)
-            if name == "train":
+            if "train" in names:
                 check(recipe, execution)
-            outcome = _with_inputs(name, partial(bring, force=force), bring, contract)
+            if len(names) > 1:
+                contract()
+            for name in names:
+                told(name, _with_inputs(name, partial(bring, force=force), bring, contract))
         except Paused as pause:
-            if as_json:
-                print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
-            else:
-                say(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
-            return
+            return pause
         except KeyboardInterrupt as signal:  # before the step: one that was executing has said so itself
             with interruption.shield():
                 stopped = stopped_before(
                     name, plan=PIPELINE, recipe=recipe, root=root, project=project, signal=str(signal)
                 )
             raise stopped from signal
+    return None
+
+
+def print_json_of(name: str, outcome: StageOutcome) -> None:
+    """What came of a stage, as a line of JSON."""
     result = outcome.result
-    if as_json:
-        print_json(
-            {
-                "run": outcome.run,
-                "step": name,
-                "action": outcome.action,
-                "digest": result.output.digest,
-                "kind": result.output.kind,
-                "size": result.output.size,
-                "artifact": result.output.artifact,
-                "metrics": dict(result.metrics),
-                "seconds": result.seconds,
-                "event": result.completed_at,
-                "run_completed": outcome.completed,
-            }
-        )
-        return
+    print_json(
+        {
+            "run": outcome.run,
+            "step": name,
+            "action": outcome.action,
+            "digest": result.output.digest,
+            "kind": result.output.kind,
+            "size": result.output.size,
+            "artifact": result.output.artifact,
+            "metrics": dict(result.metrics),
+            "seconds": result.seconds,
+            "event": result.completed_at,
+            "run_completed": outcome.completed,
+        }
+    )
+
+
+def _print_line(name: str, outcome: StageOutcome) -> None:
+    say_outcome(name, outcome)
+    if outcome.completed and outcome.action != "present":
+        say_complete(outcome.run)
+
+
+def say_outcome(name: str, outcome: StageOutcome) -> None:
+    """What came of a stage, in words."""
+    result = outcome.result
     how = {
         "executed": f"executed in {result.seconds:.1f} s",
         "cached": f"as event {result.completed_at} recorded it",
         "present": "nothing to do",
     }[outcome.action]
     say(f"{name}  {result.output.digest}  {how}  (run {outcome.run})")
-    if outcome.completed and outcome.action != "present":
-        say(
-            f"run {outcome.run} is complete: check it with `marin verify {outcome.run}`; `marin store push ADDRESS` "
-            "sends its bytes (`dvc push` has none: Git has the pointers)",
-            err=True,
-        )
+
+
+def say_complete(run: str) -> None:
+    """What can be done with a run that is complete."""
+    say(
+        f"run {run} is complete: check it with `marin verify {run}`; `marin store push ADDRESS` "
+        "sends its bytes (`dvc push` has none: Git has the pointers)",
+        err=True,
+    )
 
 
 def _with_inputs(

@@ -44,6 +44,10 @@ class Absent(Exception):
     """A judge that cannot be had here: no registry, no longer this version, or another file than the lock says."""
 
 
+class OutOfReach(Absent):
+    """A judge that is in no registry, and GitHub is not reached from here: its tests skip, by name."""
+
+
 @dataclass(frozen=True)
 class Package:
     """A file of a registry. `sha256` is that of the whole file."""
@@ -265,8 +269,13 @@ def _commit(package: Package, folder: Path) -> Path:
     tree.mkdir()
     name, _, paths = package.name.partition(":")
     git = ["git", "-c", "core.autocrlf=false", f"--git-dir={bare}", f"--work-tree={tree}"]
+    address = f"https://github.com/{name}.git"
+    try:
+        run(["git", "ls-remote", address, "HEAD"], env=os.environ | {"GIT_TERMINAL_PROMPT": "0"})
+    except Absent as error:
+        raise OutOfReach(f"{name} is on GitHub alone, which is not reached from here: {error}") from error
     run(["git", "init", "-q", "--bare", str(bare)])
-    run([*git, "remote", "add", "origin", f"https://github.com/{name}.git"])
+    run([*git, "remote", "add", "origin", address])
     run([*git, "fetch", "-q", "--depth=1", "--filter=blob:none", "origin", package.version])
     run([*git, "checkout", "-q", package.version, "--", *(paths.split(",") if paths else ["."])])
     with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as archive:

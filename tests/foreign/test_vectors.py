@@ -22,7 +22,7 @@ class Message(str):
     """A text whose encoding is given: vectors sign arbitrary bytes, notes are texts."""
 
     def __new__(cls, data) -> Self:
-        made = super().__new__(cls)
+        made = super().__new__(cls, data.hex())  # signatures that were looked at are remembered by the text
         made.data = data
         return made
 

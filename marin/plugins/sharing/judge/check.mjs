@@ -1354,6 +1354,7 @@ async function readArray(store, files, name, [dtype, item], count, where, used) 
     const bytes = await store.file(entry);
     const index = bytes.length - 4 - 16 * (file / chunk);
     if (index < 0) throw refuse(`a file of ${bytes.length} bytes`);
+    if (crc32c(bytes.subarray(index, -4)) !== littleEndian(bytes, bytes.length - 4, 4)) throw refuse(`an index of another checksum in ${name}/c/${number}`);
     for (let n = 0; n < file / chunk; n++) {
       const at = number * file + n * chunk;
       const [begin, size] = [littleEndian(bytes, index + 16 * n, 8), littleEndian(bytes, index + 16 * n + 8, 8)];
@@ -1364,6 +1365,19 @@ async function readArray(store, files, name, [dtype, item], count, where, used) 
     }
   }
   return out;
+}
+
+const CASTAGNOLI = Uint32Array.from({ length: 256 }, (_, n) => {
+  let value = n;
+  for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0x82f63b78 : value >>> 1;
+  return value;
+});
+
+/** The checksum of RFC 3720, appendix B.4. */
+function crc32c(bytes) {
+  let value = 0xffffffff;
+  for (const byte of bytes) value = (value >>> 8) ^ CASTAGNOLI[(value ^ byte) & 255];
+  return ~value >>> 0;
 }
 
 /** A chunk of c-blosc 1 with zstd, or stored as it is, with bytes or bits shuffled or not. */
@@ -1624,6 +1638,10 @@ const CONFIGURED = {
   corpus: ["dataset", "sources"], tokenizer: ["tokenizer"], tokens: ["tokens"], train: ["arithmetic", "model", "optimizer", "seed", "trainer"],
   evaluate: ["arithmetic", "evaluation", "model", "seed"], export: ["arithmetic", "export", "model"],
 };
+const SECTIONS = [
+  "seed", "order", "dataset", "tokenizer", "tokens", "model", "optimizer", "trainer", "arithmetic", "evaluation", "export", "mixture", "phase",
+  "initial", "lora", "objective", "exclude",
+];
 const KINDS = { corpus: "corpus", tokenizer: "tokenizer", tokens: "tokens", train: "state", evaluate: "evaluation", export: "model" };
 const BY_CONTENT = ["state", "tokens"];
 const VERDICTS = ["replay.completed/v1", "replay.segment/v1", "stop.requested/v1"];
@@ -1923,6 +1941,7 @@ class Record {
     delete recipe.recipe_version;
     const digest = canonicalDigest({ recipe_version: body.recipe.recipe_version ?? 1, type: "recipe", value: recipe });
     this.agree(event, "recipe_digest", digest, body.recipe_digest);
+    for (const name of Object.keys(recipe)) if (!SECTIONS.includes(name)) this.contradiction(event, `recipe.${visible(name)}`, "a section that recipes have", "another");
     const steps = member(body.code, "steps");
     if (!isObject(steps)) return this.contradiction(event, "code.steps", "the code of each step of the plan", "none");
     const decided = { code: steps, lock: member(body.environment, "lock") ?? null, plan: body.pipeline, recipe: body.recipe_digest };
@@ -1938,10 +1957,12 @@ class Record {
       this.checkContinued(event, link);
     }
     const cited = body.experiment ?? "";
-    const registered = this.log.events.some(
-      (one) => one.type === "experiment.registered/v1" && one.index < event.index && one.body.registration === cited && registers(one.body, body),
-    );
-    if (cited && !registered) this.contradiction(event, "experiment", "a registration before it that has its recipe and seed", cited);
+    const before = this.log.events.filter((one) => one.type === "experiment.registered/v1" && one.index < event.index && one.body.registration === cited);
+    const known = before.map((one) => registers(one.body, body));
+    if (cited && !known.some(Boolean)) this.contradiction(event, "experiment", "a registration before it that has its recipe and seed", cited);
+    else if (cited && !known.includes("recipe") && !phase) {
+      this.open.push(`event ${event.index}: a registration of which only the seed is compared here, for data that a step of it made stand in the recipe`);
+    }
     return undefined;
   }
 
@@ -2175,16 +2196,16 @@ class Record {
   }
 }
 
-/** Whether a registration has the recipe of a run as an arm, with its seed. Of a phase, and of what a step of the experiment made, only the seed is looked at. */
+/** What a registration has of a run: its recipe as an arm, with its seed; of a phase, and where a step of the experiment made data, only the seed is looked at; or nothing. */
 function registers({ seeds, arms }, { recipe, pipeline }) {
-  if (!Array.isArray(seeds) || !seeds.includes(String(recipe.seed)) || !isObject(arms)) return false;
+  if (!Array.isArray(seeds) || !seeds.includes(String(recipe.seed)) || !isObject(arms)) return "";
   const made = ["dataset", "tokens"].some((name) => member(member(member(recipe, name), "artifact"), "maker"));
-  if (member(recipe, "phase") || made) return true;
+  if (member(recipe, "phase") || made) return "seed";
   const value = { ...recipe, seed: null };
   delete value.recipe_version;
   const arm = canonicalDigest({ recipe_version: recipe.recipe_version ?? 1, type: "recipe", value });
   const keys = pipeline.split(".").slice(1).map((label) => canonicalDigest([arm, label]));
-  return [...keys, arm].some((key) => Object.values(arms).includes(key));
+  return [...keys, arm].some((key) => Object.values(arms).includes(key)) ? "recipe" : "";
 }
 
 function tellsAfter({ type, body }, step) {
@@ -2978,17 +2999,24 @@ async function readPrograms(source, record) {
     throw new Wrong("not a list of what its programs take", { where: path });
   }
   const constants = new Map();
-  const programs = {};
+  const programs = { initial: null };
   for (const name of ["gradient", "update"]) {
     const digest = member(recorded, name);
     if (!FORMS.digest(digest)) throw new Missing(`the run does not say which program its ${name} is`);
     programs[name] = await readProgram(source, digest, constants);
   }
+  const first = member(recorded, "initial");
+  const drawn = !member(record.recipe, "phase") && !member(record.recipe, "initial") && FORMS.digest(first);
+  if (drawn && (await source.read(programPath(first), 64 * MIB))) programs.initial = await readProgram(source, first, constants);
   return { ...programs, hints, constants };
 }
 
+function programPath(digest) {
+  return `programs/${digest.slice(7)}.json`;
+}
+
 async function readProgram(source, digest, constants) {
-  const path = `programs/${digest.slice(7)}.json`;
+  const path = programPath(digest);
   const bytes = await source.read(path, 64 * MIB);
   if (!bytes) throw new Missing("a program is not published", { where: path });
   if (digestText(await sha256Large(bytes)) !== digest) throw new Wrong("a program is not the recorded one", { where: path });
@@ -3314,6 +3342,10 @@ function namedBy(record, gone) {
     if (!gone.has(body.artifact)) name(body.artifact, `training checkpoint of step ${body.step}`);
     name(body.manifest, `list of tensors of step ${body.step}`);
   }
+  const learned = Boolean(member(record.recipe, "objective")); // the batches of such a run are stored completions
+  for (const { body } of record.segments) {
+    if (learned) body.batches.forEach((digest, n) => name(digest, `completions of train step ${body.start + n}`));
+  }
   for (const { body } of record.segments) name(body.trace, `trace of train steps ${body.start} to ${body.end - 1}`);
   for (const { body } of record.loop) name(body.manifest, `list of tensors after train step ${body.end - 1}`);
   for (const { body } of record.training) name(body.manifest, `list of tensors of step ${body.first_step}`);
@@ -3493,66 +3525,109 @@ function checkLastRow(segment, expected, trace) {
   }
 }
 
-/** Train steps executed again from a stored state: one that is drawn here, those up to a number, or all that can be. */
+/** Train steps executed again: one that is drawn here, one that is named with those before it, or all that can be. */
 async function judgeExecution(store, record, asked, progress) {
   const { recipe } = record;
   if (member(member(recipe, "arithmetic"), "profile") !== "exact") {
     throw new Missing("the run was not trained under profile exact, whose train steps alone are executed here");
   }
-  for (const name of ["lora", "exclude"]) if (member(recipe, name)) throw new Missing(`a recipe with ${name}, which is not executed here`);
+  for (const name of ["lora", "exclude", "objective"]) if (member(recipe, name)) throw new Missing(`a recipe with ${name}, which is not executed here`);
   const programs = await readPrograms(store.source, record);
   const files = await store.tree(record.steps.get("tokens")?.output.artifact ?? `sha256:${"0".repeat(64)}`);
   if (!files) throw new Missing("the tokens are not here");
   const { streams } = await readTokens(store, files);
-  const work = chosenSteps(record, asked);
-  if (!work.length) throw new Missing("no segment begins with a state that is stored, so that it could be executed");
+  const norms = record.norms();
+  const order = ["step", "cursor", "key", ...programs.hints.parameters, ...programs.hints.moments];
+  const work = chosenSteps(record, asked, programs.initial !== null);
+  if (!work.length) throw new Missing("no segment begins with a state that is known here, so that it could be executed");
   const found = new Findings();
   const [lines, whole] = [[], []];
   const all = work.reduce((sum, { segment, last }) => sum + last - segment.body.start, 0);
   let done = 0;
+  let ended = null; // the state in which the segment before ended here
   for (const { segment, saved, last } of work) {
     const { body, index } = segment;
+    const begun = ended?.step === body.start ? ended : null;
+    ended = null;
     await found.look(`train steps ${body.start} to ${last - 1}`, async () => {
-      const read = await readState(store, below(await store.tree(saved.artifact), ""), `step ${body.start}`, () => true);
-      if (read.digest !== body.start_state) throw new Wrong("they begin with another state", { expected: body.start_state, found: read.digest });
-      let state = new Map([...read.kept].map(([path, { dtype, content }]) => [path, arrayOf(dtype, content)]));
+      const pause = () => progress("execution", done, all);
+      if (!saved && !begun && body.start !== record.first) throw new Missing("the state before them is not known here: those before it were not executed");
+      const { state, forms, from } = saved ? await storedState(store, saved, body) : begun ?? (await initialState(programs, order, pause));
+      if (from === "the initial program") await compareState(state, forms, body.start_state, "they begin with another state than the initial program gives");
       const trace = await store.blob(body.trace);
+      let now = state;
       for (let step = body.start; step < last; step++) {
         const batch = batchOf(record, programs.hints, streams, step, body.batches[step - body.start]);
-        const made = await trainStep(programs, state, batch, recipe.trainer.batch_size, () => progress("execution", done, all));
-        compareStep(body, step, made, record.norms(), trace, ["step", "cursor", "key", ...programs.hints.parameters, ...programs.hints.moments]);
-        state = made.next;
+        const made = await trainStep(programs, now, batch, recipe.trainer.batch_size, pause);
+        compareStep(body, step, made, norms, trace, order);
+        now = made.next;
         done += 1;
       }
       const several_ = last - body.start > 1 ? `s ${body.start} to ${last - 1}` : ` ${body.start}`;
-      lines.push(`train step${several_} executed again from the stored state: loss, gradient norm and the fingerprints of all ${state.size} tensors are the recorded ones`);
+      lines.push(`train step${several_} executed again from ${from}: loss, gradient norm and the fingerprints of all ${now.size} tensors are the recorded ones`);
       if (last < body.end) return;
-      const tensors = [];
-      for (const [path, data] of state) {
-        const { dtype, shape } = read.kept.get(path);
-        tensors.push({ path, digest: await tensorDigest(dtype, shape, bytesOf(data)) });
-      }
-      const digest = stateDigest(tensors.sort(byPath));
-      if (digest !== body.end_state) throw new Wrong("they end in another state", { expected: body.end_state, found: digest });
+      await compareState(now, forms, body.end_state, "they end in another state");
       whole.push(index);
+      ended = { step: body.end, state: now, forms, from: "the state in which those before it ended here" };
     });
   }
+  const left = record.segments.length - whole.length;
+  if (asked === "all") lines.push(left ? `${several(left, "segment")} of ${record.segments.length} could not be executed here` : `all ${several(done, "train step")} of the run were executed here`);
   const verdict = found.verdict(lines);
   return { ...verdict, outcome: verdict.outcome === "PASS" ? "PARTIAL" : verdict.outcome, whole };
 }
 
-/** Which segments are executed, from which stored states, and up to which train step. */
-function chosenSteps(record, asked) {
+/** A state as the store has it, with the forms of its tensors. */
+async function storedState(store, saved, body) {
+  const files = await store.tree(saved.artifact);
+  if (!files) throw new Missing("the list of its files is not here", { where: store.place("trees", saved.artifact) });
+  const read = await readState(store, below(files, ""), `step ${body.start}`, () => true);
+  if (read.digest !== body.start_state) throw new Wrong("they begin with another state", { expected: body.start_state, found: read.digest });
+  const state = new Map([...read.kept].map(([path, { dtype, content }]) => [path, arrayOf(dtype, content)]));
+  return { state, forms: read.kept, from: "the stored state" };
+}
+
+/** The state before the first train step, which its program makes of nothing. `order`: the paths of its tensors. */
+async function initialState({ initial, constants }, order, pause) {
+  if (!initial) throw new Missing("the state that it begins with is not known here");
+  if (initial.inputs.length || initial.outputs.length !== order.length) {
+    throw new Wrong("the initial program gives other tensors than the state has", { expected: `${order.length}`, found: `${initial.outputs.length}` });
+  }
+  const made = await execute(initial, [], constants, pause);
+  const forms = new Map(order.map((path, n) => {
+    const [dtype, shape] = initial.forms[initial.outputs[n]];
+    return [path, { dtype, shape }];
+  }));
+  return { state: new Map(order.map((path, n) => [path, made[n]])), forms, from: "the initial program" };
+}
+
+async function compareState(state, forms, expected, what) {
+  const tensors = [];
+  for (const [path, data] of state) {
+    const { dtype, shape } = forms.get(path);
+    tensors.push({ path, digest: await tensorDigest(dtype, shape, bytesOf(data)) });
+  }
+  const digest = stateDigest(tensors.sort(byPath));
+  if (digest !== expected) throw new Wrong(what, { expected, found: digest });
+}
+
+/** Which segments are executed, from which stored states, and up to which train step; each of them follows a state that is known. */
+function chosenSteps(record, asked, begun) {
   const gone = record.letGo();
   const begins = new Map(record.checkpoints.filter(({ body }) => !gone.has(body.artifact)).map(({ body }) => [body.step, body]));
-  const known = record.segments.filter(({ body }) => begins.has(body.start));
-  const work = (segment, last) => ({ segment, saved: begins.get(segment.body.start), last });
-  if (asked === "all") return known.map((segment) => work(segment, segment.body.end));
-  if (/^[0-9]+$/.test(asked)) {
-    const step = Number(asked);
-    return known.filter(({ body }) => step >= body.start && step < body.end).map((segment) => work(segment, step + 1));
+  const known = ({ body }) => begins.has(body.start) || (begun && body.start === record.first);
+  const work = (segment, last = segment.body.end) => ({ segment, saved: begins.get(segment.body.start), last });
+  if (asked === "one") {
+    const some = record.segments.filter(known);
+    return some.length ? [some[drawnBelow(some.length)]].map((segment) => work(segment, segment.body.start + 1)) : [];
   }
-  return known.length ? [known[drawnBelow(known.length)]].map((segment) => work(segment, segment.body.start + 1)) : [];
+  const first = record.segments.findIndex(known);
+  if (first < 0) return [];
+  if (asked === "all") return record.segments.slice(first).map((segment) => work(segment));
+  const step = Number(asked);
+  const at = record.segments.findIndex(({ body }) => step >= body.start && step < body.end);
+  const from = record.segments.findLastIndex((segment, n) => n <= at && known(segment));
+  return from < 0 ? [] : record.segments.slice(from, at + 1).map((segment, n) => work(segment, n + from === at ? step + 1 : undefined));
 }
 
 /** A number below another, by the reader's own dice. */
@@ -3681,7 +3756,7 @@ const HEADINGS = [
   ["contradicted", "hash", "contradicted by the bytes"],
   ["established", "signature", "established by signature"],
   ["established", "hash", "established by hash"],
-  ["established", "execution", "established by execution, from a stored state"],
+  ["established", "execution", "established by execution, from the state that it begins with"],
   ["open", "signature", "not established: signatures were not checked, or not all"],
   ["open", "hash", "not established: bytes were not hashed"],
   ["open", "execution", "not established: nothing was executed for it"],

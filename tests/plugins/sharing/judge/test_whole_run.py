@@ -1,0 +1,219 @@
+"""The judge in node on the run under profile exact that is kept (tests/golden): it executes every train step, and finds what
+only that finds, in logs whose operator signs what the operator wants."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger import Draft, Log, LogReader, PosixStorage, Signer, Store, VerifierKey, digest_bytes
+from tests.plugins.sharing.judge.node import Checked, checked, needs_node
+
+pytestmark = needs_node
+KEPT = Path(__file__).parents[3] / "golden" / "exact.tar.gz"
+SIGNER = Signer("log.example/forged", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+OTHER = "sha256:" + "5" * 64
+NORM = "train/grad_norm"
+Events = list[tuple[str, dict[str, Any]]]
+
+
+class Kept:
+    """The run in a folder, as an operator changes and signs it."""
+
+    def __init__(self, folder: Path) -> None:
+        with tarfile.open(KEPT) as archive:
+            archive.extractall(folder, filter="data")
+        self.folder = folder / "exact"
+        self.key = (self.folder / "vkey").read_text().strip()
+        reader = LogReader(PosixStorage(self.folder), [VerifierKey.parse(self.key)])
+        self.events = [event for _, event in reader.events()]
+        self.store = Store(PosixStorage(self.folder))
+        self.bodies: Events = [(event.type, json.loads(json.dumps(dict(event.body)))) for event in self.events]
+
+    def body(self, type_: str, **has: Any) -> dict[str, Any]:
+        return next(body for kind, body in self.bodies if kind == type_ and has.items() <= body.items())
+
+    def signed(self) -> None:
+        """The events as they are now, under the operator's own key."""
+        shutil.rmtree(self.folder / "log")
+        storage = PosixStorage(self.folder)
+        Log.create(storage, SIGNER)
+        drafts = [
+            Draft(kind, event.stream, body, id=event.id, actor=event.actor, time=event.time)
+            for event, (kind, body) in zip(self.events, self.bodies, strict=True)
+            if body
+        ]
+        with Log.open(storage, SIGNER) as log:
+            log.append(drafts)
+        self.key = str(SIGNER.verifier)
+
+    def checked(self, execute: str = "all") -> Checked:
+        return checked(self.folder, self.key, execute=execute)
+
+    def step(self, step: int, *, loss: str = "", norm: str = "", tensor: bool = False) -> None:
+        """Another record of a train step, from which its fingerprint, the trace and the table follow."""
+        segment = next(
+            body for kind, body in self.bodies if kind == "train.segment/v1" and body["start"] <= step < body["end"]
+        )
+        at = step - segment["start"]
+        norms = self.body("metrics.recorded/v1", step="train") if not segment["start"] else self.bodies[28][1]
+        (series,) = [one for one in norms["series"] if one["key"] == NORM]
+        segment["losses"][at] = loss or segment["losses"][at]
+        series["values"][at] = norm or series["values"][at]
+        trace = bytearray(self.store.read(segment["trace"]))
+        width = len(trace) // (segment["end"] - segment["start"])
+        trace[at * width + 8 * 7] ^= tensor
+        segment["trace"] = self.store.put_bytes(bytes(trace)).digest
+        row = bytes(trace[at * width : (at + 1) * width])
+        head = struct.pack("<ff", *map(float.fromhex, (segment["losses"][at], series["values"][at])))
+        segment["fingerprints"][at] = digest_bytes(head + row)
+        losses = [loss for kind, body in self.bodies if kind == "train.segment/v1" for loss in body["losses"]]
+        table = "step,loss\n" + "".join(f"{n},{float.fromhex(loss)}\n" for n, loss in enumerate(losses))
+        self.body("step.completed/v1", step="train")["tables"]["loss"] = self.store.put_bytes(table.encode()).digest
+
+    @property
+    def functions(self) -> dict[str, str]:
+        found: dict[str, str] = self.body("train.started/v1")["program"]["functions"]
+        return found
+
+    def program(self, name: str) -> Path:
+        return self.folder / "programs" / f"{self.functions[name].removeprefix('sha256:')}.json"
+
+    @property
+    def hints(self) -> Path:
+        (found,) = [file for file in (self.folder / "programs").glob("*.json") if len(file.stem) < 64]
+        return found
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def test_every_train_step_is_executed_from_nothing(kept: Kept) -> None:
+    found = kept.checked()
+    assert (found.status, found.outcomes) == (0, ["PASS"] * 3), found.said
+    told = found.report["execution"]
+    assert told["outcome"] == "PARTIAL" and "all 4 train steps of the run were executed here" in told["lines"], told
+    assert "train steps 0 to 1 executed again from the initial program" in told["lines"][0]
+    executed = [one for one in found.report["claims"] if one["by"] == "execution" and one["status"] == "established"]
+    assert len(executed) == 2 and all(one["claim"].startswith("train steps") for one in executed)
+    named = kept.checked("1").report["execution"]["lines"]
+    assert named[0].startswith("train steps 0 to 1 executed again from the initial program")
+
+
+def test_a_segment_whose_first_state_is_not_stored_follows_the_one_before(kept: Kept) -> None:
+    kept.body("checkpoint.saved/v1", step=2).clear()
+    kept.signed()
+    told = kept.checked().report["execution"]["lines"]
+    assert "from the state in which those before it ended here" in told[1] and told[2].startswith("all 4 train steps")
+    kept.program("initial").unlink()
+    told = kept.checked().report["execution"]
+    assert (told["outcome"], told["lines"][0]) == (
+        "not judged",
+        "no segment begins with a state that is known here, so that it could be executed",
+    )
+
+
+def swapped(kept: Kept) -> None:
+    told = json.loads(kept.hints.read_text())
+    told["sequences"]["1"][:2] = reversed(told["sequences"]["1"][:2])
+    kept.hints.write_text(json.dumps(told, sort_keys=True, separators=(",", ":")))
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def program(name: str, digest: str | None = None) -> Callable[[Kept], None]:
+    """The digest of another program, which is published."""
+    return lambda kept: kept.functions.update({name: digest or kept.functions["update"]})
+
+
+WRONG: dict[str, tuple[Callable[[Kept], None], str]] = {
+    "a loss": (
+        lambda kept: kept.step(1, loss="0x1.69a89e0000000p+2"),
+        "train step 1, executed again, has another loss",
+    ),
+    "a gradient norm": (
+        lambda kept: kept.step(3, norm="0x1.7055ee0000000p-1"),
+        "train step 3, executed again, has another gradient",
+    ),
+    "a tensor": (lambda kept: kept.step(2, tensor=True), "train step 2, executed again, has another tensor model/"),
+    "the gradient of another run": (program("gradient"), "train steps 0 to 1: a program takes other values"),
+    "the update of another run": (
+        lambda kept: kept.functions.update(update=kept.functions["gradient"]),
+        "train steps 0 to 1: a program takes other values",
+    ),
+    "the initial program of another run": (
+        program("initial"),
+        "train steps 0 to 1: the initial program gives other tensors",
+    ),
+    "a program that was changed": (lambda kept: flipped(kept.program("gradient")), "a program is not the recorded one"),
+    "a constant that was changed": (
+        lambda kept: flipped(next((kept.folder / "programs/constants").iterdir())),
+        "a constant is not the one of its program",
+    ),
+    "other sequences": (swapped, "train step 1: its tokens are not those of these sequences"),
+}
+
+
+@pytest.mark.long(seconds=2)
+@pytest.mark.parametrize("name", WRONG)
+def test_what_only_execution_finds(kept: Kept, name: str) -> None:
+    forge, says = WRONG[name]
+    forge(kept)
+    kept.signed()
+    found = kept.checked()
+    assert found.outcomes == ["PASS"] * 3, found.said
+    assert (found.status, found.report["execution"]["outcome"]) == (1, "FAIL")
+    assert says in found.report["execution"]["lines"][0]
+    assert not any("all 4 train steps" in line for line in found.report["execution"]["lines"])
+
+
+MISSING: dict[str, tuple[Callable[[Kept], None], str]] = {
+    "the list of programs": (lambda kept: kept.hints.unlink(), "are not published"),
+    "a program": (lambda kept: kept.program("update").unlink(), "a program is not published"),
+    "a program that nobody has": (program("gradient", OTHER), "a program is not published"),
+    "constants": (
+        lambda kept: shutil.rmtree(kept.folder / "programs/constants"),
+        "a constant of a program is not published",
+    ),
+}
+
+
+@pytest.mark.long(seconds=2)
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_not_published_is_named_and_nothing_is_said_to_be_executed(kept: Kept, name: str) -> None:
+    forge, says = MISSING[name]
+    forge(kept)
+    kept.signed()
+    found = kept.checked()
+    told = found.report["execution"]
+    assert (found.status, told["outcome"]) == (0, "not judged") and says in told["lines"][0], told
+    assert not [one for one in found.report["claims"] if one["by"] == "execution" and one["status"] == "established"]
+
+
+def test_a_run_that_learns_from_completions_is_not_executed_and_its_batches_are_stored(kept: Kept) -> None:
+    started = kept.body("run.started/v1")
+    started["recipe"]["objective"] = {"name": "grpo"}
+    kept.signed()
+    found = kept.checked()
+    assert "a recipe with objective, which is not executed here" in found.report["execution"]["lines"][0]
+    assert any("completions of train step 0" in line for line in found.report["verdicts"]["hash"]["lines"])
+
+
+def test_a_recipe_with_a_section_that_nobody_knows_is_refused(kept: Kept) -> None:
+    kept.body("run.started/v1")["recipe"]["secret"] = {}
+    kept.signed()
+    assert "recipe.secret: expected a section that recipes have" in kept.checked("none").said

@@ -92,11 +92,11 @@ def _numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def check(arithmetic: Arithmetic, recorded: object) -> None:
-    """Refuse to replay what another compiler made, unless both are known to give the same train steps. ``recorded``: the version
-    of jaxlib that the run names; of one that names none nothing is asked.
+    """Refuse to replay what another compiler made, unless both are known to give the same train steps, and this machine gives
+    them, executed here and now. ``recorded``: the version of jaxlib that the run names; of one that names none nothing is asked.
 
     Raises:
-        Unsupported: they are not.
+        Unsupported: they are not, or it does not.
     """
     here = version("jaxlib")
     if arithmetic.profile != "portable-cpu" or not isinstance(recorded, str) or recorded == here:
@@ -108,4 +108,12 @@ def check(arithmetic: Arithmetic, recorded: object) -> None:
             expected=f"jaxlib {recorded}, or one with the same known answer of whole train steps",
             found=f"jaxlib {here}",
             cure="install the lock that the run names; a run under profile exact needs no compiler of its own",
+        )
+    if (found := whole()) != ANSWERS[here]:
+        raise Unsupported(
+            "this machine does not give the known answer of whole train steps",
+            where=f"profile {arithmetic.profile}, jaxlib {here}",
+            expected=ANSWERS[here],
+            found=found,
+            cure="`marin doctor` says more; another processor may give it",
         )

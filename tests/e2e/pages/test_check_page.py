@@ -20,6 +20,7 @@ from marin.plugins.sharing.judge.files import judge_files
 from marin.reporting.template import style
 from tests.e2e.conftest import Project
 from tests.plugins.sharing.judge.node import checked, needs_node
+from tests.plugins.sharing.judge.test_whole_run import Kept
 
 pytestmark = [pytest.mark.browser, needs_node]
 
@@ -147,6 +148,33 @@ def test_a_forged_copy_is_refused_with_its_place(
     assert place in told["verdicts"][verdict]["lines"][0]
     assert "does not hold" in page.locator("#found").inner_text()
     assert told == checked(copy, key_of(site)).report, "node and Chromium agree"
+
+
+def test_every_train_step_of_a_run_under_exact_by_one_button(page: Any, tmp_path: Path) -> None:
+    """The run that is kept: executed from its first state on; a loss that its operator changed and signed is found."""
+    kept = Kept(tmp_path)
+    for name, data in judge_files(style()).items():
+        (kept.folder / name).write_bytes(data)
+
+    def pressed(address: str) -> dict[str, Any]:
+        page.goto(f"{address}/check.html")
+        page.fill("#key", kept.key)
+        page.locator("summary").first.click()
+        page.select_option("#execute", "all")
+        page.click("#start")
+        return found(page)
+
+    with served(kept.folder) as address:
+        told = pressed(address)
+        assert (told["outcome"], told["execution"]["outcome"]) == ("PASS", "PARTIAL")
+        assert "all 4 train steps of the run were executed here" in page.locator("#report").inner_text()
+        assert told == kept.checked().report, "node and Chromium agree"
+        kept.step(1, loss="0x1.69a89e0000000p+2")
+        kept.signed()
+        told = pressed(address)
+        assert (told["outcome"], told["execution"]["outcome"]) == ("FAIL", "FAIL")
+        assert "train step 1, executed again, has another loss" in page.locator("#report").inner_text()
+        assert told == kept.checked().report, "node and Chromium agree"
 
 
 def test_a_folder_of_the_disk_without_any_server(site: Path, page: Any, tmp_path: Path) -> None:

@@ -92,7 +92,11 @@ def test_only_compilers_of_one_known_answer_replay_each_others_runs(monkeypatch:
     with pytest.raises(Unsupported):
         known_steps.check(Arithmetic(), "0.1")
     monkeypatch.setitem(known_steps.ANSWERS, "0.1", known_steps.ANSWERS[here])
+    monkeypatch.setattr(known_steps, "whole", lambda: known_steps.ANSWERS[here])
     known_steps.check(Arithmetic(), "0.1")
+    monkeypatch.setattr(known_steps, "whole", lambda: "sha256:" + "1" * 64)
+    with pytest.raises(Unsupported, match="does not give the known answer of whole train steps"):
+        known_steps.check(Arithmetic(), "0.1")
 
 
 def test_versions_beside_the_lock_are_named(tmp_path: Path) -> None:

@@ -1642,6 +1642,7 @@ const SECTIONS = [
   "seed", "order", "dataset", "tokenizer", "tokens", "model", "optimizer", "trainer", "arithmetic", "evaluation", "export", "mixture", "phase",
   "initial", "lora", "objective", "exclude",
 ];
+const COUNTS = [["trainer", "num_steps"], ["trainer", "batch_size"], ["model", "seq_len"]];
 const KINDS = { corpus: "corpus", tokenizer: "tokenizer", tokens: "tokens", train: "state", evaluate: "evaluation", export: "model" };
 const BY_CONTENT = ["state", "tokens"];
 const VERDICTS = ["replay.completed/v1", "replay.segment/v1", "stop.requested/v1"];
@@ -1942,6 +1943,10 @@ class Record {
     const digest = canonicalDigest({ recipe_version: body.recipe.recipe_version ?? 1, type: "recipe", value: recipe });
     this.agree(event, "recipe_digest", digest, body.recipe_digest);
     for (const name of Object.keys(recipe)) if (!SECTIONS.includes(name)) this.contradiction(event, `recipe.${visible(name)}`, "a section that recipes have", "another");
+    for (const [section, name] of COUNTS) {
+      const count = member(member(recipe, section), name);
+      if (!Number.isSafeInteger(count) || count < 1) this.contradiction(event, `recipe.${section}.${name}`, "a whole number from 1 on", count);
+    }
     const steps = member(body.code, "steps");
     if (!isObject(steps)) return this.contradiction(event, "code.steps", "the code of each step of the plan", "none");
     const decided = { code: steps, lock: member(body.environment, "lock") ?? null, plan: body.pipeline, recipe: body.recipe_digest };
@@ -2902,9 +2907,9 @@ function quick(name, out, x, y) {
 function elementwise(name, out, values, form) {
   const [a, b] = values;
   if (out instanceof Float32Array && quick(name, out, a.data, b?.data)) return;
-  const compared = COMPARED[name];
+  const compared = member(COMPARED, name);
   const floats = a.form.dtype === "float32";
-  const rule = compared ?? (floats ? FLOATS[name] : WHOLES[name]);
+  const rule = compared ?? member(floats ? FLOATS : WHOLES, name);
   if (!rule) throw new Missing(`an operation that this page does not have: ${visible(String(name))}`);
   const count = out.length;
   const finish = form.dtype === "bool" ? (value) => (value ? 1 : 0) & 1 : floats ? null : same32(form.dtype === "int32");
@@ -2914,6 +2919,13 @@ function elementwise(name, out, values, form) {
   else if (b) for (let n = 0; n < count; n++) out[n] = rule(a.data[n], b.data[n]);
   else if (finish) for (let n = 0; n < count; n++) out[n] = finish(rule(a.data[n]));
   else for (let n = 0; n < count; n++) out[n] = rule(a.data[n]);
+}
+
+/** Room for a tensor; a program is the operator's, and may ask for any. */
+function arrayFor({ dtype, shape }) {
+  const count = elements(shape);
+  if (!(count * 4 <= MOST_BYTES)) throw new Missing("a program makes a larger tensor than this page holds", { found: visible(shape.join(" x ").slice(0, 60)) });
+  return new ARRAYS[dtype](count);
 }
 
 /** The values that a program gives, with one bit pattern for all that is no number. `constants`: arrays by digest. `pause`: awaited now and then. */
@@ -2942,7 +2954,7 @@ async function executed(program, inputs, constants, pause) {
       made.forEach((number, n) => give(number, outputs[n]));
     } else {
       const form = forms[made[0]];
-      const out = new ARRAYS[form.dtype](elements(form.shape));
+      const out = arrayFor(form);
       const rule = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : null;
       if (rule) rule({ out, form, settings, whole: same32(form.dtype === "int32") }, values);
       else elementwise(name, out, values, form);
@@ -2975,7 +2987,7 @@ async function looped(name, settings, bodies, values, constants, pause) {
   let carry = values.slice(kept, kept + carried).map(({ data }) => data);
   const made = bodies[0].outputs.slice(carried).map((number) => {
     const [dtype, shape] = bodies[0].forms[number];
-    return new ARRAYS[dtype](length * elements(shape));
+    return arrayFor({ dtype, shape: [length, ...shape] });
   });
   for (let turn = 0; turn < length; turn++) {
     const n = reverse ? length - 1 - turn : turn;
@@ -2990,6 +3002,11 @@ async function looped(name, settings, bodies, values, constants, pause) {
 /** What `marin publish` wrote of the programs of a run under profile exact, each under the digest that the run recorded. */
 async function readPrograms(source, record) {
   const recorded = member(member(record.training.at(-1)?.body, "program"), "functions");
+  for (const { body } of record.training) {
+    const own = member(member(body, "program"), "functions");
+    const other = ["gradient", "update"].find((name) => member(own, name) !== member(recorded, name));
+    if (other) throw new Missing(`its attempts at training name more than one program as ${other}, and none is executed here`);
+  }
   const path = `programs/${record.run}.json`;
   const bytes = await source.read(path, 64 * MIB);
   if (!bytes) throw new Missing("the programs of its train step are not published", { where: path });
@@ -3075,6 +3092,7 @@ function batchOf(record, hints, streams, step, digest) {
   if (!Array.isArray(numbers) || numbers.length !== count || !numbers.every((one) => Number.isSafeInteger(one) && one >= 0)) {
     throw new Missing(`the sequences of train step ${step} are not published`);
   }
+  if (!(count * width * 4 <= MOST_BYTES)) throw new Missing(`train step ${step}: a batch that is larger than this page holds`);
   const tokens = new Int32Array(count * width);
   const weights = new Float32Array(count * width).fill(1);
   const held = (stream) => Math.floor(stream.tokens.length / width);
@@ -3305,7 +3323,7 @@ async function judgeRun(source, log, report, execute, progress) {
     const outcome = settled[claim.by]?.outcome;
     const signed = report.verdicts.signature.outcome;
     const word = { PASS: "established", FAIL: "contradicted" }[outcome] ?? "open";
-    const done = claim.by === "execution" && whole.includes(claim.event) ? "established" : "open";
+    const done = claim.by === "execution" && signed !== "FAIL" && whole.includes(claim.event) ? "established" : "open";
     const status = claim.by === "claimed" ? "claimed" : claim.by === "execution" || signed === "FAIL" ? done : word;
     return { ...claim, status };
   });

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Draft, Log, LogReader, PosixStorage, Signer, Store, VerifierKey, digest_bytes
-from tests.plugins.sharing.judge.node import Checked, checked, needs_node
+from tests.plugins.sharing.judge.node import Checked, checked, evaluated, needs_node
 
 pytestmark = needs_node
 KEPT = Path(__file__).parents[3] / "golden" / "exact.tar.gz"
@@ -213,7 +213,27 @@ def test_a_run_that_learns_from_completions_is_not_executed_and_its_batches_are_
     assert any("completions of train step 0" in line for line in found.report["verdicts"]["hash"]["lines"])
 
 
-def test_a_recipe_with_a_section_that_nobody_knows_is_refused(kept: Kept) -> None:
+def test_a_recipe_of_no_train_steps_or_with_a_section_that_nobody_knows_is_refused(kept: Kept) -> None:
     kept.body("run.started/v1")["recipe"]["secret"] = {}
+    kept.body("run.started/v1")["recipe"]["trainer"]["num_steps"] = 0
     kept.signed()
-    assert "recipe.secret: expected a section that recipes have" in kept.checked("none").said
+    said = kept.checked("none").said
+    assert "recipe.secret: expected a section that recipes have" in said
+    assert "recipe.trainer.num_steps: expected a whole number from 1 on, found 0" in said
+
+
+def test_a_program_that_asks_for_any_memory_is_not_executed() -> None:
+    form = ["float32", [65536, 65536]]
+    program = {
+        "forms": [form],
+        "inputs": [],
+        "outputs": [0],
+        "constants": [],
+        "operations": [["iota", [], [0], {"axis": 0}, []]],
+    }
+    script = "async () => judge.execute(JSON.parse(given), [], new Map()).catch((error) => error.message)"
+    assert "a larger tensor than this page holds: found 65536 x 65536" in evaluated(script, given=json.dumps(program))
+    program |= {"forms": [["float32", []]], "constants": [[1, "c"]], "operations": [["constructor", [1], [0], {}, []]]}
+    program["forms"] = [["float32", []], ["float32", []]]
+    script = script.replace("new Map()", 'new Map([["c", new Float32Array(1)]])')
+    assert "an operation that this page does not have: constructor" in evaluated(script, given=json.dumps(program))

@@ -1,12 +1,11 @@
 """Step ``tokens``: the corpus as Levanter's token caches, one for each split, digested by content.
 
-Light to import; the work is in :mod:`marin.training.tokens.building`, which loads Levanter when the step runs.
+Light to import; the work is in :mod:`marin.training.tokens.building`, which needs TensorStore and neither jax nor Levanter.
 """
 
 from __future__ import annotations
 
 from marin.execution.step import StepDefinition, StepResult, Task
-from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe, chats
 from marin.runners.places import place_of
@@ -30,8 +29,8 @@ def run(task: Task) -> StepResult:
         DataError: a split has no tokens.
         UsageError: an excluded document is not there.
     """
-    with waiting("importing Levanter"):
-        from marin.training.tokens.building import build_caches
+    from marin.training.tokens.building import build_caches  # TensorStore
+
     if task.execution.runner == "local" or task.execution.processes == 1:
         return build_caches(task)
     # a worker is a core, and no more

@@ -1,7 +1,7 @@
 """Token caches are built: Levanter's own store of token ids (TensorStore, zarr3), read by :mod:`marin.training.tokens.cache`.
 
 Documents are encoded (:mod:`marin.training.tokens.encoding`, by workers where there are some), each ended by the end-of-text
-token, and written in their order by Levanter's ``SerialCacheWriter`` in this process.
+token, and written in their order (:mod:`marin.training.tokens.writing`) in this process.
 
 Two things are done here and not by Levanter's ``BatchTokenizer``. It appends the end as text, after a space, which
 leaves a token for that space before every end; and it takes the characters ``<|endoftext|>`` inside a document for the
@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from levanter.store.cache import CacheMetadata, SerialCacheWriter
 
 from ledger import state_digest
 from marin.data.documents import VALIDATION, read_texts, train_files
@@ -31,18 +30,18 @@ from marin.data.tokenizer import load_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
 from marin.recipe.schema import Artifact, Recipe, as_recorded, chats
-from marin.tensors.token_caches import FIELD, MASK, WORDS_FILE, cache_content
+from marin.tensors.token_caches import WORDS_FILE, cache_content
 from marin.training.tokens.apart import apart
 from marin.training.tokens.cache import read_tokens
 from marin.training.tokens.encoding import Encoded, encoded_split
 from marin.training.tokens.loss_mask import has_mask
 from marin.training.tokens.masks import open_mask
+from marin.training.tokens.writing import CacheWriter
 from marin.work.placed import Run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_EXEMPLAR: dict[str, Any] = {FIELD: np.zeros((0,), dtype=np.int32)}
 VALIDATION_SPLIT = "validation"
 _WRITE_TOKENS = 1 << 22
 MOST_UNLEARNED = 0.1
@@ -226,16 +225,14 @@ def write_cache(
 
 
 def _written(folder: Path, documents: Iterator[Encoded], *, masked: bool) -> tuple[int, int]:
-    tokens = count = held = 0
-    batch: list[dict[str, NDArray[Any]]] = []
-    exemplar = _EXEMPLAR | ({MASK: np.zeros((0,), dtype=np.uint8)} if masked else {})
-    with SerialCacheWriter(str(folder), exemplar, metadata=CacheMetadata({}), shard_name="all") as writer:
-        for ids, mask in documents:
-            batch.append({FIELD: ids} | ({MASK: np.frombuffer(mask, np.uint8)} if masked else {}))
-            held += len(ids)
-            if held >= _WRITE_TOKENS:
-                writer.write_batch(batch)
-                tokens, count, held, batch = tokens + held, count + len(batch), 0, []
-        if batch:
-            writer.write_batch(batch)
-    return tokens + held, count + len(batch)
+    writer = CacheWriter(folder, masked=masked)
+    held, batch = 0, list[Encoded]()
+    for ids, mask in documents:
+        batch.append((ids, mask))
+        held += len(ids)
+        if held >= _WRITE_TOKENS:
+            writer.write(batch)
+            held, batch = 0, []
+    writer.write(batch)
+    writer.finish()
+    return writer.tokens, writer.documents

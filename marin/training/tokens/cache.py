@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from levanter.store.cache import TreeCache
 
 from ledger import StoredFolder
-from marin.tensors.token_caches import FIELD, WORDS_FILE, read_words, unfinished
+from marin.tensors.token_caches import FIELD, WORDS_FILE, document_offsets, open_field, read_words, unfinished
 from marin.training.tokens.stored import StoredCache
 
 if TYPE_CHECKING:
+    from levanter.store.cache import TreeCache
     from numpy.typing import NDArray
 
 logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
@@ -38,6 +38,8 @@ def open_cache(folder: Cache) -> TreeCache[dict[str, Any]] | StoredCache:
     """
     if isinstance(folder, StoredFolder):
         return StoredCache(folder)
+    from levanter.store.cache import TreeCache  # seconds, for a training alone: whatever else reads does without
+
     try:
         return TreeCache.load(str(folder), _EXEMPLAR)
     except (FileNotFoundError, RuntimeError, ValueError, KeyError) as error:
@@ -45,26 +47,22 @@ def open_cache(folder: Cache) -> TreeCache[dict[str, Any]] | StoredCache:
 
 
 def read_tokens(folder: Cache) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The whole cache: the token stream, and the offsets of its documents with the end."""
-    cache = open_cache(folder)
-    if isinstance(cache, StoredCache):
-        return cache.data[0 : cache.tokens], cache.offsets()
-    store = cache.store.tree[FIELD]
-    tokens = np.asarray(store.data[: store.data_size].read().result(), dtype=np.int32)
-    return tokens, _offsets(store)
+    """The whole cache: the token stream, and the offsets of its documents with the end.
+
+    Raises:
+        DataError: there is none, it was not finished, or it is not of the form that Levanter writes.
+    """
+    if isinstance(folder, StoredFolder):
+        stored = StoredCache(folder)
+        return stored.data[0 : stored.tokens], stored.offsets()
+    offsets = document_offsets(folder)
+    stream = open_field(folder, f"{FIELD}/data")[: int(offsets[-1])]
+    return np.asarray(stream.read().result(), dtype=np.int32), offsets
 
 
 def count_tokens(folder: Cache) -> int:
-    """How many tokens a cache has, by its own account."""
-    cache = open_cache(folder)
-    return cache.tokens if isinstance(cache, StoredCache) else int(cache.store.tree[FIELD].data_size)
-
-
-def _offsets(store: Any) -> NDArray[np.int64]:
-    """Levanter keeps the number of rows in the first place and the ends after it; here the first is the begin, 0."""
-    rows = int(store.num_rows)
-    ends = np.asarray(store.offsets[1 : rows + 1].read().result(), dtype=np.int64)
-    return np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    """How many tokens a cache has, by its own account. Raises as :func:`read_tokens`."""
+    return StoredCache(folder).tokens if isinstance(folder, StoredFolder) else int(document_offsets(folder)[-1])
 
 
 def document_of(offsets: NDArray[np.int64], position: int) -> int:

@@ -30,6 +30,7 @@ from marin.training.tokens import building as token_cache
 from marin.training.tokens import encoding
 from marin.training.tokens.building import build_caches, write_cache
 from marin.training.tokens.cache import document_of, open_cache, read_tokens
+from marin.training.tokens.writing import CacheWriter
 
 RunStep = Callable[..., tuple[Path, StepResult]]
 RECIPE = Recipe(
@@ -92,6 +93,30 @@ def test_levanter_reads_sequences_from_it(run_step: RunStep, inputs: dict[str, P
     assert blocking_wait(sequences.async_len()) == len(tokens) // 32
     (second,) = blocking_wait(sequences.get_batch([1]))
     assert np.asarray(second["input_ids"]).tolist() == tokens[32:64].tolist()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("batches", [[], [[3, 0, 5]], [[1, 300_000], [0], [270_000, 2]]])
+def test_levanters_own_writer_makes_the_same_files(tmp_path: Path, batches: list[list[int]], masked: bool) -> None:
+    from levanter.store.cache import CacheMetadata, SerialCacheWriter
+
+    random = np.random.default_rng(7)
+    drawn = [[(random.integers(0, 500, n, np.int32), random.integers(0, 2, n, np.uint8)) for n in b] for b in batches]
+    fields = {"input_ids": np.int32} | ({"loss_mask": np.uint8} if masked else {})
+    exemplar = {name: np.zeros(0, dtype) for name, dtype in fields.items()}
+    ours = CacheWriter(tmp_path / "ours", masked=masked)
+    with SerialCacheWriter(str(tmp_path / "theirs"), exemplar, metadata=CacheMetadata({}), shard_name="all") as theirs:
+        for batch in drawn:
+            ours.write([(ids, mask.tobytes()) for ids, mask in batch])
+            theirs.write_batch([dict(zip(fields, columns, strict=False)) for columns in batch])
+    ours.finish()
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+
+
+def test_a_cache_that_was_not_finished_is_refused(tmp_path: Path) -> None:
+    CacheWriter(tmp_path / "cache", masked=False).write([(np.arange(3, dtype=np.int32), b"")])
+    with pytest.raises(DataError, match="token cache cannot be opened"):
+        read_tokens(tmp_path / "cache")
 
 
 def test_the_digest_does_not_depend_on_the_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

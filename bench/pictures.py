@@ -74,12 +74,12 @@ def main() -> None:
             page = play.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS).new_page(
                 viewport={"width": 1400, "height": 850}
             )
-            page.set_default_timeout(90_000)
+            page.set_default_timeout(600_000)
             page.goto(printed)
             asked = f"{address}/api/2.0/mlflow/runs/get?run_id={run}"
             headers = {"authorization": f"Bearer {token}"}
             answer = page.request.get(asked, headers=headers)
-            for _ in range(90):  # until the projection has the run
+            for _ in range(600):  # until the projection has the run
                 if answer.ok:
                     break
                 page.wait_for_timeout(1000)

@@ -166,6 +166,11 @@ class Tokenizer:
         """How many tokens there are, added ones too."""
         return int(self._library.get_vocab_size(with_added_tokens=True))
 
+    @property
+    def rows(self) -> int:
+        """One more than its last token's number. That is more than there are tokens where numbers are left out."""
+        return max(self.get_vocab().values(), default=-1) + 1
+
     def to_str(self) -> str:
         """The content of its ``tokenizer.json``."""
         return str(self._library.to_str())

@@ -66,10 +66,11 @@ def imported(store: Store, folder: Path, name: str, told: Recipe, recipe: Recipe
 
 
 def with_tokenizer(store: Store, folder: Path, name: str, recipe: Recipe) -> Recipe:
-    """``recipe`` with the tokenizer of ``folder``, which is in the store afterwards.
+    """``recipe`` with the tokenizer of ``folder``, which is in the store afterwards. Where its numbers leave some out, the
+    embedding has the rows that its last token needs.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or the recipe has no row for a token.
         DataError: it cannot be read.
     """
     with TemporaryDirectory(prefix="marin-import-") as base:
@@ -78,11 +79,28 @@ def with_tokenizer(store: Store, folder: Path, name: str, recipe: Recipe) -> Rec
     tokenizer = msgspec.structs.replace(
         recipe.tokenizer, vocab_size=found.size, artifact=artifact, taken_from=name, reading="plain"
     )
+    model = recipe.model
+    if found.rows > found.size:
+        model = msgspec.structs.replace(model, embedding_rows=_rows(found.rows, model.embedding_rows, folder))
     ends = {"begin_of_text": None if found.begin == found.end else found.begin, "end_of_text": found.end or None}
     tokens = msgspec.structs.replace(recipe.tokens, **ends)
-    taken = with_chat_template(msgspec.structs.replace(recipe, tokenizer=tokenizer, tokens=tokens), folder)
+    taken = with_chat_template(msgspec.structs.replace(recipe, tokenizer=tokenizer, tokens=tokens, model=model), folder)
     check(taken, where="tokenizer")
     return taken
+
+
+def _rows(needed: int, said: int | None, folder: Path) -> int:
+    """Rows of the embedding, for a tokenizer that leaves out numbers."""
+    if said is not None and said < needed:
+        raise UsageError(
+            "a token without a row of the embedding",
+            where="model.embedding_rows",
+            expected=f"more than {needed - 1}, the tokenizer's last token",
+            found=str(said),
+            cure="set it to as many or more, or leave it out",
+        )
+    log.info("%s: its numbers leave some out: the embedding has %d rows", folder, said or needed)
+    return said or needed
 
 
 def with_chat_template(recipe: Recipe, folder: Path) -> Recipe:

@@ -74,9 +74,10 @@ _CARRIED = ("model_max_length", "padding_side", "truncation_side", "model_input_
 
 @dataclass(frozen=True)
 class Borrowed:
-    """How many tokens it has, and which of them begin and end a text."""
+    """How many tokens it has, how many rows of an embedding they need, and which of them begin and end a text."""
 
     size: int
+    rows: int
     begin: int
     end: int
 
@@ -99,7 +100,7 @@ def borrow(folder: Path, target: Path) -> Borrowed:
             cure=f"name it in {CONFIG}",
         )
     begin = found.special.id("bos_token")
-    return Borrowed(found.get_vocab_size(), end if begin is None else begin, end)
+    return Borrowed(found.get_vocab_size(), found.rows, end if begin is None else begin, end)
 
 
 @contextmanager

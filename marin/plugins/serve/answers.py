@@ -118,7 +118,7 @@ def question(
         Refused: a prompt and its new tokens are longer than the model's context.
     """
     room = subject.recipe.model.seq_len + 1 - max(len(tokens) for tokens in prompts)
-    vocabulary = min(subject.tokenizer.get_vocab_size(), subject.model.Vocab.size)
+    vocabulary = min(subject.tokenizer.rows, subject.model.Vocab.size)
     if any(token >= vocabulary for tokens in prompts for token in tokens):
         raise Refused(
             f"a token that the model does not know: it has {vocabulary}", param="prompt", code="invalid_value"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import ByteLevelBPETokenizer, Tokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, models
 
 from ledger import PosixStorage, Store
 from marin.data.borrowed.folder import PAIRS, borrow
 from marin.errors import DataError, UsageError
 from marin.evaluation.importing import with_tokenizer
-from marin.recipe.schema import Recipe, plain
+from marin.recipe.schema import Model, Recipe, plain
 
 END = "<|endoftext|>"
 
@@ -72,6 +72,22 @@ def test_a_tokenizer_is_in_the_store_and_in_the_recipe(peer: ByteLevelBPETokeniz
     again = with_tokenizer(store, tmp_path / "again", "folder here", Recipe())
     assert again == taken, "what is kept is read back as it is"
     assert "artifact" not in plain(Recipe().tokenizer) and "taken_from" not in plain(Recipe().tokenizer)
+
+
+def test_numbers_that_are_left_out_have_rows(tmp_path: Path) -> None:
+    """The last token's number is what an embedding needs, as in torch: not how many tokens there are."""
+    made = Tokenizer(models.WordLevel({END: 0, "[UNK]": 1, "river": 2, "mill": 7}, unk_token="[UNK]"))
+    folder, store = tmp_path / "folder", Store(PosixStorage(tmp_path / "store"))
+    folder.mkdir()
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    taken = with_tokenizer(store, folder, "here", Recipe())
+    assert (taken.tokenizer.vocab_size, taken.model.embedding_rows, taken.vocabulary) == (4, 8, 8)
+    wide = with_tokenizer(store, folder, "here", Recipe(model=Model(embedding_rows=64)))
+    assert wide.vocabulary == 64
+    with pytest.raises(UsageError, match=r"(?s)a token without a row.*more than 7"):
+        with_tokenizer(store, folder, "here", Recipe(model=Model(embedding_rows=7)))
 
 
 @pytest.mark.long

@@ -143,7 +143,7 @@ def _compare_with(subject: Subject, scorer: Scorer, url: str, name: str, within:
     from marin.errors import MarinError
     from marin.plugins.serve.beside import compare
 
-    found = compare(scorer, subject.tokenizer.get_vocab_size(), url, name)
+    found = compare(scorer, subject.tokenizer.rows, url, name)
     say(f"{found.tokens} tokens in {found.sequences} sequences: furthest apart by {found.furthest:.3g} nats")
     if not found.furthest <= within:
         raise MarinError(

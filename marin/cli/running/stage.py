@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.choice import OneOf
-from marin.cli.execution import no_diff, takes_execution
+from marin.cli.execution import Machine, no_diff
+from marin.cli.options import FILE, argument, flag, group, option, takes
 from marin.cli.output import print_json, say
 from marin.cli.running.tracker import choose
 from marin.process.interruption import Interruption
@@ -21,7 +22,6 @@ from marin.record.events import STEPS
 
 if TYPE_CHECKING:
     from marin.execution.executor import StageOutcome
-    from marin.recipe.schema import Execution
 
 logger = logging.getLogger(__name__)
 
@@ -40,22 +40,23 @@ def _write_dvc(context: click.Context, option: click.Parameter, wanted: bool) ->
     context.exit()
 
 
+@dataclass(frozen=True)
+class StageOptions:
+    """What `marin stage` takes."""
+
+    name: str = argument("NAME", type=OneOf(STEPS))
+    force: bool = flag(
+        "Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]", envvar="MARIN_FORCE"
+    )
+    machine: Machine = group(Machine)
+    params: Path = option(
+        "FILE", "The composed recipe.  [default: params.yaml]", type=FILE, default=Path("params.yaml")
+    )
+    as_json: bool = flag("Print one JSON object instead of a line.", "--json")
+
+
 @click.command()
-@click.argument("name", metavar="NAME", type=OneOf(STEPS))
-@click.option(
-    "--force",
-    is_flag=True,
-    envvar="MARIN_FORCE",
-    help="Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]",
-)
-@takes_execution
-@click.option(
-    "--params",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("params.yaml"),
-    metavar="FILE",
-    help="The composed recipe.  [default: params.yaml]",
-)
+@takes(StageOptions)
 @no_diff
 @click.option(
     "--write-dvc",
@@ -65,8 +66,7 @@ def _write_dvc(context: click.Context, option: click.Parameter, wanted: bool) ->
     callback=_write_dvc,
     help="Write what each stage depends on into dvc.yaml, by what its code imports under params.yaml, and end.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a line.")
-def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execution) -> None:
+def stage(options: StageOptions) -> None:
     """Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.
 
     Joins the open run of this recipe and this code, or begins one. A recorded result of the same identity is reused
@@ -83,6 +83,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in your cache folder
     """
+    execution = options.machine.execution()
     with Interruption() as interruption, ExitStack() as loading:
         # Seconds of imports, in which DVC stands between two steps of a run.
         loading.enter_context(interruption.shield())
@@ -96,7 +97,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
         from marin.runners.places import place_of
 
         choose()
-        root, recipe, project = open_root(), load_params(params), params.resolve().parent
+        root, recipe, project = open_root(), load_params(options.params), options.params.resolve().parent
 
         def bring(step: str, force: bool = False) -> StageOutcome:
             settle = partial(
@@ -112,33 +113,33 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
             return settle(force=force)
 
         def contract() -> None:  # before an input that is made here imports jax
-            if execution.runner == "local" and PIPELINE.step(name).devices != "none":
+            if execution.runner == "local" and PIPELINE.step(options.name).devices != "none":
                 apply(recipe.arithmetic, execution)
 
         try:
             loading.close()  # a signal that came meanwhile is raised here, where the run can say so
             recipe = gathered(root, recipe)
-            if name == "train":
+            if options.name == "train":
                 check(recipe, execution)
-            outcome = _with_inputs(name, partial(bring, force=force), bring, contract)
+            outcome = _with_inputs(options.name, partial(bring, force=options.force), bring, contract)
         except Paused as pause:
-            if as_json:
-                print_json({"step": name, "action": "paused", "where": pause.where, "state": pause.found})
+            if options.as_json:
+                print_json({"step": options.name, "action": "paused", "where": pause.where, "state": pause.found})
             else:
-                say(f"{name}  paused {pause.where}, {pause.found}; {pause.cure}")
+                say(f"{options.name}  paused {pause.where}, {pause.found}; {pause.cure}")
             return
         except KeyboardInterrupt as signal:  # before the step: one that was executing has said so itself
             with interruption.shield():
                 stopped = stopped_before(
-                    name, plan=PIPELINE, recipe=recipe, root=root, project=project, signal=str(signal)
+                    options.name, plan=PIPELINE, recipe=recipe, root=root, project=project, signal=str(signal)
                 )
             raise stopped from signal
     result = outcome.result
-    if as_json:
+    if options.as_json:
         print_json(
             {
                 "run": outcome.run,
-                "step": name,
+                "step": options.name,
                 "action": outcome.action,
                 "digest": result.output.digest,
                 "kind": result.output.kind,
@@ -156,7 +157,7 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
         "cached": f"as event {result.completed_at} recorded it",
         "present": "nothing to do",
     }[outcome.action]
-    say(f"{name}  {result.output.digest}  {how}  (run {outcome.run})")
+    say(f"{options.name}  {result.output.digest}  {how}  (run {outcome.run})")
     if outcome.completed and outcome.action != "present":
         say(
             f"run {outcome.run} is complete: check it with `marin verify {outcome.run}`; `marin store push ADDRESS` "

@@ -178,6 +178,7 @@ def _follow(folder: Path) -> None:
     from marin.plugins.follow.follower import follow
     from marin.plugins.follow.stop_request import StopRequests
     from marin.record.root import open_root
+    from marin.record.trust.evidence import NOBODY
     from marin.record.verdicts import NAMES
     from marin.verify.verification import Options
 
@@ -187,7 +188,7 @@ def _follow(folder: Path) -> None:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
-    options = Options(execution=EXECUTION, own=root)
+    options = Options(execution=EXECUTION, own=root, sources=NOBODY)
     follow(root, "latest", options, only=NAMES, requests=StopRequests.of(root, back=False), say=say)
 
 

@@ -22,6 +22,7 @@ from marin.history.runs import load, resolve
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Recipe
 from marin.record.root import Root, create_root, open_root
+from marin.record.trust.evidence import NOBODY
 from marin.training.checkpoints.whole import load as load_state
 from marin.training.model import vocabulary_size
 from marin.training.state import TrainState
@@ -119,7 +120,7 @@ class World:
 
     def verify(self, root: Root) -> Report:
         """Full verification by somebody who sees this log for the first time."""
-        return Verification(open_root(root.location), self.run, Options(execution=EXECUTION)).report()
+        return Verification(open_root(root.location), self.run, Options(execution=EXECUTION, sources=NOBODY)).report()
 
     def discard(self, root: Root) -> None:
         """Remove a copy, and what was compiled for it: jax keeps that, and after a hundred verifications in one process

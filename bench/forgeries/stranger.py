@@ -20,6 +20,7 @@ from marin.cli.verifying.verify import print_report
 from marin.data.reach import Reach
 from marin.recipe.schema import Execution
 from marin.record.root import open_root
+from marin.record.trust.evidence import NOBODY
 from marin.record.trust.pins import Pins
 from marin.record.verdicts import NAMES
 from marin.verify.segments.sampling import WHOLE, Scope
@@ -99,6 +100,7 @@ def _asked(shop: Shop, only: Collection[str], asked: Asked) -> Seen:
         scope=asked.scope,
         since=asked.since,
         reach=Reach(folders=(), hosts=()),
+        sources=NOBODY,
     )
     with variable("MARIN_KEY", str(mine / "key")), variable("MARIN_PINS", str(pins)):
         try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import wraps
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from marin.cli.choice import OneOf
+from marin.cli.options import flag, option
 from marin.provenance.code import NO_DIFF_VARIABLE
 
 if TYPE_CHECKING:
@@ -30,143 +31,24 @@ no_diff = click.option(
 )
 
 
-recorded_state = click.option(
-    "--step",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="The recorded state before this train step; 0: the one that training began with.  [default: the last]",
+recorded_state = partial(
+    option,
+    "N",
+    "The recorded state before this train step; 0: the one that training began with.  [default: the last]",
+    least=0,
 )
-devices = click.option(
-    "--devices",
-    type=click.IntRange(min=1),
+on_devices = partial(
+    option, "N", "Number of devices (virtual on a CPU). It never changes a bit.  [default: 1]", least=1, default=1
+)
+on_processes = partial(
+    option,
+    "P",
+    "On Ray: number of processes that compute as one, each with N/P devices.  [default: 1]",
+    least=1,
     default=1,
-    metavar="N",
-    help="Number of devices (virtual on a CPU). It never changes a bit.  [default: 1]",
 )
-processes = click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="P",
-    help="On Ray: number of processes that compute as one, each with N/P devices.  [default: 1]",
-)
-accelerator_type = click.option(
-    "--accelerator-type",
-    default="",
-    metavar="TYPE",
-    help="On Ray: only machines with this accelerator (H100, TPU-V6E).",
-)
-topology = click.option("--topology", default="", metavar="T", help="On Ray: topology of one TPU slice (4x4).")
-
-
-def takes_execution[**P, R](command: Callable[P, R]) -> Callable[..., R]:
-    """Give a command --devices, --runner and what goes with a runner; it gets them as one ``execution``."""
-
-    @devices
-    @click.option(
-        "--runner",
-        type=OneOf(["local", "ray"]),
-        default="local",
-        help="Run training in this process, or as a Ray Train job.  [default: local]",
-    )
-    @processes
-    @click.option(
-        "--address",
-        metavar="HOST:PORT",
-        help="The Ray cluster to use. Without it a Ray is started on this machine and stopped at the end.",
-    )
-    @accelerator_type
-    @topology
-    @click.option(
-        "--slices",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="N",
-        help="Slices of a pod that train as one, each with an equal part of the devices and the whole state.  [default: 1]",
-    )
-    @click.option(
-        "--tensor-parallel",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="N",
-        help="Under profile exact: devices, in groups of N, that share the matrices of each layer.  [default: 1]",
-    )
-    @click.option(
-        "--expert-parallel",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="N",
-        help="Under profile exact: devices, in groups of N, that have a part of each layer's experts each.  [default: 1]",
-    )
-    @click.option(
-        "--retries",
-        type=click.IntRange(min=0),
-        default=5,
-        metavar="N",
-        help="On Ray: give up after this many failures of each slice in a row without progress.  [default: 5]",
-    )
-    @click.option(
-        "--pause-at",
-        type=click.IntRange(min=1),
-        metavar="STEP",
-        help="Stop before this train step and record the state; the same command without it continues.",
-    )
-    @click.option(
-        "--pack-checkpoints",
-        is_flag=True,
-        help="Store training checkpoints as differences: exact, smaller, slower to read.",
-    )
-    @click.option(
-        "--keep-checkpoints",
-        "keep",
-        metavar="every=N,last=K",
-        callback=_keep,
-        help="Training checkpoints that `marin store gc` leaves: one every N train steps, and the last K.  [default: all]",
-    )
-    @click.option(
-        "--self-check",
-        metavar="every=N",
-        callback=every_n,
-        help="Execute every N-th train step twice; stop if the bits differ.",
-    )
-    @wraps(command)
-    def called(
-        *args: Any,
-        devices: int,
-        runner: str,
-        processes: int,
-        address: str | None,
-        accelerator_type: str,
-        topology: str,
-        slices: int,
-        tensor_parallel: int,
-        expert_parallel: int,
-        retries: int,
-        pause_at: int | None,
-        pack_checkpoints: bool,
-        keep: Any,
-        self_check: int,
-        **options: Any,
-    ) -> R:
-        execution = execution_of(
-            devices=devices,
-            runner=runner,
-            processes=processes,
-            address=address,
-            accelerator_type=accelerator_type,
-            topology=topology,
-            slices=slices,
-            tensor_parallel=tensor_parallel,
-            expert_parallel=expert_parallel,
-            retries=retries,
-            pause_at=pause_at,
-            self_check_every=self_check,
-            pack_checkpoints=pack_checkpoints,
-            keep=keep,
-        )
-        return command(*args, **options, execution=execution)  # type: ignore[arg-type]
-
-    return called
+of_accelerator = partial(option, "TYPE", "On Ray: only machines with this accelerator (H100, TPU-V6E).", default="")
+of_topology = partial(option, "T", "On Ray: topology of one TPU slice (4x4).", default="")
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -190,6 +72,70 @@ def every_n(ctx: click.Context, param: click.Parameter, value: str | None) -> in
     if not number.isdecimal() or int(number) < 1:
         raise click.BadParameter("expected every=N with N of at least 1")
     return int(number)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """--devices, --runner and what goes with a runner."""
+
+    devices: int = on_devices()
+    runner: str = option(
+        None,
+        "Run training in this process, or as a Ray Train job.  [default: local]",
+        type=OneOf(["local", "ray"]),
+        default="local",
+    )
+    processes: int = on_processes()
+    address: str | None = option(
+        "HOST:PORT", "The Ray cluster to use. Without it a Ray is started on this machine and stopped at the end."
+    )
+    accelerator_type: str = of_accelerator()
+    topology: str = of_topology()
+    slices: int = option(
+        "N",
+        "Slices of a pod that train as one, each with an equal part of the devices and the whole state.  [default: 1]",
+        least=1,
+        default=1,
+    )
+    tensor_parallel: int = option(
+        "N",
+        "Under profile exact: devices, in groups of N, that share the matrices of each layer.  [default: 1]",
+        least=1,
+        default=1,
+    )
+    expert_parallel: int = option(
+        "N",
+        "Under profile exact: devices, in groups of N, that have a part of each layer's experts each.  [default: 1]",
+        least=1,
+        default=1,
+    )
+    retries: int = option(
+        "N",
+        "On Ray: give up after this many failures of each slice in a row without progress.  [default: 5]",
+        least=0,
+        default=5,
+    )
+    pause_at: int | None = option(
+        "STEP", "Stop before this train step and record the state; the same command without it continues.", least=1
+    )
+    pack_checkpoints: bool = flag("Store training checkpoints as differences: exact, smaller, slower to read.")
+    keep: Any = option(
+        "every=N,last=K",
+        "Training checkpoints that `marin store gc` leaves: one every N train steps, and the last K.  [default: all]",
+        "--keep-checkpoints",
+        callback=_keep,
+    )
+    self_check_every: int = option(
+        "every=N", "Execute every N-th train step twice; stop if the bits differ.", "--self-check", callback=every_n
+    )
+
+    def execution(self) -> Execution:
+        """As it is executed.
+
+        Raises:
+            UsageError: the values contradict each other.
+        """
+        return execution_of(**asdict(self))
 
 
 def execution_of(**values: Any) -> Execution:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import click
 
+from marin.cli.options import flag, option, takes
 from marin.cli.output import print_fields, print_json
 from marin.errors import UsageError
 from marin.record.root import DEFAULT_ROOT, ROOT_VARIABLE, Root, create_root, key_path, root_location
 
 
+@dataclass(frozen=True)
+class InitOptions:
+    """What `marin init` takes."""
+
+    origin: str | None = option(
+        "NAME", "Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]"
+    )
+    passphrase: bool = flag("Ask for a passphrase that encrypts the key.  [env: MARIN_KEY_PASSPHRASE]")
+    here: bool = flag("Make one here, though a folder above has a root.")
+    hybrid: bool = flag("Sign with ML-DSA-44 (FIPS 204) beside Ed25519.")
+    quiet: bool = flag("Print nothing when the root is complete already.")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.option(
-    "--origin",
-    metavar="NAME",
-    help="Name of the log in its checkpoints.  [default: marin.local/ and eight random digits]",
-)
-@click.option(
-    "--passphrase", is_flag=True, help="Ask for a passphrase that encrypts the key.  [env: MARIN_KEY_PASSPHRASE]"
-)
-@click.option("--here", is_flag=True, help="Make one here, though a folder above has a root.")
-@click.option("--hybrid", is_flag=True, help="Sign with ML-DSA-44 (FIPS 204) beside Ed25519.")
-@click.option("--quiet", is_flag=True, help="Print nothing when the root is complete already.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def init(origin: str | None, passphrase: bool, here: bool, hybrid: bool, quiet: bool, as_json: bool) -> None:
+@takes(InitOptions)
+def init(options: InitOptions) -> None:
     """Make a root with its log, and a signing key.
 
     The key goes to the user's configuration folder (or where MARIN_KEY says) with mode 0600, never into the root or
@@ -40,7 +45,7 @@ def init(origin: str | None, passphrase: bool, here: bool, hybrid: bool, quiet: 
       MARIN_ROOT=/data/ledger marin init
     """
     above = root_location()
-    if not here and not os.environ.get(ROOT_VARIABLE) and above != DEFAULT_ROOT:
+    if not options.here and not os.environ.get(ROOT_VARIABLE) and above != DEFAULT_ROOT:
         raise UsageError(
             "a folder above has a root already",
             where=above,
@@ -48,14 +53,14 @@ def init(origin: str | None, passphrase: bool, here: bool, hybrid: bool, quiet: 
             found=os.getcwd(),
             cure="every command here uses that one; for another say --here",
         )
-    if passphrase:
+    if options.passphrase:
         # Also for the rest of this process, which signs the empty log with the key.
         os.environ["MARIN_KEY_PASSPHRASE"] = click.prompt(
             "Passphrase", hide_input=True, confirmation_prompt=True, err=True
         )
-    root = create_root(origin=origin, hybrid=hybrid)
+    root = create_root(origin=options.origin, hybrid=options.hybrid)
     root.own_keys()  # what MARIN_KEY names is a key, or no success is told
-    if as_json:
+    if options.as_json:
         print_json(
             {
                 "root": root.location,
@@ -64,7 +69,7 @@ def init(origin: str | None, passphrase: bool, here: bool, hybrid: bool, quiet: 
                 "key": str(key_path(root.verifier.name)),
             }
         )
-    elif not quiet:
+    elif not options.quiet:
         print_fields(_described(root))
 
 

@@ -146,6 +146,7 @@ def checked(registration: Registration, *, where: str) -> Registration:
             found=found.baseline,
             cure=f"did you mean {near[0]}?" if near else "name one of the arms",
         )
+    # A page of a published site is called by the name of its track.
     if found.track is not None and found.name == INDEX:
         raise UsageError(
             "a track by the name of the page of all tracks",
@@ -181,6 +182,7 @@ def checked(registration: Registration, *, where: str) -> Registration:
     names = [metric.name for metric in found.metrics]
     if len(set(names)) != len(names):
         raise UsageError("a metric is there twice", where=where, found=", ".join(names), cure="name each once")
+    # A run belongs to an arm by its recipe: two arms with one recipe would be compared with themselves.
     by_digest: dict[str, str] = {}
     for arm, recipe in found.arms.items():
         check(recipe, where=f"{where}: arm {arm}")

@@ -72,6 +72,8 @@ def check_objective(recipe: Any, where: str) -> None:
     trainer, once = recipe.trainer, objective.num_iterations
     reinforce = objective.name == "reinforce"
     longest = recipe.model.seq_len - 1
+    # Completions are drawn and learned from by one model in one arithmetic; what changes the one and not the other would make the
+    # gradient that of another policy. What has no meaning for completions is refused, for it would stand in the recipe.
     for name, value, expected, fits in (
         ("arithmetic.profile", recipe.arithmetic.profile, "exact", recipe.arithmetic.profile == "exact"),
         (

@@ -75,6 +75,7 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             found="no such package",
             cure="install the extra `train`",
         )
+    # Hydra's own words configure the sweeper, words with several values span the space, and the rest holds for every trial.
     settings = tuple(word.lstrip("+") for word in arguments if word.lstrip("+").startswith(("hydra/", "hydra.")))
     others = [word for word in arguments if word.lstrip("+") not in settings]
     space = tuple(word for word in others if override_of(word).is_sweep_override())
@@ -87,6 +88,7 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             found=str(config.get("_target_")).rpartition(".")[2],
             cure=f"write {WORD}optuna",
         )
+    # The best of many seeds is chance, and would be registered as if it were a finding.
     keys = (word.lstrip("+").partition("=")[0] for word in space)
     if any(SPELT.get(key, key) == "seed" for key in keys):
         raise a_seed("a search for the luckiest seed")
@@ -123,6 +125,7 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             found=str(config.max_failure_rate),
             cure="give a share",
         )
+    # The sweeper takes bounds that it cannot draw from, and would say so in the middle of the search.
     for word in space:
         _check_bounds(word)
     direction = str(getattr(config.direction, "name", config.direction))
@@ -134,6 +137,7 @@ def plan(arguments: Sequence[str], metric: str) -> Plan:
             found=direction[:80],
             cure="name one of them",
         )
+    # The same command names the same experiment, so that a search which was broken off goes on.
     sampler = str(config.sampler.get("_target_")).rpartition(".")[2]
     if config.sampler.get("seed") is not None:
         sampler += f", seed {config.sampler.seed}"

@@ -21,9 +21,8 @@ from ledger import (
     open_storage,
 )
 from marin.record.root import absolute, open_root, root_location
-from marin.record.trust.evidence import Vouched, gather
+from marin.record.trust.evidence import NOBODY, Sources, Vouched
 from marin.record.trust.pins import Pins, default_pins
-from marin.record.trust.trusted import NOBODY, Sources
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def audit_log(
             Pins(default_pins()).compare(reader, storage, absolute(root_location()), named=mine)
         except (Tampered, Unverified) as error:
             findings.append(Finding(error.what, error.where, error.expected, error.found))
-    evidence = gather(storage, reader, keys, anchored, trusted)
+    evidence = trusted.gather(storage, reader, keys, anchored)
     return Audit(
         (*findings, *evidence.findings), newest, held, evidence.vouched, evidence.undecided, evidence.claimed, mine
     )

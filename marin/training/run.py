@@ -143,6 +143,7 @@ def train(task: Task) -> StepResult:
     """
     recipe = task.recipe
     cache = (task.stored["tokens"] if "tokens" in task.stored else task.inputs["tokens"]) / "train"
+    # What can be refused is refused before anything is compiled, which takes minutes.
     if recipe.trainer.most_epochs is not None:
         named(*WORDS, "trainer.most_epochs").check_epochs(recipe, count_tokens(cache))
     if recipe.objective is None:
@@ -162,6 +163,7 @@ def train(task: Task) -> StepResult:
     if recipe.trainer.states_at_words is not None:
         states_at = named(*WORDS, "trainer.states_at_words").states_at
         marks = hosts.agreed(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
+    # One process looks for a state to go on from, and all take its answer: the log may grow between two looks.
     at, pause, tree = first, task.execution.pause_at, None
     done = hosts.agreed(found_resumable(task))
     if done is None:
@@ -185,7 +187,8 @@ def train(task: Task) -> StepResult:
         StopSignal() as stop,
         bar("train", last - first, at - first) as progress,
     ):
-
+        # States that are in the store by now are recorded between two train steps, not at the end of a segment: a process that
+        # dies loses less.
         def reached(step: int, loss: float) -> None:
             saver.settle()
             progress(step + 1 - first, f"loss {loss:.3f}")
@@ -200,10 +203,13 @@ def train(task: Task) -> StepResult:
                     cure="run the same command without the pause: it goes on from here, on any number of devices",
                 )
             length = recipe.trainer.steps_per_segment
+            # A segment's length is counted from the first train step, not from where this attempt began: all attempts at one
+            # training have the same segments. Marks and a pause end one earlier.
             due = (step for step in (*marks, *([pause] if pause is not None else ())) if step > at)
             end = min(last, first + ((at - first) // length + 1) * length, *due)
             try:
                 state, steps = training.steps(state, at, end, stop=stop, progress=reached)
+            # What was there before the number that is not finite is saved, so that somebody can look for its cause.
             except NotFinite as error:
                 saver.settle(wait=True)
                 raise error.saved_as(keep_last(saver, recorder, error)) from error
@@ -211,6 +217,7 @@ def train(task: Task) -> StepResult:
             lap = meter.lap(steps.end - steps.start, tokens)
             saver.save(state, partial(recorder.segment, steps, lap))
             at = steps.end
+            # Asked to stop in the last segment, a training ends as if nobody had asked.
             if stop.received is not None and at < last:
                 saver.settle(wait=True)
                 raise Interrupted(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,7 +33,7 @@ from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
 from marin.record.trust.pins import Pins, Seen
-from marin.record.trust.trusted import NOBODY, Keys, Sources
+from marin.record.trust.trusted import Keys
 from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
 from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
@@ -42,7 +42,7 @@ from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
-from marin.verify.judges.ledger import judge_events, judge_ledger
+from marin.verify.judges.ledger import Outside, judge_events, judge_ledger
 from marin.verify.judges.loop import OWN, Executed, check_asked, unasked
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
@@ -77,7 +77,6 @@ class Options:
     trusted: Sequence[VerifierKey] = ()
     pins: Pins | None = None
     remember: bool = True
-    sources: Sources = NOBODY
     workers: int = 1
     scope: Scope = WHOLE
     own: Root | None = None
@@ -87,6 +86,7 @@ class Options:
     reach: Reach = EVERYTHING
     experiment: Path | None = None
     by: str = ""
+    sources: Outside = field(kw_only=True)
 
 
 class LogAsRead(NamedTuple):

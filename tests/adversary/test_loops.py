@@ -22,6 +22,7 @@ from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.events import LOOP
 from marin.record.root import Root, open_root
+from marin.record.trust.evidence import NOBODY
 from marin.verify.verdict import Report
 from marin.verify.verification import Options, Verification
 
@@ -84,7 +85,7 @@ def sealed(facts: Facts, run: str) -> Facts:
 
 def judged(root: Root, facts: Facts, run: str) -> Report:
     root.append([Draft(kind, stream_of(run), body) for kind, body in facts])
-    options = Options(execution=Execution(), remember=False)
+    options = Options(execution=Execution(), remember=False, sources=NOBODY)
     return Verification(root, run, options).report(("ledger", "artifacts"))
 
 

@@ -24,6 +24,7 @@ from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.events import LEASES
 from marin.record.root import create_root, open_root
+from marin.record.trust.evidence import NOBODY
 from marin.verify.verification import Options, Verification
 from tests.adversary.changed import changed as bytes_changed
 
@@ -136,7 +137,7 @@ def leaves(root: Path, bad: str, draw: random.Random) -> Iterator[Draft]:
 
 def verdict(root: Path, name: str) -> str:
     opened = open_root(str(root))
-    options = Options(execution=Execution(), remember=False, trusted=(opened.verifier,))
+    options = Options(execution=Execution(), remember=False, trusted=(opened.verifier,), sources=NOBODY)
     return Verification(opened, name, options).report(("ledger", "artifacts")).verdicts["ledger"].outcome
 
 

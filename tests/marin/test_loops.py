@@ -27,6 +27,7 @@ from marin.plugins.mlflow.folding.fold import Fold
 from marin.recipe.schema import Execution
 from marin.record import events
 from marin.record.root import Root, open_root
+from marin.record.trust.evidence import NOBODY
 from marin.reporting.lineage.graph import verdict_of
 from marin.reporting.pages import draw
 from marin.reporting.verification.recorded import verification_page
@@ -67,7 +68,7 @@ def execute(folder: Path, change: str = "pass") -> Root:
 
 
 def judged(root: Root, by: str) -> Report:
-    options = Options(execution=Execution(), remember=False, by=by)
+    options = Options(execution=Execution(), remember=False, by=by, sources=NOBODY)
     return Verification(root, "latest", options).report()
 
 

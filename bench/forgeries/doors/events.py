@@ -22,6 +22,7 @@ from marin.plugins.sharing.in_toto import attestations
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
+from marin.record.trust.evidence import NOBODY
 from marin.reporting.pages import draw
 from marin.verify.verification import Options, Verification
 
@@ -31,7 +32,7 @@ VERDICTS = ("ledger", "artifacts")
 
 def judged(root: Root, run: str, keys: list[VerifierKey], only: tuple[str, ...] = VERDICTS) -> Answer:
     """What verification says of a root."""
-    report = Verification(root, run, Options(Execution(), keys, remember=False)).report(only)
+    report = Verification(root, run, Options(Execution(), keys, remember=False, sources=NOBODY)).report(only)
     wanted = [report.verdicts[name] for name in only]
     said = "\n".join(line for verdict in wanted if verdict.outcome != "PASS" for line in verdict.lines)
     return Answer(all(verdict.outcome == "PASS" for verdict in wanted), said)

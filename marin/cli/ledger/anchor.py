@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from ledger import ANCHORED, Storage, load_authorities, pem_bytes, stamp_checkpoint
+from marin.cli.options import THERE, flag, option, takes
 from marin.cli.output import describe_vouched, print_json, say
 from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
 from marin.record.root import Root, open_root
 from marin.record.trust.anchors import trailer_of, write_note
-from marin.record.trust.evidence import AUTHORITIES, Evidence, gather, sources, trusted_authorities
+from marin.record.trust.evidence import AUTHORITIES, Evidence, sources, trusted_authorities
 from marin.record.trust.trusted import CLAIMED
 
 
+@dataclass(frozen=True)
+class AnchorOptions:
+    """What `marin anchor` takes."""
+
+    tsa: str | None = option("URL", "Ask this RFC 3161 authority for a time stamp, and record it as an event.")
+    ca: Path | None = option(
+        "FILE",
+        "Certificates (PEM) of authorities to trust.  [env: MARIN_TSA_CA; default: `marin trust`, the system's]",
+        type=THERE,
+    )
+    policy: Path | None = policy_option()
+    git: tuple[Path, ...] = git_option()
+    git_note: str | None = option("COMMIT", "Put the signed checkpoint into a Git note on this commit.")
+    git_trailer: bool = flag('Print the trailer for a commit message: git commit --trailer "$(...)".')
+    checking: bool = flag("Check the anchors and witnesses that you trust, and say what they show.", "--check")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.option("--tsa", metavar="URL", help="Ask this RFC 3161 authority for a time stamp, and record it as an event.")
-@click.option(
-    "--ca",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Certificates (PEM) of authorities to trust.  [env: MARIN_TSA_CA; default: `marin trust`, the system's]",
-)
-@policy_option
-@git_option
-@click.option("--git-note", metavar="COMMIT", help="Put the signed checkpoint into a Git note on this commit.")
-@click.option(
-    "--git-trailer", is_flag=True, help='Print the trailer for a commit message: git commit --trailer "$(...)".'
-)
-@click.option(
-    "--check", "checking", is_flag=True, help="Check the anchors and witnesses that you trust, and say what they show."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def anchor(
-    tsa: str | None,
-    ca: Path | None,
-    policy: Path | None,
-    git: tuple[Path, ...],
-    git_note: str | None,
-    git_trailer: bool,
-    checking: bool,
-    as_json: bool,
-) -> None:
+@takes(AnchorOptions)
+def anchor(options: AnchorOptions) -> None:
     """Show later that the events so far existed by now: a time stamp of the log's root, or the root in Git.
 
     `marin ledger fsck`, `marin verify` and --check say which events existed before which time, and fail when an anchor
@@ -57,38 +52,38 @@ def anchor(
       git commit --trailer "$(marin ledger anchor --git-trailer)"
       marin ledger anchor --check --ca freetsa.pem --git . --json
     """
-    if sum([tsa is not None, git_note is not None, git_trailer, checking]) != 1:
+    if sum([options.tsa is not None, options.git_note is not None, options.git_trailer, options.checking]) != 1:
         raise UsageError(
             "one way to anchor at a time",
             expected="one of --tsa, --git-note, --git-trailer, --check",
             cure="see `marin ledger anchor --help`",
         )
     root = open_root()
-    if tsa is not None:
-        _stamp(root, tsa, ca, as_json=as_json)
-    elif git_note is not None:
+    if options.tsa is not None:
+        _stamp(root, options.tsa, options.ca, as_json=options.as_json)
+    elif options.git_note is not None:
         reader = root.reader()
-        commit = write_note(Path(), git_note, reader.note())
+        commit = write_note(Path(), options.git_note, reader.note())
         _say(
             {"kind": "git-note", "commit": commit, "size": reader.checkpoint().size},
             f"the root of {reader.checkpoint().size} events is in a note on {commit}",
-            as_json=as_json,
+            as_json=options.as_json,
         )
-    elif git_trailer:
+    elif options.git_trailer:
         checkpoint = root.reader().checkpoint()
         _say(
             {"kind": "git-trailer", "trailer": trailer_of(checkpoint), "size": checkpoint.size},
             trailer_of(checkpoint),
-            as_json=as_json,
+            as_json=options.as_json,
         )
     else:
-        _print_evidence(evidence_of(root, policy, ca, git), as_json=as_json)
+        _print_evidence(evidence_of(root, options.policy, options.ca, options.git), as_json=options.as_json)
 
 
 def evidence_of(root: Root, policy: Path | None = None, ca: Path | None = None, git: Sequence[Path] = ()) -> Evidence:
     """What those whom this user trusts vouch for, of this root."""
     history, keys = root.history(), root.keys().verifiers
-    return gather(root.storage, root.reader(), keys, list(history.events(type=ANCHORED)), sources(policy, ca, git))
+    return sources(policy, ca, git).gather(root.storage, root.reader(), keys, list(history.events(type=ANCHORED)))
 
 
 def _stamp(root: Root, address: str, ca: Path | None, *, as_json: bool) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ledger import Draft, Receipt, Refused, Spool
+from marin.cli.options import FOLDER, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
@@ -19,37 +21,31 @@ DRAFT_FIELDS = {"type": str, "stream": str, "body": dict, "id": str, "expect_seq
 REQUIRED = ("type", "stream", "body")
 
 
+@dataclass(frozen=True)
+class AppendOptions:
+    """What `marin append` takes."""
+
+    type_: str | None = option("T", "Type of the event, such as note.added/v1.", "--type")
+    stream: str | None = option("S", "Stream that the event belongs to, such as run/2khr7ocq.")
+    body: Any = option("FILE", "The body, a JSON object; - is stdin.", type=click.File("rb"))
+    id_: str | None = option("ID", "Idempotency key: appending it again returns the same index.", "--id")
+    expect_seq: int | None = option("N", "Refuse unless the event gets this number.", least=0)
+    batch: Any = option(
+        "FILE",
+        "Many events, one JSON object a line with type, stream, body and optional id; all or none.",
+        type=click.File("rb"),
+    )
+    spool: Path | None = option(
+        "DIR",
+        "Make the batch durable in this folder first, then send all that lies there until acknowledged.",
+        type=FOLDER,
+    )
+    as_json: bool = flag("Print one JSON object an event: index, leaf_hash, seq, tree_size.", "--json")
+
+
 @click.command()
-@click.option("--type", "type_", metavar="T", help="Type of the event, such as note.added/v1.")
-@click.option("--stream", metavar="S", help="Stream that the event belongs to, such as run/2khr7ocq.")
-@click.option("--body", type=click.File("rb"), metavar="FILE", help="The body, a JSON object; - is stdin.")
-@click.option("--id", "id_", metavar="ID", help="Idempotency key: appending it again returns the same index.")
-@click.option("--expect-seq", type=click.IntRange(min=0), metavar="N", help="Refuse unless the event gets this number.")
-@click.option(
-    "--batch",
-    type=click.File("rb"),
-    metavar="FILE",
-    help="Many events, one JSON object a line with type, stream, body and optional id; all or none.",
-)
-@click.option(
-    "--spool",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Make the batch durable in this folder first, then send all that lies there until acknowledged.",
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object an event: index, leaf_hash, seq, tree_size."
-)
-def append(
-    type_: str | None,
-    stream: str | None,
-    body: Any,
-    id_: str | None,
-    expect_seq: int | None,
-    batch: Any,
-    spool: Path | None,
-    as_json: bool,
-) -> None:
+@takes(AppendOptions)
+def append(options: AppendOptions) -> None:
     """Append an event, or a batch of them, and return when they are durable under a signed checkpoint.
 
     Goes through the append service (`marin ledger serve`) while one runs for this root, else to the log itself. With
@@ -60,34 +56,37 @@ def append(
       echo '{"text": "first try"}' | marin ledger append --type note.added/v1 --stream notes --body - --json
       marin ledger append --batch events.jsonl --json
     """
-    if batch is not None:
-        if any(value is not None for value in (type_, stream, body, id_, expect_seq)):
+    if options.batch is not None:
+        if any(
+            value is not None
+            for value in (options.type_, options.stream, options.body, options.id_, options.expect_seq)
+        ):
             raise UsageError(
                 "--batch stands alone",
                 expected="type, stream, body and id on each line of the batch",
                 cure="leave the other options out",
             )
-        drafts = list(drafts_of_batch(batch, where=batch.name))
+        drafts = list(drafts_of_batch(options.batch, where=options.batch.name))
     else:
-        if type_ is None or stream is None or body is None:
+        if options.type_ is None or options.stream is None or options.body is None:
             raise UsageError(
                 "an event needs a type, a stream and a body",
                 expected="--type, --stream and --body, or --batch",
                 cure="see `marin ledger append --help`",
             )
-        value = parse_object(body.read(), where=f"--body {body.name}")
-        drafts = [Draft(type_, stream, value, id=id_, expect_seq=expect_seq)]
+        value = parse_object(options.body.read(), where=f"--body {options.body.name}")
+        drafts = [Draft(options.type_, options.stream, value, id=options.id_, expect_seq=options.expect_seq)]
     root = open_root()
     if not drafts:
-        say(f"{batch.name} holds no events: nothing was appended", err=True)
-    elif spool is None:
+        say(f"{options.batch.name} holds no events: nothing was appended", err=True)
+    elif options.spool is None:
         for receipt in root.append(drafts):
-            _print_receipt(receipt, as_json=as_json)
+            _print_receipt(receipt, as_json=options.as_json)
     else:
-        with closing(Spool(spool, root.writer)) as waiting:
+        with closing(Spool(options.spool, root.writer)) as waiting:
             waiting.put(drafts)
             for receipt in waiting.drain():
-                _print_receipt(receipt, as_json=as_json)
+                _print_receipt(receipt, as_json=options.as_json)
 
 
 def _print_receipt(receipt: Receipt, *, as_json: bool) -> None:

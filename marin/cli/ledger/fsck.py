@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from marin.cli.keys import parse_vkey
 from marin.cli.ledger.proof import describe_checkpoint
+from marin.cli.options import THERE, flag, option, takes
 from marin.cli.output import describe_finding, describe_vouched, print_json, say
 from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
@@ -17,44 +19,37 @@ from marin.record.trust.evidence import sources
 from marin.record.trust.trusted import CLAIMED
 
 
+@dataclass(frozen=True)
+class FsckOptions:
+    """What `marin fsck` takes."""
+
+    vkeys: tuple[str, ...] = option(
+        "KEY", "Trust this verifier key instead of the root's own.", "--vkey", multiple=True
+    )
+    deep: bool = option(
+        None,
+        "Hash every artifact of the store; or see only that those which events name are there.",
+        "--deep/--log-only",
+        default=True,
+        show_default=True,
+    )
+    ca: Path | None = option(
+        "FILE",
+        "Certificates (PEM) of time stamp authorities to trust.  [default: `marin trust`, the system's]",
+        type=THERE,
+    )
+    policy: Path | None = policy_option()
+    git: tuple[Path, ...] = git_option()
+    workers: int | None = option("N", "Processes that look into entries.  [default: all cores]", least=1)
+    foreign: bool = flag(
+        "The root is any C2SP tlog-tiles log, whose entries need not be events.  [seen by itself with --vkey]"
+    )
+    as_json: bool = flag("Print one JSON object: whole, findings, log_checkpoint.", "--json")
+
+
 @click.command()
-@click.option(
-    "--vkey", "vkeys", multiple=True, metavar="KEY", help="Trust this verifier key instead of the root's own."
-)
-@click.option(
-    "--deep/--log-only",
-    "deep",
-    default=True,
-    show_default=True,
-    help="Hash every artifact of the store; or see only that those which events name are there.",
-)
-@click.option(
-    "--ca",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Certificates (PEM) of time stamp authorities to trust.  [default: `marin trust`, the system's]",
-)
-@policy_option
-@git_option
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes that look into entries.  [default: all cores]"
-)
-@click.option(
-    "--foreign",
-    is_flag=True,
-    help="The root is any C2SP tlog-tiles log, whose entries need not be events.  [seen by itself with --vkey]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: whole, findings, log_checkpoint.")
-def fsck(
-    vkeys: tuple[str, ...],
-    deep: bool,
-    ca: Path | None,
-    policy: Path | None,
-    git: tuple[Path, ...],
-    workers: int | None,
-    foreign: bool,
-    as_json: bool,
-) -> None:
+@takes(FsckOptions)
+def fsck(options: FsckOptions) -> None:
     """Derive every tile, entry and signature of the log again, and hash every artifact of the store.
 
     Also what witnesses, time stamps and Git commits say about it. Never stops at the first finding; each is one line,
@@ -66,22 +61,22 @@ def fsck(
       marin ledger fsck --log-only --json
       marin ledger fsck --root mirror/ --vkey example.org/log+1a2b3c4d+AQ...
     """
-    if foreign and not vkeys:
+    if options.foreign and not options.vkeys:
         raise UsageError(
             "a foreign log needs a key",
             expected="--vkey KEY",
             found="none",
             cure="its operator publishes the verifier key",
         )
-    keys = [parse_vkey(vkey) for vkey in vkeys]
+    keys = [parse_vkey(vkey) for vkey in options.vkeys]
     audit = audit_log(
         keys,
-        log_only=not deep,
-        foreign=foreign or (bool(keys) and is_foreign()),
-        trusted=sources(policy, ca, git),
-        workers=workers,
+        log_only=not options.deep,
+        foreign=options.foreign or (bool(keys) and is_foreign()),
+        trusted=sources(options.policy, options.ca, options.git),
+        workers=options.workers,
     )
-    if as_json:
+    if options.as_json:
         print_json(
             {
                 "whole": audit.whole,

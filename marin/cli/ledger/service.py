@@ -9,10 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import click
 
 from ledger import LedgerError, Log, LogService, mirror_log, open_storage
+from marin.cli.options import flag, option, takes
 from marin.cli.output import print_json, say
 from marin.record.root import Root, open_root
 from marin.record.trust.policy import load_policy
@@ -24,41 +26,38 @@ ASK_WITNESSES = "ask-witnesses"
 """What `marin ledger witness ask` has a running service do."""
 
 
+@dataclass(frozen=True)
+class ServeOptions:
+    """What `marin serve` takes."""
+
+    port: int = option(
+        "N",
+        "Port on the loopback interface.",
+        type=click.IntRange(0, 65535),
+        default=0,
+        show_default="any that is free",
+    )
+    max_events: int = option("N", "Commit when so many events wait.", least=1, default=4000, show_default=True)
+    max_wait: float = option(
+        "SECONDS",
+        "Wait so long for more events before a commit.",
+        type=click.FloatRange(0, 10),
+        default=0.0,
+        show_default=True,
+    )
+    witness_every: float = option(
+        "SECONDS",
+        "How often the witnesses of this root, if it has any, are asked to cosign.",
+        type=click.FloatRange(min=1),
+        default=60.0,
+        show_default=True,
+    )
+    as_json: bool = flag("Print one JSON object when ready: origin, port, endpoint, pid.", "--json")
+
+
 @click.command()
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default="any that is free",
-    metavar="N",
-    help="Port on the loopback interface.",
-)
-@click.option(
-    "--max-events",
-    type=click.IntRange(min=1),
-    default=4000,
-    show_default=True,
-    metavar="N",
-    help="Commit when so many events wait.",
-)
-@click.option(
-    "--max-wait",
-    type=click.FloatRange(0, 10),
-    default=0.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Wait so long for more events before a commit.",
-)
-@click.option(
-    "--witness-every",
-    type=click.FloatRange(min=1),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often the witnesses of this root, if it has any, are asked to cosign.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: origin, port, endpoint, pid.")
-def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_json: bool) -> None:
+@takes(ServeOptions)
+def serve(options: ServeOptions) -> None:
     """Append for other processes, until interrupted: one writer, many clients.
 
     Listens on the loopback interface only. Port and token lie in the root, in a file that only this user can read;
@@ -83,20 +82,20 @@ def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_
         LogService(
             log,
             root.endpoint,
-            port=port,
-            max_events=max_events,
-            max_seconds=max_wait,
+            port=options.port,
+            max_events=options.max_events,
+            max_seconds=options.max_wait,
             acts={ASK_WITNESSES: lambda: ask(log).as_json()},
         ) as service,
     ):
-        if as_json:
+        if options.as_json:
             print_json(
                 {"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint), "pid": os.getpid()}
             )
         else:
             say(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
         sys.stdout.flush()
-        _tend(root, log, stop, ask, witness_every)
+        _tend(root, log, stop, ask, options.witness_every)
 
 
 def _tend(

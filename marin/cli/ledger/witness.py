@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -15,6 +15,7 @@ import click
 from ledger import Cosigner, PolicyWitness, PosixStorage, VerifierKey, Witness, WitnessServer, create_key, load_signer
 from marin.cli.keys import parse_vkey
 from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_fields, print_json, say
 from marin.errors import UsageError
 from marin.record.root import open_root
@@ -26,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 def log_server(verb: str, kind: str, folder: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options of a server that cosigns logs of others: which logs, its folder and key, and where it listens."""
-    options = (
+    parameters = (
         click.option(
             "--log",
             "logs",
@@ -64,8 +65,8 @@ def log_server(verb: str, kind: str, folder: str) -> Callable[[Callable[..., Non
     )
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            command = option(command)
+        for parameter in reversed(parameters):
+            command = parameter(command)
         return command
 
     return decorated
@@ -79,18 +80,21 @@ def witness() -> None:
     """
 
 
+@dataclass(frozen=True)
+class AddOptions:
+    """What `marin add` takes."""
+
+    address: str = argument()
+    vkey: str = option("KEY", "The verifier key of the witness, as its operator publishes it.", required=True)
+    name: str | None = option("NAME", "Its name in the policy.  [default: the key's name]")
+    need: int | None = option("N", "How many of all witnesses must cosign.  [default: all]", least=1)
+    ask: bool = option(None, "Ask it at once.", "--ask/--no-ask", default=True)
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @witness.command()
-@click.argument("address")
-@click.option(
-    "--vkey", required=True, metavar="KEY", help="The verifier key of the witness, as its operator publishes it."
-)
-@click.option("--name", metavar="NAME", help="Its name in the policy.  [default: the key's name]")
-@click.option(
-    "--need", type=click.IntRange(min=1), metavar="N", help="How many of all witnesses must cosign.  [default: all]"
-)
-@click.option("--ask/--no-ask", default=True, help="Ask it at once.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, as_json: bool) -> None:
+@takes(AddOptions)
+def add(options: AddOptions) -> None:
     """Add the witness or mirror at ADDRESS to the policy of this root, and have it cosign.
 
     The policy is a file of the root, witness-policy, in the format of C2SP tlog-policy. From then on `marin ledger
@@ -100,23 +104,28 @@ def add(address: str, vkey: str, name: str | None, need: int | None, ask: bool, 
     Examples:
       marin ledger witness add https://witness.example --vkey witness.example/w1+1a2b3c4d+BA... --need 2
     """
-    if not re.match(r"https?://[^\s]+\Z", address):
-        raise UsageError("not the address of a witness", where=address, expected="https://…")
-    key = parse_vkey(vkey)
+    if not re.match(r"https?://[^\s]+\Z", options.address):
+        raise UsageError("not the address of a witness", where=options.address, expected="https://…")
+    key = parse_vkey(options.vkey)
     if key.algorithm not in (0x04, 0x06):
         raise UsageError(
             "not the key of a witness",
-            where=vkey[:80],
+            where=options.vkey[:80],
             expected="a cosignature key (0x04 or 0x06)",
             found=f"algorithm {key.algorithm:#04x}",
             cure="ask its operator for the witness's verifier key",
         )
     root = open_root()
-    policy = add_witness(root.storage, root.verifier, PolicyWitness(name or key.name, key, address.rstrip("/")), need)
+    policy = add_witness(
+        root.storage,
+        root.verifier,
+        PolicyWitness(options.name or key.name, key, options.address.rstrip("/")),
+        options.need,
+    )
     _LOG.info("the policy is now %s", policy.describe())
-    if ask:
-        _ask(as_json=as_json)
-    elif as_json:
+    if options.ask:
+        _ask(as_json=options.as_json)
+    elif options.as_json:
         print_json({"policy": policy.describe(), "witnesses": [w.name for w in policy.witnesses]})
     else:
         say(f"policy: {policy.describe()}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import click
 
 from ledger import Event, LogReader
+from marin.cli.options import flag, option, takes
 from marin.cli.output import columns_here, fitted, print_json, say
 from marin.history.names import plan_of
 from marin.record.root import Root, open_root
@@ -38,13 +40,20 @@ LEFT_OUT = frozenset(
 Indexed = tuple[int, Event]
 
 
+@dataclass(frozen=True)
+class LogOptions:
+    """What `marin log` takes."""
+
+    stream: str | None = option("S", "Only this stream, such as run/2khr7ocq.")
+    type_: str | None = option("T", "Only this type, such as train.segment/v1.", "--type")
+    last: int | None = option("N", "Only the last N that match.", "-n", "--last", least=1)
+    follow: bool = flag("Go on as events are appended, until interrupted.")
+    as_json: bool = flag("One event a line, whole, with its index.", "--json")
+
+
 @click.command()
-@click.option("--stream", metavar="S", help="Only this stream, such as run/2khr7ocq.")
-@click.option("--type", "type_", metavar="T", help="Only this type, such as train.segment/v1.")
-@click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N that match.")
-@click.option("--follow", is_flag=True, help="Go on as events are appended, until interrupted.")
-@click.option("--json", "as_json", is_flag=True, help="One event a line, whole, with its index.")
-def log(stream: str | None, type_: str | None, last: int | None, follow: bool, as_json: bool) -> None:
+@takes(LogOptions)
+def log(options: LogOptions) -> None:
     """Print events in the order of the log.
 
     Every event that is printed was verified against the signed root of the log.
@@ -59,13 +68,13 @@ def log(stream: str | None, type_: str | None, last: int | None, follow: bool, a
     root = open_root()
     reader = root.reader()
     size = reader.checkpoint().size
-    for item in selected(root, reader, stream, type_, last):
-        _print_event(item, as_json=as_json)
-    if follow:
+    for item in selected(root, reader, options.stream, options.type_, options.last):
+        _print_event(item, as_json=options.as_json)
+    if options.follow:
         sys.stdout.flush()
         for item in appended(reader, size):
-            if stream in (None, item[1].stream) and type_ in (None, item[1].type):
-                _print_event(item, as_json=as_json)
+            if options.stream in (None, item[1].stream) and options.type_ in (None, item[1].type):
+                _print_event(item, as_json=options.as_json)
                 sys.stdout.flush()
 
 

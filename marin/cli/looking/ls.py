@@ -12,6 +12,7 @@ import click
 from ledger import LedgerError
 from marin.cli.choice import OneOf
 from marin.cli.looking.experiments import print_experiments, print_sweeps
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
@@ -38,41 +39,39 @@ MOST = 6
 """So many keys that differ have a column; the others are named below the table."""
 
 
+@dataclass(frozen=True)
+class LsOptions:
+    """What `marin ls` takes."""
+
+    what: str = argument(type=OneOf(["runs", "artifacts", "experiments", "sweeps"]), default="runs")
+    limit: int = option(
+        None,
+        "How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.",
+        "-n",
+        "--limit",
+        least=0,
+        default=200,
+        show_default=True,
+    )
+    columns: str | None = option(
+        "A,B,…",
+        f"Of runs, only these, in this order: some of {', '.join(ALL)}; any key of the recipe (optimizer.learning_rate, or "
+        "an end of it that only one has), any number (evaluate.pairs_won), any tag (tags.team).",
+    )
+    filters: tuple[str, ...] = option(
+        "EXPRESSION",
+        "Only runs for which it holds: 'NAME OP VALUE and …', OP one of = != < <= > >= LIKE ILIKE; names as in --columns.",
+        "--filter",
+        multiple=True,
+    )
+    sort: str | None = option("NAME[ desc],…", "In this order; without it in the order in which they began.")
+    archived: bool = flag("Runs that were archived, too.")
+    as_json: bool = flag("Print one JSON array.", "--json")
+
+
 @click.command()
-@click.argument("what", type=OneOf(["runs", "artifacts", "experiments", "sweeps"]), default="runs")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(min=0),
-    default=200,
-    show_default=True,
-    help="How many runs or artifacts a table has at most, the newest; 0 for all. --json always has all.",
-)
-@click.option(
-    "--columns",
-    metavar="A,B,…",
-    help=f"Of runs, only these, in this order: some of {', '.join(ALL)}; any key of the recipe (optimizer.learning_rate, or "
-    "an end of it that only one has), any number (evaluate.pairs_won), any tag (tags.team).",
-)
-@click.option(
-    "--filter",
-    "filters",
-    metavar="EXPRESSION",
-    multiple=True,
-    help="Only runs for which it holds: 'NAME OP VALUE and …', OP one of = != < <= > >= LIKE ILIKE; names as in --columns.",
-)
-@click.option("--sort", metavar="NAME[ desc],…", help="In this order; without it in the order in which they began.")
-@click.option("--archived", is_flag=True, help="Runs that were archived, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def ls(
-    what: str,
-    limit: int,
-    columns: str | None,
-    filters: tuple[str, ...],
-    sort: str | None,
-    archived: bool,
-    as_json: bool,
-) -> None:
+@takes(LsOptions)
+def ls(options: LsOptions) -> None:
     """List runs, artifacts, experiments or sweeps.
 
     Runs come with what differs among their recipes, their headline numbers (loss and perplexity are the evaluation's, train
@@ -97,25 +96,30 @@ def ls(
       marin ls sweeps
     """
     root = open_root()
-    if what != "runs" and (columns is not None or filters or sort is not None):
+    if options.what != "runs" and (options.columns is not None or options.filters or options.sort is not None):
         raise UsageError(
             "an option for runs",
-            where=f"marin ls {what}",
+            where=f"marin ls {options.what}",
             expected="--columns, --filter and --sort with runs alone",
-            found=what,
+            found=options.what,
             cure="`marin ls --filter …`",
         )
-    if what == "experiments":
-        print_experiments(root, as_json=as_json)
+    if options.what == "experiments":
+        print_experiments(root, as_json=options.as_json)
         return
-    if what == "sweeps":
-        print_sweeps(root, as_json=as_json)
+    if options.what == "sweeps":
+        print_sweeps(root, as_json=options.as_json)
         return
     with open_catalog(root) as catalog:
-        if what == "runs":
-            _runs(root, catalog, Listing(limit, columns, filters, sort, archived), as_json=as_json)
+        if options.what == "runs":
+            _runs(
+                root,
+                catalog,
+                Listing(options.limit, options.columns, options.filters, options.sort, options.archived),
+                as_json=options.as_json,
+            )
         else:
-            _artifacts(root, catalog, limit, as_json=as_json)
+            _artifacts(root, catalog, options.limit, as_json=options.as_json)
 
 
 @dataclass(frozen=True)

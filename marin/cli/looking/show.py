@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from marin.cli.looking.log import describe
 from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
 from marin.cli.naming import known_digest
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history import runs
@@ -36,17 +38,22 @@ from marin.record.root import Root, open_root
 EVENT_PREFIX, METRIC = "event:", "metric"
 
 
+@dataclass(frozen=True)
+class ShowOptions:
+    """What `marin show` takes."""
+
+    name: str = argument("ID")
+    number: str | None = argument("[NAME=NUMBER]", required=False)
+    summary: bool = flag("A run, or that of a pointer, in a few lines, with what to try next.")
+    recipe: bool = flag("Only the recipe of the run, as it is digested.")
+    step: int | None = option("N", "With --data: what train step N saw.", least=0)
+    data: bool = flag("The documents and tokens of the train step that --step names.")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("name", metavar="ID")
-@click.argument("number", metavar="[NAME=NUMBER]", required=False)
-@click.option("--summary", is_flag=True, help="A run, or that of a pointer, in a few lines, with what to try next.")
-@click.option("--recipe", is_flag=True, help="Only the recipe of the run, as it is digested.")
-@click.option("--step", type=click.IntRange(min=0), metavar="N", help="With --data: what train step N saw.")
-@click.option("--data", is_flag=True, help="The documents and tokens of the train step that --step names.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show(
-    name: str, number: str | None, summary: bool, recipe: bool, step: int | None, data: bool, as_json: bool
-) -> None:
+@takes(ShowOptions)
+def show(options: ShowOptions) -> None:
     """Show a run, a step, an artifact, an event or the runs behind a number.
 
     ID is a run (its id, a unique beginning of it, or latest), a step of one (latest/train) or of a graph (its address,
@@ -67,7 +74,7 @@ def show(
       marin show artifacts/export.json --summary
     """
     root = open_root()
-    if data != (step is not None):
+    if options.data != (options.step is not None):
         raise UsageError(
             "--step and --data belong together",
             where="marin show",
@@ -75,42 +82,44 @@ def show(
             found="one of them",
             cure="give both",
         )
-    if (name == METRIC) != (number is not None):
+    if (options.name == METRIC) != (options.number is not None):
         raise UsageError(
             "what is to be shown?",
-            where=" ".join(filter(None, (name, number))),
+            where=" ".join(filter(None, (options.name, options.number))),
             expected="ID, or metric NAME=NUMBER",
-            found=number or "no name of a metric",
+            found=options.number or "no name of a metric",
             cure="see `marin show --help`",
         )
-    if number is not None:
-        show_number(root, number, as_json=as_json)
-    elif name.startswith("sha256:") or (name not in _runs(root) and known_digest(root, name) is not None):
-        show_digest(root, name, as_json=as_json)
-    elif name.endswith(".json") and Path(name).is_file() and summary:
-        view = runs.load(root.history(), run_of_pointer(root, Path(name)))
+    if options.number is not None:
+        show_number(root, options.number, as_json=options.as_json)
+    elif options.name.startswith("sha256:") or (
+        options.name not in _runs(root) and known_digest(root, options.name) is not None
+    ):
+        show_digest(root, options.name, as_json=options.as_json)
+    elif options.name.endswith(".json") and Path(options.name).is_file() and options.summary:
+        view = runs.load(root.history(), run_of_pointer(root, Path(options.name)))
         print_summary(view, root.reader().checkpoint(), twin_of(root, view), named=True)
-    elif name.endswith(".json") and Path(name).is_file():
-        show_pointer(root, Path(name), as_json=as_json)
-    elif name.isdigit() or name.startswith(EVENT_PREFIX):
-        _show_event(root, name, as_json=as_json)
-    elif "/" in name:
-        show_step(root, name, as_json=as_json)
+    elif options.name.endswith(".json") and Path(options.name).is_file():
+        show_pointer(root, Path(options.name), as_json=options.as_json)
+    elif options.name.isdigit() or options.name.startswith(EVENT_PREFIX):
+        _show_event(root, options.name, as_json=options.as_json)
+    elif "/" in options.name:
+        show_step(root, options.name, as_json=options.as_json)
     else:
         with open_catalog(root) as catalog:
-            graph = [] if name in catalog.run_ids() else catalog.results(name)
-            run = "" if graph else catalog.resolve(name)
+            graph = [] if options.name in catalog.run_ids() else catalog.results(options.name)
+            run = "" if graph else catalog.resolve(options.name)
         if graph:
-            print_results_of_graph(root, name, graph, as_json=as_json)
+            print_results_of_graph(root, options.name, graph, as_json=options.as_json)
             return
         view = runs.load(root.history(), run)
-        if step is not None:
-            _show_data(root, view, step, as_json=as_json)
-        elif recipe:
+        if options.step is not None:
+            _show_data(root, view, options.step, as_json=options.as_json)
+        elif options.recipe:
             print_json(view.started.body.recipe, indent=2)
-        elif summary:
+        elif options.summary:
             print_summary(view, root.reader().checkpoint(), twin_of(root, view))
-        elif as_json:
+        elif options.as_json:
             found = {"same_as": twin_of(root, view) or None, "contradiction": _contradiction(root, view) or None}
             now = underway(root.history(), view, datetime.now(UTC))
             print_json({**whole(view), **found, "underway": None if now is None else now.as_json()})
@@ -167,6 +176,7 @@ def _show_run(root: Root, view: Run) -> None:
     started = view.started.body
     code, now = started.code, datetime.now(UTC)
     sign = underway(root.history(), view, now)
+    # A line that would say nothing is left out: most runs continue none, and nobody labelled or followed them.
     print_fields(
         [
             ("run", view.run),
@@ -196,6 +206,7 @@ def _show_run(root: Root, view: Run) -> None:
         ]
     )
     say()
+    # Asked of the whole log: a second execution elsewhere may have made other bits of the same step.
     differed = nondeterministic(root.history())
     rows = [
         (
@@ -239,6 +250,7 @@ def _show_run(root: Root, view: Run) -> None:
         say()
         ended = "interrupted" if was_interrupted(fact.body) else "failed"
         say(f"{ended} at event {fact.index}: {fact.body.step}: {fact.body.error}")
+    # At the end, where a reader of a terminal looks first.
     if view.status == "interrupted" or (view.status == "open" and not view.is_running):
         say("to go on: the same command again (`dvc repro`, `marin train …`); what is recorded is not made again")
 

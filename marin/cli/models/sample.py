@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.history.runs import load, resolve
 from marin.record.root import open_root
 
 
+@dataclass(frozen=True)
+class SampleOptions:
+    """What `marin sample` takes."""
+
+    run: str = argument(default="latest")
+    prompt: str = argument(default="")
+    tokens: int = option(None, "How many tokens at most.", least=1, default=40, show_default=True)
+    temperature: float = option(
+        None, "0 takes the likeliest token.", type=click.FloatRange(0), default=0.8, show_default=True
+    )
+    seed: int = option(None, "Another one gives another text.", type=int, default=0, show_default=True)
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("run", default="latest")
-@click.argument("prompt", default="")
-@click.option("--tokens", type=click.IntRange(1), default=40, show_default=True, help="How many tokens at most.")
-@click.option(
-    "--temperature", type=click.FloatRange(0), default=0.8, show_default=True, help="0 takes the likeliest token."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Another one gives another text.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def sample(run: str, prompt: str, tokens: int, temperature: float, seed: int, as_json: bool) -> None:
+@takes(SampleOptions)
+def sample(options: SampleOptions) -> None:
     """Continue PROMPT by the trained model of RUN.
 
     RUN is an id, a unique beginning of one, or latest. The model's state is proven against its record first. The same
@@ -34,11 +44,27 @@ def sample(run: str, prompt: str, tokens: int, temperature: float, seed: int, as
 
     root = open_root()
     history = root.history()
-    view = load(history, resolve(history, run))
+    view = load(history, resolve(history, options.run))
     model, tokenizer = trained(view, root.store())
     programs = speaker(view, model)
-    text = continued(view, programs, tokenizer, prompt, max_tokens=tokens, temperature=temperature, seed=seed)
-    if as_json:
-        print_json({"run": view.run, "prompt": prompt, "seed": seed, "temperature": temperature, "text": text})
+    text = continued(
+        view,
+        programs,
+        tokenizer,
+        options.prompt,
+        max_tokens=options.tokens,
+        temperature=options.temperature,
+        seed=options.seed,
+    )
+    if options.as_json:
+        print_json(
+            {
+                "run": view.run,
+                "prompt": options.prompt,
+                "seed": options.seed,
+                "temperature": options.temperature,
+                "text": text,
+            }
+        )
         return
     say(text)

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from marin.cli.choice import OneOf
-from marin.cli.execution import no_diff, takes_execution
+from marin.cli.execution import no_diff
+from marin.cli.options import argument, flag, group, takes
 from marin.cli.output import say
-from marin.cli.running.stage import (
-    bring_stages,
-    forced,
-    of_params,
-    print_json_of,
-    say_complete,
-    say_outcome,
-    say_paused,
-)
+from marin.cli.running.stage import StageSettings, bring_stages, print_json_of, say_complete, say_outcome, say_paused
 from marin.record.events import STEPS
 
 if TYPE_CHECKING:
     from marin.execution.executor import StageOutcome
-    from marin.recipe.schema import Execution
+
+
+@dataclass(frozen=True)
+class ReproOptions:
+    """What `marin repro` takes."""
+
+    name: str | None = argument("[NAME]", required=False, type=OneOf(STEPS))
+    settings: StageSettings = group(StageSettings)
+    as_json: bool = flag("Print one JSON object a stage.", "--json")
 
 
 @click.command()
-@click.argument("name", metavar="[NAME]", required=False, type=OneOf(STEPS))
-@forced
-@takes_execution
-@of_params
+@takes(ReproOptions)
 @no_diff
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a stage.")
-def repro(name: str | None, force: bool, params: Path, as_json: bool, execution: Execution) -> None:
+def repro(options: ReproOptions) -> None:
     """Run every stage of the pipeline that is not up to date: what `dvc repro` does, without DVC.
 
     With NAME that stage, and before it those that it reads. The same stages in the order of dvc.yaml, in one process: the
@@ -53,7 +50,7 @@ def repro(name: str | None, force: bool, params: Path, as_json: bool, execution:
 
     def told(stage: str, outcome: StageOutcome) -> None:
         ended.append(outcome)
-        if as_json:
+        if options.as_json:
             print_json_of(stage, outcome)
         else:
             say_outcome(stage, outcome)
@@ -61,15 +58,15 @@ def repro(name: str | None, force: bool, params: Path, as_json: bool, execution:
     from marin.pipeline.dvc import first_changed
     from marin.pipeline.stages import PIPELINE
 
-    steps = PIPELINE.steps if name is None else (*PIPELINE.before(name), PIPELINE.step(name))
+    steps = PIPELINE.steps if options.name is None else (*PIPELINE.before(options.name), PIPELINE.step(options.name))
     names = tuple(step.name for step in steps)
-    pause = bring_stages(names, params, execution, force=force, told=told)
+    pause = bring_stages(names, options.settings, told=told)
     if pause is not None:
-        say_paused(names[len(ended)], pause, as_json=as_json)
+        say_paused(names[len(ended)], pause, as_json=options.as_json)
         return
     if ended[-1].completed and ended[-1].action != "present":
         say_complete(ended[-1].run)
-    if changed := first_changed(params.resolve().parent, names):
+    if changed := first_changed(options.settings.params.resolve().parent, names):
         say(
             f"dvc.lock is of something else (first: {changed}); `dvc repro` finds nothing to do, and writes it",
             err=True,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from marin.cli.execution import no_diff, takes_execution
+from marin.cli.execution import Machine, no_diff
+from marin.cli.options import argument, flag, group, option, takes
 from marin.cli.output import print_json, print_table, say
 from marin.process.waiting import waiting
 from marin.recipe.units import human_size
@@ -15,53 +17,34 @@ from marin.recipe.units import human_size
 if TYPE_CHECKING:
     from marin.graph.execution.loop import Options, Outcome
     from marin.graph.graph import Graph
-    from marin.recipe.schema import Execution
     from marin.record.root import Root
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """What `marin run` takes."""
+
+    file: Path = argument("FILE|RUN", type=click.Path(path_type=Path))
+    said: tuple[str, ...] = argument("[archive|restore|describe TEXT|tag NAME=VALUE…|untag NAME…]", nargs=-1)
+    only: str | None = option("RE", "Only the steps whose address matches, and what they depend on.")
+    force: bool = flag("Execute every step, even if an equal result is recorded.")
+    force_failed: bool = flag("Execute again the steps whose own code failed.")
+    max_concurrent: int | None = option(
+        "N", "Run at most N processes at a time.  [default: as many as there are cores for]", least=1
+    )
+    machine: Machine = group(Machine)
+    check: bool = flag("Execute every step twice and compare what it makes: which are not deterministic?")
+    sanity: bool = flag("First every arm at a hundredth of its train steps; the rest only if that runs.")
+    sanity_only: bool = flag("Every arm at a hundredth of its train steps, and nothing else.")
+    dry_run: bool = flag("Say for every step whether it is a hit, or why not and what it would cost.")
+    device: str = option("NAME", "For --dry-run: a device of conf/prices.yaml.  [default: here]", default="here")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("file", metavar="FILE|RUN", type=click.Path(path_type=Path))
-@click.argument("said", metavar="[archive|restore|describe TEXT|tag NAME=VALUE…|untag NAME…]", nargs=-1)
-@click.option("--only", metavar="RE", help="Only the steps whose address matches, and what they depend on.")
-@click.option("--force", is_flag=True, help="Execute every step, even if an equal result is recorded.")
-@click.option("--force-failed", is_flag=True, help="Execute again the steps whose own code failed.")
-@click.option(
-    "--max-concurrent",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Run at most N processes at a time.  [default: as many as there are cores for]",
-)
-@takes_execution
-@click.option(
-    "--check", is_flag=True, help="Execute every step twice and compare what it makes: which are not deterministic?"
-)
-@click.option(
-    "--sanity", is_flag=True, help="First every arm at a hundredth of its train steps; the rest only if that runs."
-)
-@click.option("--sanity-only", is_flag=True, help="Every arm at a hundredth of its train steps, and nothing else.")
-@click.option(
-    "--dry-run", is_flag=True, help="Say for every step whether it is a hit, or why not and what it would cost."
-)
-@click.option(
-    "--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]"
-)
+@takes(RunOptions)
 @no_diff
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def run(
-    file: Path,
-    said: tuple[str, ...],
-    only: str | None,
-    force: bool,
-    force_failed: bool,
-    max_concurrent: int | None,
-    check: bool,
-    sanity: bool,
-    sanity_only: bool,
-    dry_run: bool,
-    device: str,
-    as_json: bool,
-    execution: Execution,
-) -> None:
+def run(options: RunOptions) -> None:
     """Execute the steps of an experiment file whose results the ledger does not have, or label a run.
 
     A step is looked up by its identity: configuration, content of its inputs, code, seeds and locked packages. A
@@ -81,12 +64,13 @@ def run(
       marin run juzu7wlh tag team=data baseline
       marin run juzu7wlh archive
     """
-    if said:
+    execution = options.machine.execution()
+    if options.said:
         from marin.cli.running.label import label
 
-        label(str(file), said[0], said[1:], as_json=as_json)
+        label(str(options.file), options.said[0], options.said[1:], as_json=options.as_json)
         return
-    with waiting(f"reading {file.name}"):
+    with waiting(f"reading {options.file.name}"):
         from marin.cli.running.tracker import choose
         from marin.graph.execution.loop import Options
         from marin.graph.experiment.sanity import sanity as shrunk
@@ -94,19 +78,30 @@ def run(
         from marin.record.root import open_root
 
         choose()
-        graph = load_graph(file)
-    if only:
-        graph = graph.only(only)
-    small = shrunk(graph) if sanity or sanity_only else None
-    if dry_run:
-        _dry_run(small if small and sanity_only else graph, open_root(), device, force=force, as_json=as_json)
+        graph = load_graph(options.file)
+    if options.only:
+        graph = graph.only(options.only)
+    small = shrunk(graph) if options.sanity or options.sanity_only else None
+    if options.dry_run:
+        _dry_run(
+            small if small and options.sanity_only else graph,
+            open_root(),
+            options.device,
+            force=options.force,
+            as_json=options.as_json,
+        )
         return
-    options = Options(
-        check=check, force=force, force_failed=force_failed, max_concurrent=max_concurrent or 0, execution=execution
+    manner = Options(
+        check=options.check,
+        force=options.force,
+        force_failed=options.force_failed,
+        max_concurrent=options.max_concurrent or 0,
+        execution=execution,
     )
-    for each in (small, None if sanity_only else graph):
+    for each in (small, None if options.sanity_only else graph):
         if each is not None:
-            _execute(each, open_root(), file, options, quiet=each is small and not sanity_only, as_json=as_json)
+            quiet = each is small and not options.sanity_only
+            _execute(each, open_root(), options.file, manner, quiet=quiet, as_json=options.as_json)
 
 
 def _execute(graph: Graph, root: Root, file: Path, options: Options, *, quiet: bool, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.choice import OneOf
-from marin.cli.execution import no_diff, takes_execution
+from marin.cli.execution import Machine, no_diff
+from marin.cli.options import FILE, argument, flag, group, option, takes
 from marin.cli.output import print_json, say
 from marin.cli.running.tracker import choose
 from marin.process.interruption import Interruption
@@ -22,7 +23,6 @@ from marin.record.events import STEPS
 if TYPE_CHECKING:
     from marin.errors import Paused
     from marin.execution.executor import StageOutcome
-    from marin.recipe.schema import Execution
 
 logger = logging.getLogger(__name__)
 
@@ -41,26 +41,30 @@ def _write_dvc(context: click.Context, option: click.Parameter, wanted: bool) ->
     context.exit()
 
 
-forced = click.option(
-    "--force",
-    is_flag=True,
-    envvar="MARIN_FORCE",
-    help="Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]",
-)
-of_params = click.option(
-    "--params",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("params.yaml"),
-    metavar="FILE",
-    help="The composed recipe.  [default: params.yaml]",
-)
+@dataclass(frozen=True)
+class StageSettings:
+    """How a stage is made, whichever it is."""
+
+    force: bool = flag(
+        "Execute the step even if an equal result is recorded.  [env: MARIN_FORCE]", envvar="MARIN_FORCE"
+    )
+    machine: Machine = group(Machine)
+    params: Path = option(
+        "FILE", "The composed recipe.  [default: params.yaml]", type=FILE, default=Path("params.yaml")
+    )
+
+
+@dataclass(frozen=True)
+class StageOptions:
+    """What `marin stage` takes."""
+
+    name: str = argument("NAME", type=OneOf(STEPS))
+    settings: StageSettings = group(StageSettings)
+    as_json: bool = flag("Print one JSON object instead of a line.", "--json")
 
 
 @click.command()
-@click.argument("name", metavar="NAME", type=OneOf(STEPS))
-@forced
-@takes_execution
-@of_params
+@takes(StageOptions)
 @no_diff
 @click.option(
     "--write-dvc",
@@ -70,8 +74,7 @@ of_params = click.option(
     callback=_write_dvc,
     help="Write what each stage depends on into dvc.yaml, by what its code imports under params.yaml, and end.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a line.")
-def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execution) -> None:
+def stage(options: StageOptions) -> None:
     """Run one stage of the pipeline: corpus, tokenizer, tokens, train, evaluate or export.
 
     Joins the open run of this recipe and this code, or begins one. A recorded result of the same identity is reused
@@ -88,9 +91,9 @@ def stage(name: str, force: bool, params: Path, as_json: bool, execution: Execut
       MARIN_FORCE=1 dvc repro -f      execute everything again
       MARIN_TRACKER=wandb dvc repro   W&B follows the training too, offline, in your cache folder
     """
-    pause = bring_stages((name,), params, execution, force=force, told=print_json_of if as_json else _print_line)
+    pause = bring_stages((options.name,), options.settings, told=print_json_of if options.as_json else _print_line)
     if pause is not None:
-        say_paused(name, pause, as_json=as_json)
+        say_paused(options.name, pause, as_json=options.as_json)
 
 
 def say_paused(name: str, pause: Paused, *, as_json: bool) -> None:
@@ -102,7 +105,7 @@ def say_paused(name: str, pause: Paused, *, as_json: bool) -> None:
 
 
 def bring_stages(
-    names: Sequence[str], params: Path, execution: Execution, *, force: bool, told: Callable[[str, StageOutcome], None]
+    names: Sequence[str], settings: StageSettings, *, told: Callable[[str, StageOutcome], None]
 ) -> Paused | None:
     """Bring the stages to their output, one after the other, in this process; each outcome is ``told`` as it comes. The
     pause that the last of them ended with, if one did.
@@ -110,7 +113,7 @@ def bring_stages(
     Raises:
         LedgerError: as :func:`marin.execution.executor.run_stage` does.
     """
-    name = names[0]
+    name, execution = names[0], settings.machine.execution()
     with Interruption() as interruption, ExitStack() as loading:
         # Seconds of imports, in which DVC stands between two steps of a run.
         loading.enter_context(interruption.shield())
@@ -124,7 +127,7 @@ def bring_stages(
         from marin.runners.places import place_of
 
         choose()
-        root, recipe, project = open_root(), load_params(params), params.resolve().parent
+        root, recipe, project = open_root(), load_params(settings.params), settings.params.resolve().parent
 
         def bring(step: str, force: bool = False) -> StageOutcome:
             settle = partial(
@@ -151,7 +154,7 @@ def bring_stages(
             if len(names) > 1:
                 contract()
             for name in names:
-                told(name, _with_inputs(name, partial(bring, force=force), bring, contract))
+                told(name, _with_inputs(name, partial(bring, force=settings.force), bring, contract))
         except Paused as pause:
             return pause
         except KeyboardInterrupt as signal:  # before the step: one that was executing has said so itself

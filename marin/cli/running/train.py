@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin.cli.execution import no_diff, takes_execution
+from marin.cli.execution import Machine, no_diff
+from marin.cli.options import argument, flag, group, option, takes
 from marin.cli.output import print_json, print_table, say
 from marin.cli.running.tracker import choose
 from marin.cli.running.trained import Trained, print_trained
@@ -25,65 +26,44 @@ if TYPE_CHECKING:
     from marin.recipe.search import Plan
 
 
+@dataclass(frozen=True)
+class TrainOptions:
+    """What `marin train` takes."""
+
+    overrides: tuple[str, ...] = argument("[GROUP=NAME | KEY=VALUE]...", nargs=-1)
+    multirun: bool = flag("A sweep: every combination of the values given, as in seed=1,2,3.", "-m", "--multirun")
+    config_json: str | None = option("JSON|FILE", "Values as a JSON object: over the groups, under the command line.")
+    force: bool = flag("Execute every step even if an equal result is recorded.")
+    previous: str | None = option(
+        "RUN", "Go on from the last recorded state of RUN, with its recipe and the changes given here.", "--continue"
+    )
+    begun: str | None = option(
+        "FOLDER|hf:OWNER/NAME@COMMIT",
+        "Begin with the model and the tokenizer of a Hugging Face folder, or of the Hub at a commit.",
+        "--from",
+    )
+    borrowed: str | None = option(
+        "FOLDER|hf:OWNER/NAME@COMMIT",
+        "Take the tokenizer of a folder (tokenizer.json, GPT-2's two files, Llama 3's), or of the Hub at a commit.",
+        "--tokenizer",
+    )
+    max_concurrent: int | None = option("N", "Run at most N processes at a time.", least=1)
+    machine: Machine = group(Machine)
+    dry_run: bool = flag("Print for every step whether it is a hit, and what it would cost; run nothing.")
+    device: str = option("NAME", "For --dry-run: a device of conf/prices.yaml.  [default: here]", default="here")
+    metric: str = option(
+        "STEP.NAME",
+        "For a search (hydra/sweeper=optuna): what makes a trial the better one.",
+        default="evaluate.loss",
+        show_default=True,
+    )
+    as_json: bool = flag("Print one JSON object a run.", "--json")
+
+
 @click.command()
-@click.argument("overrides", nargs=-1, metavar="[GROUP=NAME | KEY=VALUE]...")
-@click.option(
-    "-m", "--multirun", is_flag=True, help="A sweep: every combination of the values given, as in seed=1,2,3."
-)
-@click.option(
-    "--config-json", metavar="JSON|FILE", help="Values as a JSON object: over the groups, under the command line."
-)
-@click.option("--force", is_flag=True, help="Execute every step even if an equal result is recorded.")
-@click.option(
-    "--continue",
-    "previous",
-    metavar="RUN",
-    help="Go on from the last recorded state of RUN, with its recipe and the changes given here.",
-)
-@click.option(
-    "--from",
-    "begun",
-    metavar="FOLDER|hf:OWNER/NAME@COMMIT",
-    help="Begin with the model and the tokenizer of a Hugging Face folder, or of the Hub at a commit.",
-)
-@click.option(
-    "--tokenizer",
-    "borrowed",
-    metavar="FOLDER|hf:OWNER/NAME@COMMIT",
-    help="Take the tokenizer of a folder (tokenizer.json, GPT-2's two files, Llama 3's), or of the Hub at a commit.",
-)
-@click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="Run at most N processes at a time.")
-@takes_execution
-@click.option(
-    "--dry-run", is_flag=True, help="Print for every step whether it is a hit, and what it would cost; run nothing."
-)
-@click.option(
-    "--device", default="here", metavar="NAME", help="For --dry-run: a device of conf/prices.yaml.  [default: here]"
-)
+@takes(TrainOptions)
 @no_diff
-@click.option(
-    "--metric",
-    default="evaluate.loss",
-    show_default=True,
-    metavar="STEP.NAME",
-    help="For a search (hydra/sweeper=optuna): what makes a trial the better one.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a run.")
-def train(
-    overrides: tuple[str, ...],
-    multirun: bool,
-    config_json: str | None,
-    force: bool,
-    previous: str | None,
-    begun: str | None,
-    borrowed: str | None,
-    max_concurrent: int | None,
-    dry_run: bool,
-    device: str,
-    metric: str,
-    as_json: bool,
-    execution: Execution,
-) -> None:
+def train(options: TrainOptions) -> None:
     """Compose a recipe from the groups in conf/ and run the whole pipeline on it.
 
     GROUP=NAME picks a file below conf/ (model, dataset, tokenizer, optimizer, trainer, profile, evaluation; a + before
@@ -134,6 +114,8 @@ def train(
       marin train model=gpt2-small trainer=long --dry-run --device h100
       marin train model=llama-135m profile=tpu 'arithmetic.device_kind=TPU v5 lite' --dry-run --device tpu-v5e --devices 8
     """
+    overrides = options.overrides
+    execution = options.machine.execution()
     from marin.process.arithmetic import check, check_devices
     from marin.recipe.composition import sweep
     from marin.recipe.form.schedule import cut
@@ -141,17 +123,21 @@ def train(
 
     overrides = choose(overrides)
     root = open_root()
-    base = None if previous is None else _recipe_of(root, previous)
-    compose = partial(sweep, config_json=config_json, base=base)
-    carry_out = partial(_train, root, execution=execution, force=force, max_concurrent=max_concurrent or 0)
+    base = None if options.previous is None else _recipe_of(root, options.previous)
+    compose = partial(sweep, config_json=options.config_json, base=base)
+    carry_out = partial(
+        _train, root, execution=execution, force=options.force, max_concurrent=options.max_concurrent or 0
+    )
 
+    # What a recipe begins with comes first, then what is changed in that: a tokenizer of its own is refused for a model that
+    # brings one.
     def planned(words: Sequence[str], *, several: bool) -> list[Composed]:
         asked_for = list(compose(words, several=several))
         found = asked_for
-        found = found if previous is None else [_continued(root, previous, one) for one in found]
-        found = found if begun is None else [_begun(root, begun, one, words) for one in found]
+        found = found if options.previous is None else [_continued(root, options.previous, one) for one in found]
+        found = found if options.begun is None else [_begun(root, options.begun, one, words) for one in found]
         _check_adapted(found)
-        made = found if borrowed is None else [_borrowed(root, borrowed, one) for one in found]
+        made = found if options.borrowed is None else [_borrowed(root, options.borrowed, one) for one in found]
         return [_said(one, composed) for one, composed in zip(made, asked_for, strict=True)]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
@@ -159,36 +145,37 @@ def train(
             check(one.recipe, execution)
         return [within_epochs(root, _seeded(root, _gathered(root, one)), execution) for one in composed]
 
-    if multirun and not dry_run and searches(overrides):
+    if options.multirun and not options.dry_run and searches(overrides):
         from marin.cli.running.search import search_trials
 
         def trial(words: Sequence[str]) -> Composed:
             (one,) = ready(planned(words, several=False))
             return replace(one, overrides=tuple(words))
 
-        search_trials(root, overrides, metric, trial, carry_out, json=as_json)
+        search_trials(root, overrides, options.metric, trial, carry_out, json=options.as_json)
         return
     asked: Plan | None = None
-    if multirun and searches(overrides):
+    if options.multirun and searches(overrides):
         from marin.cli.running.search import planned_trial
 
-        asked, first = planned_trial(overrides, metric)
+        asked, first = planned_trial(overrides, options.metric)
         composed = [replace(one, overrides=first) for one in planned(first, several=False)]
     else:
-        composed = planned(overrides, several=multirun)
+        composed = planned(overrides, several=options.multirun)
+    # Everything that could be refused is looked at for all recipes before the first of them is trained.
     with _where_data_comes_from(composed):
-        if not dry_run:
+        if not options.dry_run:
             root.check_writable()
         for one in composed:
             check_devices(one.recipe, execution)
             _check_companions(root, one.recipe)
-            if not dry_run and (words := cut(one.recipe)):
+            if not options.dry_run and (words := cut(one.recipe)):
                 say(f"note: {'; '.join(words)}", err=True)
-        if dry_run:
-            _forecast(root, composed, device, execution, asked, as_json=as_json)
+        if options.dry_run:
+            _forecast(root, composed, options.device, execution, asked, as_json=options.as_json)
             return
         outcomes = carry_out(ready(composed))
-    print_trained(root, outcomes, json=as_json, table=multirun)
+    print_trained(root, outcomes, json=options.as_json, table=options.multirun)
     failed = [item for item in outcomes if item.failed]
     if failed:
         from marin.errors import StepFailed
@@ -496,6 +483,7 @@ def _forecast(
         code = code_identity(PIPELINE, code_folder(), one.recipe)
         found = forecast(PIPELINE, one.recipe, code, history, prices, measured, device=device, **on)
         compiled, told = None, ""
+        # A plugin may know better than the rule of conf/prices.yaml: a compiler that says what the program would take.
         for _, refine in loaded("marin.forecasts"):
             found, compiled, told = refine(found, one.recipe, prices, device, **on)
         everything += found

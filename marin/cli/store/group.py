@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import click
 
 from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, pin, scrub_store, unpin
 from marin.cli.naming import whole_digest
+from marin.cli.options import flag, option, takes
 from marin.cli.output import describe_finding, print_bytes, print_json, print_table, report_findings, say
 from marin.cli.store.transfer import pull, push, remote_store
 from marin.errors import UsageError
@@ -302,18 +303,21 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     )
 
 
+@dataclass(frozen=True)
+class ScrubOptions:
+    """What `marin scrub` takes."""
+
+    most: float | None = option("GB", "Stop after so much; the next scrub goes on there.", type=click.FloatRange(min=0))
+    rate: float | None = option("MB", "Read at most so much a second.", type=click.FloatRange(min=0.001))
+    restart: bool = flag("Begin at the beginning.")
+    remote: str | None = option("REMOTE", "Take what is damaged from there: gs://, s3://, https:// or a folder.")
+    event: bool = option(None, "Record the result in the ledger.  [default: event]", "--event/--no-event", default=True)
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @store.command()
-@click.option(
-    "--most", type=click.FloatRange(min=0), metavar="GB", help="Stop after so much; the next scrub goes on there."
-)
-@click.option("--rate", type=click.FloatRange(min=0.001), metavar="MB", help="Read at most so much a second.")
-@click.option("--restart", is_flag=True, help="Begin at the beginning.")
-@click.option("--remote", metavar="REMOTE", help="Take what is damaged from there: gs://, s3://, https:// or a folder.")
-@click.option("--event/--no-event", default=True, help="Record the result in the ledger.  [default: event]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def scrub(
-    most: float | None, rate: float | None, restart: bool, remote: str | None, event: bool, as_json: bool
-) -> None:
+@takes(ScrubOptions)
+def scrub(options: ScrubOptions) -> None:
     """Hash the whole store again, a little at a time; exit status 1 with a line per finding.
 
     With --remote what is damaged is replaced, and the exit status is 0 if all of it was.
@@ -325,16 +329,16 @@ def scrub(
       marin store scrub --remote gs://bucket/marin
     """
     root = open_root()
-    if event:
+    if options.event:
         root.check_writable()  # a missing key is said before the hours of work
     done = scrub_store(
         root.store(),
-        bytes_per_second=rate * 1e6 if rate else None,
-        most_bytes=int(most * 1e9) if most is not None else None,
-        restart=restart,
-        remote=remote_store(remote, readonly=True) if remote else None,
+        bytes_per_second=options.rate * 1e6 if options.rate else None,
+        most_bytes=int(options.most * 1e9) if options.most is not None else None,
+        restart=options.restart,
+        remote=remote_store(options.remote, readonly=True) if options.remote else None,
     )
-    if event:
+    if options.event:
         body = StoreScrubbed(
             checked=done.checked,
             size=done.size,
@@ -343,7 +347,7 @@ def scrub(
             finished=done.finished,
         )
         root.append([Draft(STORE_SCRUBBED, "store", write(body))])
-    if as_json:
+    if options.as_json:
         print_json(
             {
                 "checked": done.checked,

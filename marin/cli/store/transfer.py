@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ import click
 from ledger import Copied, Cut, Malformed, Store, copy_artifacts, named_digests, open_storage, parse_digest
 from ledger import Progress as Done
 from marin.cli.choice import OneOf
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import agree, print_json, report_findings, say
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import resolve, stream_of
@@ -33,35 +35,30 @@ Json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 DryRun = click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
 
 
+@dataclass(frozen=True)
+class PushOptions:
+    """What `marin push` takes."""
+
+    remote: str = argument()
+    what: tuple[str, ...] = argument(WHAT, nargs=-1)
+    check: bool = flag("Read back and hash in the remote everything that was asked for, also what was there.")
+    cut: Cut = option(
+        None,
+        "Send in pieces: from 64 MiB on, into buckets; all above 1 MiB, by their content; none.",
+        type=OneOf(["auto", "content", "whole"]),
+        default="auto",
+        show_default=True,
+    )
+    no_diff: bool = flag("Leave out what was changed and not committed when runs were made.")
+
+
 @click.command()
-@click.argument("remote")
-@click.argument("what", metavar=WHAT, nargs=-1)
+@takes(PushOptions)
 @Run
 @Jobs
-@click.option(
-    "--check", is_flag=True, help="Read back and hash in the remote everything that was asked for, also what was there."
-)
-@click.option(
-    "--cut",
-    type=OneOf(["auto", "content", "whole"]),
-    default="auto",
-    show_default=True,
-    help="Send in pieces: from 64 MiB on, into buckets; all above 1 MiB, by their content; none.",
-)
-@click.option("--no-diff", is_flag=True, help="Leave out what was changed and not committed when runs were made.")
 @DryRun
 @Json
-def push(
-    remote: str,
-    what: tuple[str, ...],
-    runs: tuple[str, ...],
-    jobs: int,
-    check: bool,
-    cut: Cut,
-    no_diff: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def push(runs: tuple[str, ...], jobs: int, dry_run: bool, as_json: bool, options: PushOptions) -> None:
     """Send artifacts to REMOTE: gs://, s3:// or a folder. What it has already is not sent.
 
     What is sent is hashed on arrival: by the service where it answers with a hash of its own, else it is read back.
@@ -78,12 +75,12 @@ def push(
       marin store push gs://bucket/marin --no-diff
     """
     root = open_root()
-    source, target = root.store(), remote_store(remote, readonly=False)
-    digests = _without_diffs(root, source, list(_wanted(root, what, runs, source)), leave_out=no_diff)
-    _transfer(source, target, digests, jobs=jobs, verb="push", cut=cut, dry_run=dry_run, as_json=as_json)
+    source, target = root.store(), remote_store(options.remote, readonly=False)
+    digests = _without_diffs(root, source, list(_wanted(root, options.what, runs, source)), leave_out=options.no_diff)
+    _transfer(source, target, digests, jobs=jobs, verb="push", cut=options.cut, dry_run=dry_run, as_json=as_json)
     if not as_json:
-        say(_left_out(source, digests, some=bool(what or runs)), err=True)
-    if check and not dry_run:
+        say(_left_out(source, digests, some=bool(options.what or runs)), err=True)
+    if options.check and not dry_run:
         findings = (finding for digest in digests for finding in target.verify(digest))
         if report_findings(findings, as_json=as_json):
             click.get_current_context().exit(1)

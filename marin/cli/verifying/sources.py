@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
-import click
+from marin.cli.options import FOLDER_THERE, THERE, option
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
-
-policy_option = click.option(
-    "--policy",
-    type=_FILE,
-    metavar="FILE",
-    help="Your witnesses and how many must have cosigned (C2SP tlog-policy).  [default: `marin trust`]",
+policy_option = partial(
+    option,
+    "FILE",
+    "Your witnesses and how many must have cosigned (C2SP tlog-policy).  [default: `marin trust`]",
+    type=THERE,
 )
-ca_option = click.option(
-    "--ca",
-    type=_FILE,
-    metavar="FILE",
-    help="Certificates (PEM) of time stamp authorities that you trust.  [env: MARIN_TSA_CA; default: `marin trust`]",
+ca_option = partial(
+    option,
+    "FILE",
+    "Certificates (PEM) of time stamp authorities that you trust.  [env: MARIN_TSA_CA; default: `marin trust`]",
+    type=THERE,
 )
-git_option = click.option(
-    "--git",
-    type=_FOLDER,
-    metavar="FOLDER",
+git_option = partial(
+    option,
+    "FOLDER",
+    "Ask this Git repository for anchors of the log; Git runs only then.  [default: `marin trust`]",
+    type=FOLDER_THERE,
     multiple=True,
-    help="Ask this Git repository for anchors of the log; Git runs only then.  [default: `marin trust`]",
 )

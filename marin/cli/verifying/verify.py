@@ -6,15 +6,16 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, VerifierKey, WitnessPolicy
-from marin.cli.execution import accelerator_type, devices, execution_of, processes, topology
+from marin.cli.execution import execution_of, of_accelerator, of_topology, on_devices, on_processes
 from marin.cli.keys import parse_vkey
+from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
 from marin.cli.output import agree, print_json, print_table, say
 from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
@@ -41,178 +42,120 @@ WITHOUT_EXECUTION = ("ledger", "artifacts")
 """The verdicts for which no code of a run is executed."""
 
 
+@dataclass(frozen=True)
+class VerifyOptions:
+    """What `marin verify` takes."""
+
+    run: str = argument("RUN", default="")
+    only: str | None = option("NAMES", f"Some of the verdicts, by commas: {','.join(SHOWN)}.")
+    devices: int = on_devices()
+    processes: int = on_processes()
+    workers: int = option(
+        None,
+        "How many segments of the training are replayed at a time, each by a process of its own, or by P together.",
+        least=1,
+        default=1,
+        show_default=True,
+    )
+    address: str | None = option(
+        "HOST:PORT",
+        "The Ray cluster whose processes these are; without it a Ray of this "
+        "machine, started and ended with the command.",
+    )
+    accelerator_type: str = of_accelerator()
+    topology: str = of_topology()
+    sample: int | None = option(
+        "N",
+        "Replay N segments, N shards of each phase of a collection, N requests of each evaluation, drawn by the log's root.",
+        least=1,
+    )
+    steps: str | None = option("A:B", "Replay the segments that hold train steps A to B-1.")
+    since: str | None = option(
+        "WHEN",
+        "Replay the segments recorded from event WHEN on: an index, a time, or last "
+        "(your last verification that passed).",
+    )
+    follow: bool = flag("Replay segments as a running training records them, until it ends.")
+    stop: bool = flag("With --follow: ask the training to stop at the first thing that does not hold.")
+    back: bool = flag("With --follow: ask it to go back to the last state that held, and go on from there.")
+    fresh: bool = flag("Reuse nothing from your own earlier verifications.")
+    screen: bool | None = option(
+        None,
+        "Look at the recorded states first, without replay; a sample then "
+        "begins with suspicious segments. It reads all states.  [default: with --sample, where the root is on this machine]",
+        "--screen/--no-screen",
+        default=None,
+    )
+    explain: bool = flag("On failure, find the first operation that differs between two settings.")
+    settings: Sequence[str] = option(
+        "S",
+        "With --explain: a setting to compare, twice; devices=N,isa=NAME,flag=--XLA_FLAG=V,threads=N,python=PATH.",
+        "--setting",
+        multiple=True,
+    )
+    experiment: Path | None = option(
+        "FILE",
+        "Your own experiment file: its step is executed where the run began with what such a step made.",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True, resolve_path=True),
+    )
+    by: str = option(
+        "COMMAND",
+        "Your own command that makes a run of one's own loop (marin.start_run) again: executed twice, and compared.",
+        default="",
+    )
+    vkey: Sequence[str] = option("KEY", "Trust this verifier key.  [default: yours, `marin trust`]", multiple=True)
+    policy: Path | None = policy_option()
+    ca: Path | None = ca_option()
+    git: tuple[Path, ...] = git_option()
+    html: Path | None = option(
+        None,
+        "Write the report as one self-contained page, and beside it the picture that a link to it shows.",
+        type=FILE,
+    )
+    record_in: str | None = option(
+        "R",
+        "The root whose log gets the verdicts.  [default: the verified one; the local one if that can only be read]",
+    )
+    no_record: bool = flag("Leave nothing behind: append to no ledger, take nothing from one, and move no pin.")
+    at_commit: str | None = option(
+        "REF",
+        "Verify with the commit and the lock that the run names, built in a Git worktree after a yes, if it is in the "
+        "history of REF (REMOTE/BRANCH is fetched).",
+    )
+    yes: bool = flag("With --at-commit: do not ask.")
+    allow: Sequence[str] = option(
+        "NAME",
+        "Open something to the verification of a root that is not yours: network:HOST, read:PATH, or unconfined.",
+        multiple=True,
+    )
+    memory: float | None = option(
+        "GIB",
+        "Memory that such a verification may take in each process.  [default: this machine's]",
+        type=click.FloatRange(min=0.5),
+    )
+    hours: float = option(
+        "H", "Time limit of such a verification.", type=click.FloatRange(min=0.001), default=24.0, show_default=True
+    )
+    bundle: Path | None = option(
+        "DIR",
+        "Judge the evaluations that DIR brings, by the model in the Hugging Face folder RUN: no root is needed.",
+        type=FOLDER,
+    )
+    dossier: Path | None = option(
+        "DIR", "Judge every file and field of the dossier in DIR, in the place of RUN: no root is needed.", type=FOLDER
+    )
+    unlearning: Path | None = option(
+        "FILE",
+        "Judge whether a certificate of unlearning is what its log says, in the place of RUN: no root is needed.",
+        type=FILE,
+    )
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("run", metavar="RUN", default="")
-@click.option("--only", metavar="NAMES", help=f"Some of the verdicts, by commas: {','.join(SHOWN)}.")
-@devices
-@processes
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="How many segments of the training are replayed at a time, each by a process of its own, or by P together.",
-)
-@click.option(
-    "--address",
-    metavar="HOST:PORT",
-    help="The Ray cluster whose processes these are; without it a Ray of this "
-    "machine, started and ended with the command.",
-)
-@accelerator_type
-@topology
-@click.option(
-    "--sample",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Replay N segments, N shards of each phase of a collection, N requests of each evaluation, drawn by the log's root.",
-)
-@click.option("--steps", metavar="A:B", help="Replay the segments that hold train steps A to B-1.")
-@click.option(
-    "--since",
-    metavar="WHEN",
-    help="Replay the segments recorded from event WHEN on: an index, a time, or last "
-    "(your last verification that passed).",
-)
-@click.option("--follow", is_flag=True, help="Replay segments as a running training records them, until it ends.")
-@click.option(
-    "--stop", is_flag=True, help="With --follow: ask the training to stop at the first thing that does not hold."
-)
-@click.option(
-    "--back", is_flag=True, help="With --follow: ask it to go back to the last state that held, and go on from there."
-)
-@click.option("--fresh", is_flag=True, help="Reuse nothing from your own earlier verifications.")
-@click.option(
-    "--screen/--no-screen",
-    default=None,
-    help="Look at the recorded states first, without replay; a sample then "
-    "begins with suspicious segments. It reads all states.  [default: with --sample, where the root is on this machine]",
-)
-@click.option("--explain", is_flag=True, help="On failure, find the first operation that differs between two settings.")
-@click.option(
-    "--setting",
-    "settings",
-    multiple=True,
-    metavar="S",
-    help="With --explain: a setting to compare, twice; devices=N,isa=NAME,flag=--XLA_FLAG=V,threads=N,python=PATH.",
-)
-@click.option(
-    "--experiment",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True, resolve_path=True),
-    metavar="FILE",
-    help="Your own experiment file: its step is executed where the run began with what such a step made.",
-)
-@click.option(
-    "--by",
-    default="",
-    metavar="COMMAND",
-    help="Your own command that makes a run of one's own loop (marin.start_run) again: executed twice, and compared.",
-)
-@click.option("--vkey", multiple=True, metavar="KEY", help="Trust this verifier key.  [default: yours, `marin trust`]")
-@policy_option
-@ca_option
-@git_option
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report as one self-contained page, and beside it the picture that a link to it shows.",
-)
-@click.option(
-    "--record-in",
-    metavar="R",
-    help="The root whose log gets the verdicts.  [default: the verified one; the local one if that can only be read]",
-)
-@click.option(
-    "--no-record",
-    is_flag=True,
-    help="Leave nothing behind: append to no ledger, take nothing from one, and move no pin.",
-)
-@click.option(
-    "--at-commit",
-    metavar="REF",
-    help="Verify with the commit and the lock that the run names, built in a Git worktree after a yes, if it is in the "
-    "history of REF (REMOTE/BRANCH is fetched).",
-)
-@click.option("--yes", is_flag=True, help="With --at-commit: do not ask.")
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="NAME",
-    help="Open something to the verification of a root that is not yours: network:HOST, read:PATH, or unconfined.",
-)
-@click.option(
-    "--memory",
-    type=click.FloatRange(min=0.5),
-    metavar="GIB",
-    help="Memory that such a verification may take in each process.  [default: this machine's]",
-)
-@click.option(
-    "--hours",
-    type=click.FloatRange(min=0.001),
-    default=24.0,
-    show_default=True,
-    metavar="H",
-    help="Time limit of such a verification.",
-)
-@click.option(
-    "--bundle",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Judge the evaluations that DIR brings, by the model in the Hugging Face folder RUN: no root is needed.",
-)
-@click.option(
-    "--dossier",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Judge every file and field of the dossier in DIR, in the place of RUN: no root is needed.",
-)
-@click.option(
-    "--unlearning",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Judge whether a certificate of unlearning is what its log says, in the place of RUN: no root is needed.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@takes(VerifyOptions)
 @click.pass_context
-def verify(
-    ctx: click.Context,
-    run: str,
-    only: str | None,
-    devices: int,
-    processes: int,
-    workers: int,
-    address: str | None,
-    accelerator_type: str,
-    topology: str,
-    sample: int | None,
-    steps: str | None,
-    since: str | None,
-    follow: bool,
-    stop: bool,
-    back: bool,
-    fresh: bool,
-    screen: bool | None,
-    explain: bool,
-    settings: Sequence[str],
-    experiment: Path | None,
-    by: str,
-    vkey: Sequence[str],
-    policy: Path | None,
-    ca: Path | None,
-    git: Sequence[Path],
-    html: Path | None,
-    record_in: str | None,
-    no_record: bool,
-    at_commit: str | None,
-    yes: bool,
-    allow: Sequence[str],
-    memory: float | None,
-    hours: float,
-    bundle: Path | None,
-    dossier: Path | None,
-    unlearning: Path | None,
-    as_json: bool,
-) -> None:
+def verify(ctx: click.Context, options: VerifyOptions) -> None:
     """Replay RUN and judge it: ledger, artifacts, data, training, model, evaluation.
 
     RUN is an id, a unique beginning of one, or latest; or the address of one that `marin publish` wrote, as a browser has it
@@ -241,17 +184,20 @@ def verify(
       marin verify --unlearning unlearned.intoto.jsonl --vkey 'example.org/log+530d903a+AekyeRrm5...'
       marin --root https://example.org/log verify latest --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    if dossier is not None or unlearning is not None:
-        if run or None not in (dossier, unlearning):
+    run = options.run
+    if options.dossier is not None or options.unlearning is not None:
+        if run or None not in (options.dossier, options.unlearning):
             raise UsageError(
                 "what is judged without a root names its run",
                 where="marin verify",
                 expected="--dossier or --unlearning alone",
                 found=run or "both",
             )
-        keys = [parse_vkey(key) for key in vkey]
-        check_alone(ctx, "--dossier" if dossier is not None else "--unlearning")
-        finish_alone(ctx, _judged_alone(dossier, unlearning, keys, policy), as_json=as_json)
+        keys = [parse_vkey(key) for key in options.vkey]
+        check_alone(ctx, "--dossier" if options.dossier is not None else "--unlearning")
+        finish_alone(
+            ctx, _judged_alone(options.dossier, options.unlearning, keys, options.policy), as_json=options.as_json
+        )
     if not run:
         raise UsageError(
             "nothing to verify",
@@ -261,23 +207,23 @@ def verify(
             cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
         )
     run = published(run)
-    if html is not None and not html.parent.is_dir():
+    if options.html is not None and not options.html.parent.is_dir():
         raise UsageError(
             "a page cannot be written there",
             where="--html",
             expected="a file in a folder",
-            found=str(html.parent),
+            found=str(options.html.parent),
             cure="make the folder first, or name another",
         )
-    if html is not None and not os.access(html.parent, os.W_OK):
+    if options.html is not None and not os.access(options.html.parent, os.W_OK):
         raise Unavailable(
             "a page cannot be written there",
             where="--html",
             expected="a folder that this user may write to",
-            found=str(html.parent),
+            found=str(options.html.parent),
             cure="give this user the rights, or name another place",
         )
-    wanted, covered = _names(only), _steps(steps)
+    wanted, covered = _names(options.only), _steps(options.steps)
     check_following(ctx)
     with waiting("loading what judges"):
         from marin.data.reach import EVERYTHING
@@ -292,7 +238,7 @@ def verify(
         from marin.verify.segments.sampling import Scope
         from marin.verify.verification import Options, Verification, unreadable
 
-    if address is not None and workers == processes == 1:
+    if options.address is not None and options.workers == options.processes == 1:
         raise UsageError(
             "one worker is this process itself",
             where="--address",
@@ -300,40 +246,46 @@ def verify(
             found="--workers 1",
             cure="say how many workers of the cluster replay, for example --workers 8",
         )
-    if address is None and (accelerator_type or topology):
+    if options.address is None and (options.accelerator_type or options.topology):
         raise UsageError(
             "only a cluster has machines of several kinds",
-            where="--accelerator-type" if accelerator_type else "--topology",
+            where="--accelerator-type" if options.accelerator_type else "--topology",
             expected="--address and --workers with it",
             found="this machine alone",
             cure="name the cluster, or leave it out: what is here is used",
         )
-    if settings and (len(settings) != 2 or not explain):
+    if options.settings and (len(options.settings) != 2 or not options.explain):
         raise UsageError(
             "two settings are compared by --explain",
             where="--setting",
             expected="--explain and two settings",
-            found=f"{len(settings)}",
+            found=f"{len(options.settings)}",
             cure="for example --explain --setting devices=1 --setting devices=8",
         )
-    chosen = [Setting.parse(text, devices) for text in settings]
-    trusted, allowed = [parse_vkey(key) for key in vkey], sealed.Allowed.parse(allow)
+    chosen = [Setting.parse(text, options.devices) for text in options.settings]
+    trusted, allowed = [parse_vkey(key) for key in options.vkey], sealed.Allowed.parse(options.allow)
     told = sealed.seal()
-    mine = None if told is not None or bundle is not None else sealed.opened_own(trusted)
+    mine = None if told is not None or options.bundle is not None else sealed.opened_own(trusted)
     foreign = mine is None
-    if foreign and (stop or back):
-        option = "--back" if back else "--stop"
-        raise plugins.named(*FOLLOWER, option).no_key(option, open_root(), "no key of yours")
+    if foreign and (options.stop or options.back):
+        word = "--back" if options.back else "--stop"
+        raise plugins.named(*FOLLOWER, word).no_key(word, open_root(), "no key of yours")
     if foreign and told is None and not allowed.unconfined:
-        refuse_outside(address, at_commit, by)
-        limits = Limits(int((memory or physical_memory() / GIB) * GIB), int(hours * 3600))
-        location = open_root().absolute if bundle is None else None
-        recorded_in = None if no_record or bundle is not None else own_root(open_root(), False, record_in)
+        refuse_outside(options.address, options.at_commit, options.by)
+        limits = Limits(int((options.memory or physical_memory() / GIB) * GIB), int(options.hours * 3600))
+        location = open_root().absolute if options.bundle is None else None
+        recorded_in = (
+            None if options.no_record or options.bundle is not None else own_root(open_root(), False, options.record_in)
+        )
         front = ["-q"] if ctx.find_root().params.get("quiet") else ["-v"] * ctx.find_root().params.get("verbose", 0)
         arguments = forwarded(ctx, ("html",))
-        brought = () if bundle is None else (bundle, run)
-        named = [str(Path(path).resolve()) for path in (policy, ca, *git, *brought) if path is not None]
-        named += [str(experiment.parent)] if experiment is not None else []
+        brought = () if options.bundle is None else (options.bundle, run)
+        named = [
+            str(Path(path).resolve())
+            for path in (options.policy, options.ca, *options.git, *brought)
+            if path is not None
+        ]
+        named += [str(options.experiment.parent)] if options.experiment is not None else []
         allowed = replace(allowed, named=tuple(named))
         ctx.exit(
             sealed.verify(
@@ -343,93 +295,103 @@ def verify(
                 front=front,
                 allowed=allowed,
                 own=recorded_in,
-                html=html,
+                html=options.html,
                 limits=limits,
-                shared=workers > 1 or processes > 1,
-                executes=explain or not set(wanted or NAMES) <= set(WITHOUT_EXECUTION),
+                shared=options.workers > 1 or options.processes > 1,
+                executes=options.explain or not set(wanted or NAMES) <= set(WITHOUT_EXECUTION),
             )
         )
     remarks: tuple[str, ...] = ("NOT CONFINED: as asked",) if foreign and told is None else ()
-    if bundle is not None:
+    if options.bundle is not None:
         check_alone(ctx, "--bundle")
         verify_bundle = plugins.named(DOCUMENTS, "bundle", "--bundle")
         if told is not None:
             remarks = sealed.enter(told)[0].lines()
-        mine_to_ask = sources(policy).policy
-        report = verify_bundle(bundle, Path(run), trusted, Execution(devices=devices), sample, mine_to_ask)
-        finish(ctx, replace(report, remarks=(*remarks, *report.remarks)), None, html=html, as_json=as_json)
+        mine_to_ask = sources(options.policy).policy
+        report = verify_bundle(
+            options.bundle, Path(run), trusted, Execution(devices=options.devices), options.sample, mine_to_ask
+        )
+        finish(
+            ctx, replace(report, remarks=(*remarks, *report.remarks)), None, html=options.html, as_json=options.as_json
+        )
         return
     if told is not None:
         held, own = sealed.enter(told)
         root, remarks = sealed.untouched(open_root()), held.lines()
     else:
         root = mine or open_root()
-        own = None if no_record else own_root(root, mine is not None, record_in)
+        own = None if options.no_record else own_root(root, mine is not None, options.record_in)
     far = "://" in root.location
-    looks = (sample is not None and not far) if screen is None else screen
+    looks = (options.sample is not None and not far) if options.screen is None else options.screen
     try:
-        options = Options(
+        terms = Options(
             execution=execution_of(
-                devices=devices,
-                processes=processes,
-                runner="local" if address is None and processes == 1 else "ray",
-                address=address,
-                accelerator_type=accelerator_type,
-                topology=topology,
+                devices=options.devices,
+                processes=options.processes,
+                runner="local" if options.address is None and options.processes == 1 else "ray",
+                address=options.address,
+                accelerator_type=options.accelerator_type,
+                topology=options.topology,
             ),
             trusted=trusted,
             pins=Pins(default_pins()),
-            remember=not no_record,
-            sources=sources(policy, ca, git),
-            workers=workers,
-            scope=Scope(sample=sample, steps=covered),
+            remember=not options.no_record,
+            sources=sources(options.policy, options.ca, options.git),
+            workers=options.workers,
+            scope=Scope(sample=options.sample, steps=covered),
             own=own,
-            fresh=fresh,
-            since=since,
+            fresh=options.fresh,
+            since=options.since,
             screen=looks,
             reach=allowed.reach() if foreign else EVERYTHING,
-            experiment=experiment,
-            by=by,
+            experiment=options.experiment,
+            by=options.by,
         )
-        if follow:
-            verification = followed(root, run, options, wanted or NAMES, stop=stop, back=back)
+        if options.follow:
+            verification = followed(root, run, terms, wanted or NAMES, stop=options.stop, back=options.back)
         else:
-            verification = Verification(root, run, options)
-        if far and not follow:
+            verification = Verification(root, run, terms)
+        if far and not options.follow:
             size = amount(
-                verification.run, wanted or NAMES, verification.selection, workers=workers, screen=options.screen
+                verification.run, wanted or NAMES, verification.selection, workers=options.workers, screen=terms.screen
             )
             say(
                 f"reads about {human_size(size)} of the store at {root.location}, what is asked for and no more",
                 err=True,
             )
     except (Malformed, Tampered, Unverified) as error:
-        finish(ctx, unreadable(root, run, trusted, error, wanted or NAMES), None, html=html, as_json=as_json)
+        finish(
+            ctx,
+            unreadable(root, run, trusted, error, wanted or NAMES),
+            None,
+            html=options.html,
+            as_json=options.as_json,
+        )
         return
-    if at_commit is not None and verification.environment.reasons(STEPS):
+    if options.at_commit is not None and verification.environment.reasons(STEPS):
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
         if known.exit_code() == 1:
-            finish(ctx, known, verification.run, html=html, as_json=as_json)
+            finish(ctx, known, verification.run, html=options.html, as_json=options.as_json)
         verify_at_commit = plugins.named("marin.judges", "commit", "--at-commit")
         ctx.exit(
             verify_at_commit(
                 verification.environment,
-                at_commit,
+                options.at_commit,
                 root.location,
                 run,
                 forwarded(ctx, ("allow", "memory", "hours", "record_in", "no_record")),
-                agreed=yes or agree,
+                agreed=options.yes or agree,
             )
         )
-    several = address is not None or workers * processes > 1
+    several = options.address is not None or options.workers * options.processes > 1
     with (
-        place_of("ray").held(address, cpus=workers * processes) if several else nullcontext()
+        place_of("ray").held(options.address, cpus=options.workers * options.processes) if several else nullcontext()
     ):  # one for data and training
         report = verification.report(wanted)
         report = replace(report, remarks=(*remarks, *report.remarks))
-        if explain:
+        if options.explain:
             report = verification.explain(report, chosen, covered)
-    if own is None and not no_record:
+    if own is None and not options.no_record:
         say(
             "the verdicts are recorded nowhere: the key of this log is not here, and there is no ledger of your own; "
             "`marin init` makes one, --record-in names one, --no-record says that this is meant",
@@ -442,7 +404,9 @@ def verify(
                 say(f"recorded in {own.location}", err=True)
         except LedgerError as error:
             say(f"the verdicts were not recorded: {error}", err=True)
-    finish(ctx, report, verification.judged_run(report, own), html=html, as_json=as_json, log=own or root)
+    finish(
+        ctx, report, verification.judged_run(report, own), html=options.html, as_json=options.as_json, log=own or root
+    )
 
 
 FOLLOWER = ("marin.judges", "follow")
@@ -474,7 +438,7 @@ def check_following(ctx: click.Context) -> None:
     lone = [name for name in named if name in ("stop", "back") and "follow" not in named]
     wrong = lone or ([name for name in FOLLOWED_WITHOUT if name in named] if "follow" in named else [])
     if wrong:
-        option = {"settings": "--setting"}.get(wrong[0], "--" + wrong[0].replace("_", "-"))
+        option = _word(ctx, wrong[0])
         raise UsageError(
             "only a follower asks a training" if lone else "a follower judges everything in order, and records it",
             where=option,
@@ -539,7 +503,7 @@ def check_alone(ctx: click.Context, what: str) -> None:
     """
     for name, _ in _given(ctx):
         if name in ("ca", "git", "at_commit"):
-            option = "--" + name.replace("_", "-")
+            option = _word(ctx, name)
             raise UsageError(
                 "that is asked of a whole log",
                 where=option,
@@ -577,13 +541,13 @@ def finish_alone(ctx: click.Context, found: Judgement, *, as_json: bool) -> NoRe
 
 def refuse_outside(address: str | None, at_commit: object, by: str = "") -> None:
     """What a confined process cannot do: use other machines, build another commit's environment, or execute a command."""
-    for option, given in (("--address", address), ("--at-commit", at_commit), ("--by", by)):
+    for word, given in (("--address", address), ("--at-commit", at_commit), ("--by", by)):
         if given:
             raise UsageError(
                 "a root that is not yours is verified without network",
-                where=option,
+                where=word,
                 expected="--allow unconfined with it",
-                found=f"{option} alone",
+                found=f"{word} alone",
                 cure="add --allow unconfined if you trust who published it with your machine",
             )
 
@@ -613,13 +577,22 @@ def forwarded(ctx: click.Context, without: Sequence[str]) -> list[str]:
     """The options that were given on this command line, for the same command elsewhere, without those that led
     there."""
     arguments = []
+    words = {item.name: (item.opts[-1], item.secondary_opts) for item in ctx.command.params}
     for name, value in _given(ctx):
-        option = {"as_json": "--json", "settings": "--setting"}.get(name, "--" + name.replace("_", "-"))
-        if name in ("run", "at_commit", "yes", *without) or value is False:
+        word, opposite = words[name]
+        if name in ("run", "at_commit", "yes", *without):
             continue
-        for item in value if isinstance(value, tuple) else (value,):
-            arguments += [option] if item is True else [option, str(item)]
+        if isinstance(value, bool):
+            arguments += [word] if value else opposite
+        else:
+            for item in value if isinstance(value, tuple) else (value,):
+                arguments += [word, str(item)]
     return arguments
+
+
+def _word(ctx: click.Context, name: str) -> str:
+    """How the option of this parameter is written."""
+    return next(item.opts[-1] for item in ctx.command.params if item.name == name)
 
 
 def _given(ctx: click.Context) -> list[tuple[str, Any]]:

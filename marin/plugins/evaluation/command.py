@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
-from marin.cli.execution import devices, recorded_state
+from marin.cli.execution import on_devices, recorded_state
+from marin.cli.options import FOLDER, argument, flag, option, takes
 from marin.cli.output import print_json, print_table, say
 from marin.errors import UsageError
 from marin.plugins.evaluation.recorded.benchmark import benchmarks
@@ -24,87 +26,51 @@ def _benchmarks[F: Callable[..., object]](function: F) -> F:
     return function
 
 
+@dataclass(frozen=True)
+class EvalOptions:
+    """What `marin eval` takes."""
+
+    run: str = argument("RUN|FOLDER")
+    named: str = option("NAME[,NAME]", "Tasks, tags or groups of --task-path.", "--tasks", default="")
+    task_path: Path = option(
+        "DIR",
+        "Folder with task files of lm-evaluation-harness and their data.",
+        type=FOLDER,
+        default=Path("tasks"),
+        show_default=True,
+    )
+    batch_size: int = option("N", "Never changes a bit.", least=1, default=16, show_default=True)
+    devices: int = on_devices()
+    limit: int | None = option("N", "The first N documents of each task.", least=1)
+    num_fewshot: int | None = option("K", "Examples in each prompt.  [default: the task's]", least=0)
+    seed: int = option("S", "Of few-shot and other draws.", least=0, default=1234, show_default=True)
+    step: int | None = recorded_state()
+    chat: bool = flag("Each prompt is a message of the user under the chat template.", "--apply_chat_template")
+    multiturn: bool | None = option(
+        "BOOL",
+        "Each example is a question and an answer of its own there.  [default: with a template]",
+        "--fewshot_as_multiturn",
+        type=click.BOOL,
+    )
+    system: str | None = option(
+        "TEXT",
+        "Before everything else in each prompt; the system's message under a chat template.",
+        "--system_instruction",
+    )
+    bootstrap: int = option(
+        "N", "Resamples of a bootstrapped error.", "--bootstrap_iters", least=0, default=100_000, show_default=True
+    )
+    no_record: bool = flag("Print the numbers, and record nothing.")
+    output_path: Path | None = option(
+        "DIR", "Write the harness's own files: results.json, samples_NAME.jsonl.", "--output_path", type=FOLDER
+    )
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("run", metavar="RUN|FOLDER")
-@click.option("--tasks", "named", default="", metavar="NAME[,NAME]", help="Tasks, tags or groups of --task-path.")
-@click.option(
-    "--task-path",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("tasks"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder with task files of lm-evaluation-harness and their data.",
-)
+@takes(EvalOptions)
 @_benchmarks
-@click.option(
-    "--batch-size", type=click.IntRange(min=1), default=16, show_default=True, metavar="N", help="Never changes a bit."
-)
-@devices
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N documents of each task.")
-@click.option(
-    "--num-fewshot", type=click.IntRange(min=0), metavar="K", help="Examples in each prompt.  [default: the task's]"
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=1234,
-    show_default=True,
-    metavar="S",
-    help="Of few-shot and other draws.",
-)
-@recorded_state
-@click.option(
-    "--apply_chat_template", "chat", is_flag=True, help="Each prompt is a message of the user under the chat template."
-)
-@click.option(
-    "--fewshot_as_multiturn",
-    "multiturn",
-    type=click.BOOL,
-    metavar="BOOL",
-    help="Each example is a question and an answer of its own there.  [default: with a template]",
-)
-@click.option(
-    "--system_instruction",
-    "system",
-    metavar="TEXT",
-    help="Before everything else in each prompt; the system's message under a chat template.",
-)
-@click.option(
-    "--bootstrap_iters",
-    "bootstrap",
-    type=click.IntRange(min=0),
-    default=100_000,
-    show_default=True,
-    metavar="N",
-    help="Resamples of a bootstrapped error.",
-)
-@click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
-@click.option(
-    "--output_path",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the harness's own files: results.json, samples_NAME.jsonl.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def eval(
-    run: str,
-    named: str,
-    task_path: Path,
-    batch_size: int,
-    devices: int,
-    limit: int | None,
-    num_fewshot: int | None,
-    seed: int,
-    step: int | None,
-    chat: bool,
-    multiturn: bool | None,
-    system: str | None,
-    bootstrap: int,
-    no_record: bool,
-    output_path: Path | None,
-    as_json: bool,
-    **given: Path | None,
-) -> None:
+def eval(options: EvalOptions, **given: Path | None) -> None:
     """Evaluate a recorded state of RUN by tasks of lm-evaluation-harness, and record the numbers.
 
     RUN is an id, a unique beginning of one, or latest; of a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT of the Hub, the
@@ -118,32 +84,36 @@ def eval(
       marin eval latest --tasks hellaswag,gsm8k --num-fewshot 5 --limit 100 --json
       marin eval latest --babylm evaluation_data/full_eval
     """
-    names = [name for name in (part.strip() for part in named.split(",")) if name]
+    run = options.run
+    names = [name for name in (part.strip() for part in options.named.split(",")) if name]
     chosen = {name: path for name, path in given.items() if path is not None}
     if len(chosen) > 1:
-        options = " and ".join(f"--{name}" for name in chosen)
-        raise UsageError("two benchmarks at once", where="marin eval", expected="one of them", found=options)
+        both = " and ".join(f"--{name}" for name in chosen)
+        raise UsageError("two benchmarks at once", where="marin eval", expected="one of them", found=both)
     benchmark = benchmarks()[next(iter(chosen))] if chosen else None
-    if benchmark is not None and (num_fewshot is not None or chat or system is not None):
+    if benchmark is not None and (options.num_fewshot is not None or options.chat or options.system is not None):
         raise UsageError(
             f"{benchmark.title}'s tasks have no examples and no messages",
             where=f"--{next(iter(chosen))}",
             expected="no --num-fewshot, --apply_chat_template or --system_instruction",
             found=str(next(iter(chosen.values()))),
         )
-    if multiturn and not chat:
+    if options.multiturn and not options.chat:
         raise UsageError(
             "turns without a chat template",
             where="--fewshot_as_multiturn",
             expected="--apply_chat_template beside it",
             found="none",
         )
-    if system is not None and any("\ud800" <= sign <= "\udfff" for sign in system):
+    if options.system is not None and any("\ud800" <= sign <= "\udfff" for sign in options.system):
         raise UsageError(
-            "a text that no record can hold", where="--system_instruction", expected="UTF-8", found=ascii(system)[:80]
+            "a text that no record can hold",
+            where="--system_instruction",
+            expected="UTF-8",
+            found=ascii(options.system)[:80],
         )
     if not names and benchmark is None:
-        raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(named))
+        raise UsageError("no task is named", where="--tasks", expected="NAME[,NAME]", found=repr(options.named))
     if benchmark is None:
         from marin.plugins.evaluation.harness.installed import check_installed
 
@@ -160,13 +130,13 @@ def eval(
     from marin.record.root import open_root
 
     if benchmark is None:
-        asked = read_named(names, task_path)
+        asked = read_named(names, options.task_path)
     else:
         asked = NamedTasks(list(benchmark.read(next(iter(chosen.values())), names)), [], {})
     root = view = None
     run = local(run)
     if is_folder(run):
-        if step is not None:
+        if options.step is not None:
             raise UsageError("a folder holds one state", where="--step", expected="a run with it", found=run)
         recipe = folder_recipe(Path(run))
     else:
@@ -174,9 +144,9 @@ def eval(
         history = root.history()
         view = load(history, resolve(history, run))
         recipe = view.recipe
-        if not no_record:
+        if not options.no_record:
             root.check_writable()  # a copy of a root, or a missing key, is said before the work
-    apply(recipe.arithmetic, Execution(devices=devices))
+    apply(recipe.arithmetic, Execution(devices=options.devices))
     if benchmark is None:
         from marin.plugins.evaluation.harness.recording import evaluated
     else:
@@ -192,37 +162,37 @@ def eval(
     )
 
     if root is not None and view is not None:
-        subject = open_subject(view, root.store_to_read(), step)
+        subject = open_subject(view, root.store_to_read(), options.step)
     else:
         subject = open_folder(Path(run), recipe)
-    scorer = Scorer(subject.model, subject.recipe, devices=devices, ahead=batch_size)
+    scorer = Scorer(subject.model, subject.recipe, devices=options.devices, ahead=options.batch_size)
     if benchmark is None:
         settings = present(
-            num_fewshot=num_fewshot,
-            limit=limit,
-            seed=seed,
+            num_fewshot=options.num_fewshot,
+            limit=options.limit,
+            seed=options.seed,
             groups=asked.groups,
-            chat=chat,
-            multiturn=chat if multiturn is None else multiturn,
-            system_instruction=system,
-            bootstrap=bootstrap,
+            chat=options.chat,
+            multiturn=options.chat if options.multiturn is None else options.multiturn,
+            system_instruction=options.system,
+            bootstrap=options.bootstrap,
         )
     else:  # nothing of it is the harness's
-        settings = Settings(limit=limit, seed=seed)
+        settings = Settings(limit=options.limit, seed=options.seed)
     with bar("requests", 0) as progress:
         found = evaluated(subject, scorer, asked.tasks, settings, progress=lambda done: progress(done, ""))
     with TemporaryDirectory(prefix="marin-eval-") as base:
         folder = Path(base)
         write_tree(folder, asked.tasks, found.samples, numbers(found.results), asked.groups)
-        recorded_in = None if no_record else root
+        recorded_in = None if options.no_record else root
         artifact = (recorded_in.store().put_tree(folder) if recorded_in is not None else describe_tree(folder)).digest
         body, event = found.body(subject, artifact), None
         if recorded_in is not None:
             (receipt,) = recorded_in.append([Draft(EVALUATION_RECORDED, evaluation_stream(subject.run), write(body))])
             event = receipt.index
-        if output_path is not None:
-            _write_files(output_path, found.files(body))
-    if as_json:
+        if options.output_path is not None:
+            _write_files(options.output_path, found.files(body))
+    if options.as_json:
         print_json(
             {
                 "run": subject.run or None,

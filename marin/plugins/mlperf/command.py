@@ -3,11 +3,13 @@ checkers, and a judgement where they cannot give one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from marin.cli.choice import OneOf
+from marin.cli.options import FOLDER, FOLDER_THERE, THERE, argument, flag, option, takes
 from marin.cli.output import print_bytes, print_fields, print_json
 from marin.record.root import open_root
 
@@ -23,31 +25,33 @@ def mlperf() -> None:
     """
 
 
+@dataclass(frozen=True)
+class TableOptions:
+    """What `marin table` takes."""
+
+    overrides: tuple[str, ...] = argument("[GROUP=NAME | KEY=VALUE]...", nargs=-1)
+    config_json: str | None = option("JSON|FILE", "Values as a JSON object: over the defaults, under the command line.")
+    form: str = option(
+        None,
+        "A README's section, the checker's rules file, or the log's names and values.",
+        "--as",
+        type=OneOf(["readme", "rules", "log"]),
+        default="readme",
+        show_default=True,
+    )
+    page: Path | None = option(
+        "FILE",
+        "Write the README's section into FILE, between the lines <!-- table --> and <!-- /table -->; print nothing.",
+        "--into",
+        type=THERE,
+    )
+    unchecked: bool = flag("Print values that the contract does not allow, too.")
+    as_json: bool = flag("Print one JSON object a row.", "--json")
+
+
 @mlperf.command()
-@click.argument("overrides", nargs=-1, metavar="[GROUP=NAME | KEY=VALUE]...")
-@click.option(
-    "--config-json", metavar="JSON|FILE", help="Values as a JSON object: over the defaults, under the command line."
-)
-@click.option(
-    "--as",
-    "form",
-    type=OneOf(["readme", "rules", "log"]),
-    default="readme",
-    show_default=True,
-    help="A README's section, the checker's rules file, or the log's names and values.",
-)
-@click.option(
-    "--into",
-    "page",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the README's section into FILE, between the lines <!-- table --> and <!-- /table -->; print nothing.",
-)
-@click.option("--unchecked", is_flag=True, help="Print values that the contract does not allow, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row.")
-def table(
-    overrides: tuple[str, ...], config_json: str | None, form: str, page: Path | None, unchecked: bool, as_json: bool
-) -> None:
+@takes(TableOptions)
+def table(options: TableOptions) -> None:
     """Print the hyperparameters of the benchmark grammar_lm, and check the recipe that the arguments name.
 
     Defaults are those of conf/benchmark/grammar_lm.yaml; --config-json goes over them, the command line over both, as
@@ -69,27 +73,27 @@ def table(
     from marin.recipe.composition import compose, installed_conf
 
     # The reference is Marin's own, also in a project that has groups of its own.
-    defaults = [f"+benchmark={GRAMMAR_LM.name}", *overrides]
-    recipe = compose(defaults, config_json=config_json, conf=installed_conf()).recipe
-    if not unchecked:
+    defaults = [f"+benchmark={GRAMMAR_LM.name}", *options.overrides]
+    recipe = compose(defaults, config_json=options.config_json, conf=installed_conf()).recipe
+    if not options.unchecked:
         check_closed(GRAMMAR_LM, recipe, where=GRAMMAR_LM.name)
-    if page is not None:
-        if as_json or form != "readme":
+    if options.page is not None:
+        if options.as_json or options.form != "readme":
             raise UsageError(
                 "a page gets the section of a README",
                 where="--into",
                 expected="it alone",
-                found="--json" if as_json else f"--as {form}",
+                found="--json" if options.as_json else f"--as {options.form}",
                 cure="leave it out",
             )
-        text = into_page(page.read_text("utf-8"), as_readme(GRAMMAR_LM.table, recipe), where=str(page))
-        write_whole(page, text.encode())
-    elif as_json:
+        text = into_page(options.page.read_text("utf-8"), as_readme(GRAMMAR_LM.table, recipe), where=str(options.page))
+        write_whole(options.page, text.encode())
+    elif options.as_json:
         for row in as_rows(GRAMMAR_LM.table, recipe):
             print_json(row)
-    elif form == "readme":
+    elif options.form == "readme":
         print_bytes([as_readme(GRAMMAR_LM.table, recipe).encode()])
-    elif form == "rules":
+    elif options.form == "rules":
         print_bytes([rules_file(GRAMMAR_LM).encode()])
     else:
         for name, value in values_of(GRAMMAR_LM.table, recipe).items():
@@ -174,34 +178,35 @@ def system(run: str, name: str) -> None:
     )
 
 
+@dataclass(frozen=True)
+class PackageOptions:
+    """What `marin package` takes."""
+
+    dest: Path = argument(type=FOLDER)
+    roots: tuple[str, ...] = argument("ROOT...", nargs=-1, required=True)
+    name: str = option("NAME", "What the system is called: letters, digits, - and _.", required=True)
+    file: Path | None = option(
+        "FILE.json",
+        "What is said of the system beside the record (`marin mlperf system` prints the form).",
+        "--system",
+        type=THERE,
+    )
+    submission: str | None = option(
+        "JSON|FILE", "org, platform, division (open or closed), status (onprem, cloud, research), poc_name, poc_email."
+    )
+    folder: Path = option(
+        "DIR",
+        "The benchmark's own folder, with its scripts and its README.",
+        "--benchmark-folder",
+        type=FOLDER_THERE,
+        default="benchmarks/grammar_lm",
+        show_default=True,
+    )
+
+
 @mlperf.command()
-@click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
-@click.argument("roots", nargs=-1, required=True, metavar="ROOT...")
-@click.option("--name", required=True, metavar="NAME", help="What the system is called: letters, digits, - and _.")
-@click.option(
-    "--system",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE.json",
-    help="What is said of the system beside the record (`marin mlperf system` prints the form).",
-)
-@click.option(
-    "--submission",
-    metavar="JSON|FILE",
-    help="org, platform, division (open or closed), status (onprem, cloud, research), poc_name, poc_email.",
-)
-@click.option(
-    "--benchmark-folder",
-    "folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default="benchmarks/grammar_lm",
-    show_default=True,
-    metavar="DIR",
-    help="The benchmark's own folder, with its scripts and its README.",
-)
-def package(
-    dest: Path, roots: tuple[str, ...], name: str, file: Path | None, submission: str | None, folder: Path
-) -> None:
+@takes(PackageOptions)
+def package(options: PackageOptions) -> None:
     """Write a submission into the new folder DEST: systems, benchmarks, results.
 
     It is laid out as MLCommons' rules want it. Each ROOT has one result, its latest run; `run_and_time.sh RESULT.txt`
@@ -218,9 +223,9 @@ def package(
     from marin.plugins.mlperf.package import entry, write_package
     from marin.plugins.mlperf.system import stated_in
 
-    given, stated = submission_of(submission), stated_in(file)
-    entries = [entry(open_root(location)) for location in roots]
-    say(str(write_package(entries, dest, GRAMMAR_LM, given, name, stated, folder)))
+    given, stated = submission_of(options.submission), stated_in(options.file)
+    entries = [entry(open_root(location)) for location in options.roots]
+    say(str(write_package(entries, options.dest, GRAMMAR_LM, given, options.name, stated, options.folder)))
 
 
 @mlperf.command()
@@ -268,14 +273,21 @@ def check(ctx: click.Context, results: tuple[Path, ...], as_json: bool) -> None:
     ctx.exit(any(answer.outcome == "FAIL" for answer in found))
 
 
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What `marin judge` takes."""
+
+    result: Path = argument(type=THERE)
+    run: str = argument(default="latest")
+    vkey: tuple[str, ...] = option("KEY", "Trust this verifier key.  [default: yours, `marin trust`]", multiple=True)
+    no_record: bool = flag("Record no verdicts.")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @mlperf.command()
-@click.argument("result", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("run", default="latest")
-@click.option("--vkey", multiple=True, metavar="KEY", help="Trust this verifier key.  [default: yours, `marin trust`]")
-@click.option("--no-record", is_flag=True, help="Record no verdicts.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@takes(JudgeOptions)
 @click.pass_context
-def judge(ctx: click.Context, result: Path, run: str, vkey: tuple[str, ...], no_record: bool, as_json: bool) -> None:
+def judge(ctx: click.Context, options: JudgeOptions) -> None:
     """Judge whether the log RESULT is what RUN recorded, and whether a replay gives the same bits.
 
     For a result that is faster than its reference points, which MLPerf's RCP checker refuses whatever the reason. The log is
@@ -296,6 +308,6 @@ def judge(ctx: click.Context, result: Path, run: str, vkey: tuple[str, ...], no_
     from marin.plugins.mlperf.benchmark import GRAMMAR_LM
     from marin.plugins.mlperf.judgement import judge_result
 
-    keys = [parse_vkey(key) for key in vkey]
-    found = judge_result(result, open_root(), run, GRAMMAR_LM, keys, record=not no_record)
-    finish_alone(ctx, found, as_json=as_json)
+    keys = [parse_vkey(key) for key in options.vkey]
+    found = judge_result(options.result, open_root(), options.run, GRAMMAR_LM, keys, record=not options.no_record)
+    finish_alone(ctx, found, as_json=options.as_json)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.process.text import short
 from marin.recipe.units import human_size
@@ -14,18 +16,21 @@ if TYPE_CHECKING:
     from marin.plugins.scale.compiled import Forecast
 
 
+@dataclass(frozen=True)
+class CompileOptions:
+    """What `marin compile` takes."""
+
+    overrides: tuple[str, ...] = argument("[GROUP=NAME | KEY=VALUE]...", nargs=-1)
+    topology: str = option("T", "A slice: kind and shape, such as v5p:4x4x8 or v5e:16x16.", required=True)
+    against: str | None = option("T", "Another slice of the same kind: are the computing programs the same?")
+    stock: bool = flag("Compile the step as Levanter's trainer would shard it, too, and compare.")
+    vocabulary: int | None = option("N", "Tokens.  [default: the recipe's tokenizer's]", least=2)
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command(name="compile")
-@click.argument("overrides", metavar="[GROUP=NAME | KEY=VALUE]...", nargs=-1)
-@click.option("--topology", required=True, metavar="T", help="A slice: kind and shape, such as v5p:4x4x8 or v5e:16x16.")
-@click.option("--against", metavar="T", help="Another slice of the same kind: are the computing programs the same?")
-@click.option("--stock", is_flag=True, help="Compile the step as Levanter's trainer would shard it, too, and compare.")
-@click.option(
-    "--vocabulary", type=click.IntRange(min=2), metavar="N", help="Tokens.  [default: the recipe's tokenizer's]"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compile(
-    overrides: tuple[str, ...], topology: str, against: str | None, stock: bool, vocabulary: int | None, as_json: bool
-) -> None:
+@takes(CompileOptions)
+def compile(options: CompileOptions) -> None:
     """Compile a recipe's train step for a slice of TPUs that is not here: does it fit, what would it cost.
 
     The programs are those of `marin train`. Where the recipe does not name them, there is one logical shard for each chip
@@ -41,12 +46,14 @@ def compile(
     from marin.plugins.scale.assumed import recipe_for
     from marin.plugins.scale.compiled import differing, forecast
 
-    recipe, said = recipe_for(overrides, [topology, *([against] if against is not None else [])])
-    tokens = vocabulary or recipe.vocabulary
-    say(f"compiling for {topology}; a large model takes minutes", err=True)
-    made = forecast(recipe, topology, tokens, stock=stock)
-    other = forecast(recipe, against, tokens, moves=False) if against is not None else None
-    (print_json if as_json else _print_fit)(_as_json(made, other, said, tokens))
+    recipe, said = recipe_for(
+        options.overrides, [options.topology, *([options.against] if options.against is not None else [])]
+    )
+    tokens = options.vocabulary or recipe.vocabulary
+    say(f"compiling for {options.topology}; a large model takes minutes", err=True)
+    made = forecast(recipe, options.topology, tokens, stock=options.stock)
+    other = forecast(recipe, options.against, tokens, moves=False) if options.against is not None else None
+    (print_json if options.as_json else _print_fit)(_as_json(made, other, said, tokens))
     if not made.fits or (other is not None and differing(made.answer, other.answer)):
         raise click.exceptions.Exit(1)
 

@@ -234,6 +234,7 @@ class LayeredStep(Step):
         def scalar(kind: Any) -> jax.ShapeDtypeStruct:
             return jax.ShapeDtypeStruct((), kind, sharding=whole)
 
+        # What the programs take, as shapes: every layer of a model has the same ones, so one program serves all of them.
         shape = (micro, length)
         x = devices(jax.ShapeDtypeStruct((*shape, recipe.model.hidden_dim), dtype))
         tokens = devices(jax.ShapeDtypeStruct(shape, jnp.int32))
@@ -247,6 +248,7 @@ class LayeredStep(Step):
         for blank, some in self.parts.items():
             end = "_blank" if blank else ""
 
+            # What a layer makes on the way forward is not kept: the way back makes it again from the layer's input.
             def layer_back(w: Any, x: Any, tokens: Any, dy: Any, some: Parts = some) -> Any:
                 _, back = jax.vjp(lambda w, x: some.layer(w, x, tokens), floats(w, dtype), x)
                 dw, dx = back(dy)
@@ -269,6 +271,7 @@ class LayeredStep(Step):
                 zeros = tuple(jnp.zeros(x.shape, x.dtype) for x in some.shapes("first"))  # it is linear in its weights
                 return words(jax.vjp(lambda w: some.first(w, tokens), zeros)[1](dx)[0])
 
+            # The longest first, because compilers work side by side and the last one decides when training begins.
             lifted = {"out": by_device}
             yield f"layer_back{end}", layer_back, (weights["layer"], x, tokens, x), lifted
             yield f"last{end}", last, (weights["last"], x, tokens, counted), lifted
@@ -288,6 +291,7 @@ class LayeredStep(Step):
             chosen = tuple(tuple(params[i] for i in parts.indices[part]) for _ in range(self.local_slices))
             at = (scalar(jnp.int32),)
             yield f"gather_{part}", partial(self._gather, part), (chosen, *at), {"out": by_device}
+            # A tied embedding gets its gradient from both ends of the model: it leaves with the first, when both are there.
             leaving = [parts.indices[part].index(i) for i in self._leaving(part)]
             tied = tuple(weights["last"][parts.indices["last"].index(i)] for i in parts.tied)
             yield (

@@ -33,20 +33,10 @@ from ledger import (
 )
 from marin.record.trust.anchors import check_anchor, find_anchors
 from marin.record.trust.policy import POLICY, WITNESSED, load_policy, own_policy
-from marin.record.trust.trusted import WITNESSES, Sources, default_trust
+from marin.record.trust.trusted import WITNESSES, default_trust
 
 AUTHORITIES = "authorities.pem"
 """In the root: certificates of time stamp authorities that were named when a stamp was made. A claim of the log's."""
-
-
-def sources(policy: Path | None = None, ca: Path | None = None, git: Sequence[Path] = ()) -> Sources:
-    """What the command line names, and for what it does not, the user's own configuration."""
-    trust = default_trust()
-    return Sources(
-        WitnessPolicy.parse(policy.read_bytes()) if policy is not None else own_policy(trust),
-        ca or trust.authorities(),
-        tuple(git) or tuple(trust.repositories()),
-    )
 
 
 @dataclass(frozen=True)
@@ -74,49 +64,70 @@ class Evidence:
     claimed: tuple[str, ...] = ()
 
 
-def gather(
-    storage: Storage,
-    reader: LogReader,
-    keys: Sequence[VerifierKey],
-    anchored: Sequence[tuple[int, Event]],
-    trusted: Sources,
-) -> Evidence:
-    """Check all there is. ``anchored`` are the events of type ``log.anchored/v1``."""
-    vouched: list[Vouched] = []
-    findings: list[Finding] = []
-    undecided: list[str] = []
-    claimed: list[str] = []
-    try:
-        vouched += witnessed(storage, reader, keys, trusted.policy)
-    except LedgerError as error:
-        findings.append(_finding(error, WITNESSED))
-    if not vouched:
+@dataclass(frozen=True)
+class Sources:
+    """Whose word counts. ``policy``: witnesses and their quorum; ``authorities``: a PEM file of time stamp authorities,
+    None for the system's; ``repositories``: where Git is asked."""
+
+    policy: WitnessPolicy | None = None
+    authorities: Path | None = None
+    repositories: tuple[Path, ...] = ()
+
+    def gather(
+        self, storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], anchored: Sequence[tuple[int, Event]]
+    ) -> Evidence:
+        """Check all there is. ``anchored`` are the events of type ``log.anchored/v1``."""
+        vouched: list[Vouched] = []
+        findings: list[Finding] = []
+        undecided: list[str] = []
+        claimed: list[str] = []
         try:
-            claimed += _witnessed_by_its_own(storage, reader, keys)
-        except Tampered as error:  # the log's own key signed another history
+            vouched += witnessed(storage, reader, keys, self.policy)
+        except LedgerError as error:
             findings.append(_finding(error, WITNESSED))
-    certificates = load_authorities(trusted.authorities) if anchored else []
-    for index, event in anchored:
-        shown = check_stamp(reader, index, event, certificates)
-        if isinstance(shown, Stamped):
-            vouched.append(Vouched("time stamp", shown.size, shown.time, shown.authority))
-        elif not isinstance(shown, Unverified) or trusted.authorities is not None:
-            findings.append(_finding(shown, f"event {index}"))
-        elif isinstance(own := check_stamp(reader, index, event, _brought(storage)), Stamped):
-            claimed.append(
-                str(Vouched("time stamp", own.size, own.time, f"{own.authority}, an authority of the root's"))
-            )
-        else:
-            undecided.append(str(shown))
-    for repository in trusted.repositories:
-        for anchor in find_anchors(repository, reader.checkpoint().origin):
+        if not vouched:
             try:
-                check_anchor(reader, anchor)
-            except LedgerError as error:
-                findings.append(_finding(error, anchor.commit))
+                claimed += _witnessed_by_its_own(storage, reader, keys)
+            except Tampered as error:  # the log's own key signed another history
+                findings.append(_finding(error, WITNESSED))
+        certificates = load_authorities(self.authorities) if anchored else []
+        for index, event in anchored:
+            shown = check_stamp(reader, index, event, certificates)
+            if isinstance(shown, Stamped):
+                vouched.append(Vouched("time stamp", shown.size, shown.time, shown.authority))
+            elif not isinstance(shown, Unverified) or self.authorities is not None:
+                findings.append(_finding(shown, f"event {index}"))
+            elif isinstance(own := check_stamp(reader, index, event, _brought(storage)), Stamped):
+                claimed.append(
+                    str(Vouched("time stamp", own.size, own.time, f"{own.authority}, an authority of the root's"))
+                )
             else:
-                vouched.append(Vouched(f"Git {anchor.kind}", anchor.size, anchor.time, f"commit {anchor.commit[:12]}"))
-    return Evidence(tuple(vouched), tuple(findings), tuple(undecided), tuple(claimed))
+                undecided.append(str(shown))
+        for repository in self.repositories:
+            for anchor in find_anchors(repository, reader.checkpoint().origin):
+                try:
+                    check_anchor(reader, anchor)
+                except LedgerError as error:
+                    findings.append(_finding(error, anchor.commit))
+                else:
+                    vouched.append(
+                        Vouched(f"Git {anchor.kind}", anchor.size, anchor.time, f"commit {anchor.commit[:12]}")
+                    )
+        return Evidence(tuple(vouched), tuple(findings), tuple(undecided), tuple(claimed))
+
+
+NOBODY = Sources()
+"""Nobody's word but the system's authorities'."""
+
+
+def sources(policy: Path | None = None, ca: Path | None = None, git: Sequence[Path] = ()) -> Sources:
+    """What the command line names, and for what it does not, the user's own configuration."""
+    trust = default_trust()
+    return Sources(
+        WitnessPolicy.parse(policy.read_bytes()) if policy is not None else own_policy(trust),
+        ca or trust.authorities(),
+        tuple(git) or tuple(trust.repositories()),
+    )
 
 
 def trusted_authorities(given: Path | None) -> list[x509.Certificate]:

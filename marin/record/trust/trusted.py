@@ -22,7 +22,7 @@ from ledger import LedgerError, Refused, Unavailable, VerifierKey
 from marin.process.files import write_whole
 
 if TYPE_CHECKING:
-    from ledger import WitnessPolicy
+    pass
 
 TRUST_VARIABLE = "MARIN_TRUST"
 AUTHORITIES_VARIABLE = "MARIN_TSA_CA"
@@ -35,20 +35,6 @@ CLAIMED = "claimed by this log:"
 """What stands before a sentence for which only the log itself speaks."""
 WITNESSES = "witnesses"
 """The kind of what the verifier's own witnesses vouch for."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Whose word counts. ``policy``: witnesses and their quorum; ``authorities``: a PEM file of time stamp authorities,
-    None for the system's; ``repositories``: where Git is asked."""
-
-    policy: WitnessPolicy | None = None
-    authorities: Path | None = None
-    repositories: tuple[Path, ...] = ()
-
-
-NOBODY = Sources()
-"""Nobody's word but the system's authorities'."""
 
 
 def default_trust() -> Trust:

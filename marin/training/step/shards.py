@@ -188,6 +188,7 @@ class TrainStep(Step):
         each, same = P(DATA), P()
         recipe, layout, local, size = self.recipe, self.layout, self.local_shards, self.shard_size
 
+        # A program sees one row of each array that lies over the devices, as an axis of length one.
         def mine(tree: Any) -> Any:
             return jax.tree.map(lambda x: x[0], tree)
 
@@ -200,6 +201,8 @@ class TrainStep(Step):
         def gradient(arrays: Arrays, tokens: jax.Array, weights: jax.Array, blank: bool = False) -> Any:
             return lifted(shard_sums(layout.static, recipe, arrays, tokens, weights, blank=blank))
 
+        # The order of every sum is the program's: rows travel as words, without arithmetic, and each device folds what it gets by
+        # the same tree. A reduction by the backend would add in an order that depends on how many devices there are.
         def exchange(sums: Any) -> tuple[tuple[Leaves, ...], jax.Array, jax.Array]:
             grads, loss, weight = mine(sums)
             slices = []
@@ -216,6 +219,7 @@ class TrainStep(Step):
         def across(value: jax.Array) -> jax.Array:
             return fold(as_words(lambda x: jax.lax.all_gather(x, DATA), value))
 
+        # The norm for clipping needs all slices before any of them is updated: squares are a program of their own.
         def square(grads: Leaves) -> jax.Array:
             return slice_square(mine(grads))[None]
 
@@ -239,6 +243,7 @@ class TrainStep(Step):
             stacked = [jnp.concatenate([piece[i] for piece in params]) for i in range(len(layout.params))]
             return layout.whole_params([as_words(together, rows) for rows in stacked])
 
+        # Fingerprints are sums of integers, for which the order does not matter: the one place where the backend may add.
         def prints(pieces: tuple[jax.Array, ...]) -> jax.Array:
             return jax.lax.psum(jnp.sum(jnp.concatenate(pieces), axis=0, dtype=jnp.uint32), DATA)
 
@@ -255,6 +260,7 @@ class TrainStep(Step):
         def pieces(tensors: Leaves) -> Leaves:
             return tuple(split(jax.ShapeDtypeStruct(width + layout.sliced_shape(x.shape), x.dtype)) for x in tensors)
 
+        # Programs are compiled for shapes: no array of the model's size need be there for it.
         params, moments = pieces(layout.params), pieces(layout.moments)
         scalar, number = full(jax.ShapeDtypeStruct((), jnp.float32)), split(jax.ShapeDtypeStruct(width, jnp.uint32))
         rows = (self.devices * size, recipe.model.seq_len)
@@ -281,6 +287,7 @@ class TrainStep(Step):
                     full(layout.named),
                     *shard,
                 )
+            # Parameters and moments are given up to it: otherwise each would be there twice at the end of a train step.
             coming["update"], ((_, _, piece), _, _) = compiled(
                 over(update, in_specs=(each,) * 4 + (same,) * 3, out_specs=(each, same, same)),
                 params,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ledger import ANCHORED, Event, LogCheckpoint, LogReader, check
-from marin.provenance.plugins import named
-from marin.record.trust.trusted import CLAIMED, WITNESSES, Sources
+from ledger import ANCHORED, Event, LogCheckpoint, LogReader, Storage, VerifierKey, check
+from marin.record.trust.trusted import CLAIMED, WITNESSES
 from marin.verify.agreement import judge_record
-from marin.verify.case import JUDGES, Case
+from marin.verify.case import Case
 from marin.verify.derivation.record import RunRecord, is_verdict
 from marin.verify.judges.loop import OWN
 from marin.verify.verdict import Verdict
@@ -21,7 +20,16 @@ MOST_STRAYS = 4
 """How many entries that are no events a verdict names."""
 
 
-def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> Verdict:
+class Outside(Protocol):
+    """Those beside the log's own key whose word the verifier takes (:class:`marin.record.trust.evidence.Sources`)."""
+
+    def gather(
+        self, storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], anchored: Sequence[tuple[int, Event]]
+    ) -> Evidence:
+        """What they say of this log. ``anchored`` are its events of type ``log.anchored/v1``."""
+
+
+def judge_ledger(case: Case, reader: LogReader, seen: str, sources: Outside) -> Verdict:
     """Everything in the log derived again, and the run's own events. ``seen``: how the log agrees with what
     this user has seen of it before."""
     checkpoint = reader.checkpoint()
@@ -32,8 +40,7 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, trusted: Sources) -> 
     )
     if wrong := [finding for finding in findings if not finding.stray]:
         return Verdict("FAIL", tuple(str(finding) for finding in wrong))
-    gather = named(JUDGES, "evidence", "what others vouch for of the log")
-    outside: Evidence = gather(case.root.storage, reader, case.keys.verifiers, anchored, trusted)
+    outside = sources.gather(case.root.storage, reader, case.keys.verifiers, anchored)
     if outside.findings:
         return Verdict("FAIL", tuple(str(finding) for finding in outside.findings))
     verdict = judge_events(case)

@@ -32,6 +32,7 @@ from marin.plugins.unlearning.kinds import UNLEARNING_FORKED, UNLEARNING_REQUEST
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import open_root
+from marin.record.trust.evidence import NOBODY
 from marin.verify.verification import Options, Verification
 from tests.e2e.conftest import Project
 from tests.e2e.training.unlearned import LATE, READ, RECIPE, Unlearned, trained_of
@@ -80,7 +81,7 @@ def ledger_of(shop: Shop, run: str) -> tuple[str, str]:
     """What the verdict on the ledger says of a forged root."""
     shop.sign()
     root = open_root(str(shop.path))
-    options = Options(execution=Execution(), trusted=(root.verifier,), remember=False)
+    options = Options(execution=Execution(), trusted=(root.verifier,), remember=False, sources=NOBODY)
     verdict = Verification(root, run, options).report(["ledger"]).verdicts["ledger"]
     return verdict.outcome, " ".join(verdict.lines)
 

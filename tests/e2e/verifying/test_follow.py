@@ -73,6 +73,7 @@ for name in names:
 KILLED = """
 import os, signal
 from marin.record.root import open_root
+from marin.record.trust.evidence import NOBODY
 from marin.recipe.schema import Execution
 from marin.plugins.follow.follower import follow
 from marin.verify.verification import Options
@@ -82,7 +83,7 @@ def say(line):
         os.kill(os.getpid(), signal.SIGKILL)
 
 root = open_root()
-options = Options(execution=Execution(devices=1), own=root)
+options = Options(execution=Execution(devices=1), own=root, sources=NOBODY)
 follow(root, "latest", options, only=("training",), asking=None, say=say)
 """
 

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from time_authority import Authority, serving_authority
 
 from ledger import ANCHORED, Draft, Log, LogReader, MemoryStorage, Signer, stamp_checkpoint
-from marin.record.trust.evidence import AUTHORITIES, Evidence, gather
-from marin.record.trust.trusted import Sources
+from marin.record.trust.evidence import AUTHORITIES, Evidence, Sources
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
@@ -41,7 +40,7 @@ def found(stamping: Authority, trusted: Path | None, *, brought: bool) -> Eviden
     reader.refresh()
     stamps = [(index, event) for index, event in reader.events() if event.type == ANCHORED]
     assert len(stamps) == 1
-    return gather(storage, reader, [signer.verifier], stamps, Sources(authorities=trusted))
+    return Sources(authorities=trusted).gather(storage, reader, [signer.verifier], stamps)
 
 
 @pytest.mark.parametrize("brought", [True, False])

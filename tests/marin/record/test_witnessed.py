@@ -13,8 +13,8 @@ from ledger.format.note import Note, parse_note
 from marin.history.runs import run_ids
 from marin.recipe.schema import Execution
 from marin.record.root import Root, create_root, open_root
+from marin.record.trust.evidence import NOBODY, Sources
 from marin.record.trust.policy import WITNESSED
-from marin.record.trust.trusted import Sources
 from marin.verify.verdict import Verdict
 from marin.verify.verification import Options, Verification
 
@@ -62,7 +62,7 @@ def test_what_was_cosigned_must_have_the_last_event_of_the_run(
         assert f"the run's last is event {size - 1}" in verdict.lines[0]
     root.storage.replace(WITNESSED, cosigned(root, size))
     assert ledger(root, run).outcome == "PASS"
-    options = Options(execution=Execution(), remember=False)
+    options = Options(execution=Execution(), remember=False, sources=NOBODY)
     verification = Verification(root, run, options)
     verification.record(verification.report(("ledger",)))
     assert root.reader().checkpoint().size == size + 1

@@ -14,6 +14,7 @@ from marin.graph.files import load_graph
 from marin.history import runs
 from marin.recipe.schema import Execution
 from marin.record.root import Root, create_root
+from marin.record.trust.evidence import NOBODY
 from marin.verify.judges.data import judged_steps
 from marin.verify.judges.experiment import judge_artifacts_taken
 from marin.verify.verdict import Verdict
@@ -89,7 +90,7 @@ def test_a_run_that_made_a_corpus_for_others_is_judged_by_what_it_made(
     tmp_path: Path, own_keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, file = executed(tmp_path)
-    options = Options(execution=Execution(), remember=False, experiment=file)
+    options = Options(execution=Execution(), remember=False, experiment=file, sources=NOBODY)
     found = {
         tuple(view.steps): Verification(root, view.run, options).report() for view in runs.load_all(root.history())
     }

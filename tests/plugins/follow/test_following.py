@@ -14,6 +14,7 @@ from marin.plugins.follow.stop_request import StopRequests
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
+from marin.record.trust.evidence import NOBODY
 from marin.record.trust.pins import Pins
 from marin.verify.verification import Options
 
@@ -44,7 +45,7 @@ def test_only_what_does_not_hold_at_home_stops_a_training(stall: Stall, where: s
         Pins(stall.folder / "pins").settle(root.verifier.name, kept.absolute)
         for one in (root, kept) if where == "home" else (root,):
             damaged(one)
-        options = Options(Execution(), own=kept, remember=False)
+        options = Options(Execution(), own=kept, remember=False, sources=NOBODY)
         requests = StopRequests.of(root, back=False)
         assert requests.log.absolute == kept.absolute
         verification = follow(

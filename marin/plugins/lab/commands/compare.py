@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from marin.cli.options import FILE, argument, flag, option, takes
 from marin.cli.output import print_json, print_table, say, say_folded
 from marin.process.files import write_whole
 from marin.process.waiting import waiting
@@ -16,45 +18,34 @@ if TYPE_CHECKING:
     from marin.plugins.lab.comparing.compared import Compared
 
 
+@dataclass(frozen=True)
+class CompareOptions:
+    """What `marin compare` takes."""
+
+    names: tuple[str, ...] = argument("[RUN]...", nargs=-1)
+    sweep: str | None = option("ID", "The runs of a sweep (`marin train -m`); latest is the newest one.")
+    experiment: str | None = option("NAME", "The runs of a registered experiment, arm by arm.")
+    filters: tuple[str, ...] = option(
+        "EXPRESSION",
+        "Of these, or of all runs, only those for which it holds, as in `marin ls`.",
+        "--filter",
+        multiple=True,
+    )
+    metrics: tuple[str, ...] = option(
+        "NAME",
+        "Compare this number: loss, evaluate.pairs_won, tokens_per_second, seconds, …  [default: loss, bits per byte, "
+        "train loss, tokens_per_second]",
+        "--metric",
+        multiple=True,
+    )
+    baseline: str = option("RUN|KEY=VALUE", "What the others are held against.  [default: the first row]", default="")
+    target: Path | None = option(None, "Write it as a page with pictures, too.", "--html", type=FILE)
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("names", metavar="[RUN]...", nargs=-1)
-@click.option("--sweep", metavar="ID", help="The runs of a sweep (`marin train -m`); latest is the newest one.")
-@click.option("--experiment", metavar="NAME", help="The runs of a registered experiment, arm by arm.")
-@click.option(
-    "--filter",
-    "filters",
-    metavar="EXPRESSION",
-    multiple=True,
-    help="Of these, or of all runs, only those for which it holds, as in `marin ls`.",
-)
-@click.option(
-    "--metric",
-    "metrics",
-    metavar="NAME",
-    multiple=True,
-    help="Compare this number: loss, evaluate.pairs_won, tokens_per_second, seconds, …  [default: loss, bits per byte, "
-    "train loss, tokens_per_second]",
-)
-@click.option(
-    "--baseline",
-    default="",
-    metavar="RUN|KEY=VALUE",
-    help="What the others are held against.  [default: the first row]",
-)
-@click.option(
-    "--html", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page with pictures, too."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(
-    names: tuple[str, ...],
-    sweep: str | None,
-    experiment: str | None,
-    filters: tuple[str, ...],
-    metrics: tuple[str, ...],
-    baseline: str,
-    target: Path | None,
-    as_json: bool,
-) -> None:
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> None:
     """Hold runs against each other: a sweep, an experiment, or any that you name.
 
     Runs that differ in nothing but the seed are one row, with the mean and the spread of each number. The others are held
@@ -77,16 +68,22 @@ def compare(
         from marin.plugins.lab.comparing.whole import compare_runs
 
     found = compare_runs(
-        open_root(), *names, sweep=sweep, experiment=experiment, filters=filters, metrics=metrics, baseline=baseline
+        open_root(),
+        *options.names,
+        sweep=options.sweep,
+        experiment=options.experiment,
+        filters=options.filters,
+        metrics=options.metrics,
+        baseline=options.baseline,
     )
-    if target is not None:
+    if options.target is not None:
         from marin.plugins.lab.comparing.page import page
         from marin.provenance.extras import DRAWING, need
 
         need(*DRAWING)
         with waiting("drawing the page"):
-            write_whole(target, page(found))
-    if as_json:
+            write_whole(options.target, page(found))
+    if options.as_json:
         print_json(text.as_json(found))
     else:
         print_compared(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from ledger import digest_bytes
 from marin.cli.looking.experiments import print_experiments
+from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.history.runs import History, facts
@@ -214,37 +216,25 @@ def register(file: Path, dry_run: bool, as_json: bool) -> None:
     )
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """What `marin report` takes."""
+
+    name: str = argument()
+    target: Path | None = option(None, "Write the self-contained page to this file as well.", "--html", type=FILE)
+    folder: Path | None = option(
+        None, "Write report.md, its plot and its table into this folder, for the issue.", "--markdown", type=FOLDER
+    )
+    site: str = option("URL", "With --markdown: where `marin site` is published, for links.", default="")
+    mlflow: str = option("URL", "With --markdown: where MLflow shows this root.", default="")
+    wandb: str = option("URL", "With --markdown: the project of W&B, wandb.ai/ENTITY/PROJECT.", default="")
+    no_record: bool = flag("Do not put the report into the store and the ledger.")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @experiment.command()
-@click.argument("name")
-@click.option(
-    "--html",
-    "target",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the self-contained page to this file as well.",
-)
-@click.option(
-    "--markdown",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write report.md, its plot and its table into this folder, for the issue.",
-)
-@click.option("--site", default="", metavar="URL", help="With --markdown: where `marin site` is published, for links.")
-@click.option("--mlflow", default="", metavar="URL", help="With --markdown: where MLflow shows this root.")
-@click.option(
-    "--wandb", default="", metavar="URL", help="With --markdown: the project of W&B, wandb.ai/ENTITY/PROJECT."
-)
-@click.option("--no-record", is_flag=True, help="Do not put the report into the store and the ledger.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def report(
-    name: str,
-    target: Path | None,
-    folder: Path | None,
-    site: str,
-    mlflow: str,
-    wandb: str,
-    no_record: bool,
-    as_json: bool,
-) -> None:
+@takes(ReportOptions)
+def report(options: ReportOptions) -> None:
     """Analyse the runs of the experiment NAME, and say whether what they show is confirmatory.
 
     Confirmatory means that the registration precedes every result, and that arms and seeds are those registered; what
@@ -268,18 +258,22 @@ def report(
 
     root = open_root()
     history = root.history()
-    findings = examine(history, find(history, Path(name).stem if name.endswith(".py") else name))
-    made = dict(reports.files(findings)) if target or folder or not no_record else {}
-    artifact = None if no_record else _record(root, history, findings, made)
-    if target is not None:
-        write_whole(target, made["report.html"])
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+    findings = examine(
+        history, find(history, Path(options.name).stem if options.name.endswith(".py") else options.name)
+    )
+    made = dict(reports.files(findings)) if options.target or options.folder or not options.no_record else {}
+    artifact = None if options.no_record else _record(root, history, findings, made)
+    if options.target is not None:
+        write_whole(options.target, made["report.html"])
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
         for kept in ("plot.svg", "table.csv"):
-            write_whole(folder / kept, made[kept])
-        places = reports.Places(_address(site), _address(mlflow), _address(wandb), Ids(root.verifier.name))
-        write_whole(folder / "report.md", reports.markdown(findings, places).encode())
-    if as_json:
+            write_whole(options.folder / kept, made[kept])
+        places = reports.Places(
+            _address(options.site), _address(options.mlflow), _address(options.wandb), Ids(root.verifier.name)
+        )
+        write_whole(options.folder / "report.md", reports.markdown(findings, places).encode())
+    if options.as_json:
         print_json(reports.as_json(findings) | {"artifact": artifact})
     else:
         _print_findings(findings, artifact)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from marin.cli.keys import parse_vkey
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
 from marin.record.root import open_root
@@ -24,29 +26,24 @@ def speedrun() -> None:
     """Keep a leaderboard on which every score was replayed."""
 
 
+@dataclass(frozen=True)
+class SubmitOptions:
+    """What `marin submit` takes."""
+
+    run: str = argument("RUN")
+    name: str = option("NAME", "A registered experiment that is a track.", "--track", required=True)
+    location: str | None = option("ROOT", "The root that has RUN.  [default: your own]", "--of")
+    vkey: Sequence[str] = option("KEY", "Read that root under this verifier key.", multiple=True)
+    named: Sequence[str] = option(
+        "ROOT=KEY", "Somebody whose verdicts count: their root and their verifier key.", "--reproducer", multiple=True
+    )
+    quorum: int | None = option("K", "So many reproducers must have passed it.", least=1)
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @speedrun.command()
-@click.argument("run", metavar="RUN")
-@click.option("--track", "name", required=True, metavar="NAME", help="A registered experiment that is a track.")
-@click.option("--of", "location", metavar="ROOT", help="The root that has RUN.  [default: your own]")
-@click.option("--vkey", multiple=True, metavar="KEY", help="Read that root under this verifier key.")
-@click.option(
-    "--reproducer",
-    "named",
-    multiple=True,
-    metavar="ROOT=KEY",
-    help="Somebody whose verdicts count: their root and their verifier key.",
-)
-@click.option("--quorum", type=click.IntRange(min=1), metavar="K", help="So many reproducers must have passed it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def submit(
-    run: str,
-    name: str,
-    location: str | None,
-    vkey: Sequence[str],
-    named: Sequence[str],
-    quorum: int | None,
-    as_json: bool,
-) -> None:
+@takes(SubmitOptions)
+def submit(options: SubmitOptions) -> None:
     """Admit RUN to a track, once you, or enough reproducers whom you name, replayed all of it.
 
     All five verdicts on RUN have to be PASS, and evaluation beside them must not be FAIL.
@@ -63,22 +60,28 @@ def submit(
     from marin.plugins.lab.speedrun import submit as admit
     from marin.plugins.lab.speedrun import track
 
-    if bool(named) != (quorum is not None):
+    if bool(options.named) != (options.quorum is not None):
         raise UsageError(
             "a quorum is one of reproducers",
             where="--quorum",
             expected="--reproducer ROOT=KEY and --quorum K together",
-            found=f"{len(named)} reproducers, quorum {quorum}",
+            found=f"{len(options.named)} reproducers, quorum {options.quorum}",
             cure="give both, or neither: then your own verification counts",
         )
     own = open_root()
-    of = own if location is None else open_root(location)
-    rules = track(own.history(), own.store(), name)
-    keys = [parse_vkey(key) for key in vkey]
+    of = own if options.location is None else open_root(options.location)
+    rules = track(own.history(), own.store(), options.name)
+    keys = [parse_vkey(key) for key in options.vkey]
     entry, index = admit(
-        own, rules, of, run, trusted=keys, reproducers=[_reproducer(text) for text in named], quorum=quorum or 0
+        own,
+        rules,
+        of,
+        options.run,
+        trusted=keys,
+        reproducers=[_reproducer(text) for text in options.named],
+        quorum=options.quorum or 0,
     )
-    if as_json:
+    if options.as_json:
         from marin.record.events import write
 
         print_json({"event": index, **write(entry)})

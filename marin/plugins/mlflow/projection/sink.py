@@ -163,6 +163,7 @@ class Sink:
                             for key, value in intent.values.items()
                         ),
                     )
+                # A user may send a state without an end: then the end that was sent before stays.
                 case Status():
                     ended = "coalesce(?, end_time)" if intent.logged else "?"
                     self._change(
@@ -191,6 +192,7 @@ class Sink:
                     self._registered_changed(intent)
                 case VersionChanged():
                     self._version_changed(intent)
+                # Of a version that is not there (its model was deleted) MLflow has no alias either.
                 case AliasSet():
                     if (version := self._versions.get(intent.name, {}).get(f"m-{intent.model}")) is not None:
                         # In the order of the log, as it may be taken away and given again in one round.

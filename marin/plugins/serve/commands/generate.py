@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from ledger import digest_bytes
 from marin.cli.execution import recorded_state
+from marin.cli.options import FILE, THERE, argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.process.text import several, short
@@ -20,60 +22,40 @@ if TYPE_CHECKING:
     from marin.plugins.serve.files import Said, Wanted
 
 
+@dataclass(frozen=True)
+class GenerateOptions:
+    """What `marin generate` takes."""
+
+    run: str = argument("RUN|FOLDER")
+    prompt: str | None = option("TEXT", "What the model goes on from; may be empty.")
+    max_tokens: int = option("N", "Most new tokens.", least=1, default=64, show_default=True)
+    temperature: float = option(
+        "T",
+        "0 takes the likeliest token; another one draws.",
+        type=click.FloatRange(min=0.0),
+        default=0.0,
+        show_default=True,
+    )
+    seed: int = option("S", "Of the draws.", least=0, default=0, show_default=True)
+    step: int | None = recorded_state()
+    replay: Path | None = option(
+        "FILE", "Generate an answer of `marin serve` again, and compare every token.", type=FILE
+    )
+    prompts: Path | None = option(
+        "FILE", "Rows with an instruction or a prompt: JSON lines, or a JSON list.", type=THERE
+    )
+    alpaca_eval: Path | None = option("OUT.json", "For --prompts: write outputs as AlpacaEval reads them.", type=FILE)
+    helm: tuple[Path, Path] | None = option(
+        "STATE.json OUT.json",
+        "Answer the requests of HELM's scenario_state.json (`helm-run --dry-run`).",
+        type=(click.Path(dir_okay=False, exists=True, path_type=Path), click.Path(dir_okay=False, path_type=Path)),
+    )
+    as_json: bool = flag("Print one JSON object instead of the text.", "--json")
+
+
 @click.command()
-@click.argument("run", metavar="RUN|FOLDER")
-@click.option("--prompt", metavar="TEXT", help="What the model goes on from; may be empty.")
-@click.option(
-    "--max-tokens", type=click.IntRange(min=1), default=64, show_default=True, metavar="N", help="Most new tokens."
-)
-@click.option(
-    "--temperature",
-    type=click.FloatRange(min=0.0),
-    default=0.0,
-    show_default=True,
-    metavar="T",
-    help="0 takes the likeliest token; another one draws.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Of the draws.")
-@recorded_state
-@click.option(
-    "--replay",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Generate an answer of `marin serve` again, and compare every token.",
-)
-@click.option(
-    "--prompts",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    metavar="FILE",
-    help="Rows with an instruction or a prompt: JSON lines, or a JSON list.",
-)
-@click.option(
-    "--alpaca-eval",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="OUT.json",
-    help="For --prompts: write outputs as AlpacaEval reads them.",
-)
-@click.option(
-    "--helm",
-    type=(click.Path(dir_okay=False, exists=True, path_type=Path), click.Path(dir_okay=False, path_type=Path)),
-    metavar="STATE.json OUT.json",
-    help="Answer the requests of HELM's scenario_state.json (`helm-run --dry-run`).",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
-def generate(
-    run: str,
-    prompt: str | None,
-    max_tokens: int,
-    temperature: float,
-    seed: int,
-    step: int | None,
-    replay: Path | None,
-    prompts: Path | None,
-    alpaca_eval: Path | None,
-    helm: tuple[Path, Path] | None,
-    as_json: bool,
-) -> None:
+@takes(GenerateOptions)
+def generate(options: GenerateOptions) -> None:
     """Print what a recorded state of RUN says after a text, by the arithmetic contract of its recipe.
 
     RUN is an id, a unique beginning of one, or latest; a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT. The same state,
@@ -92,31 +74,47 @@ def generate(
     """
     named = [
         name
-        for name, value in (("--prompt", prompt), ("--replay", replay), ("--prompts", prompts), ("--helm", helm))
+        for name, value in (
+            ("--prompt", options.prompt),
+            ("--replay", options.replay),
+            ("--prompts", options.prompts),
+            ("--helm", options.helm),
+        )
         if value is not None
     ]
-    if len(named) != 1 or (prompts is None) != (alpaca_eval is None):
+    if len(named) != 1 or (options.prompts is None) != (options.alpaca_eval is None):
         raise UsageError(
             "what to say is named once",
             where="marin generate",
             expected="--prompt, --replay, --helm, or --prompts with --alpaca-eval",
             found=" and ".join(named) or "none",
         )
-    if prompts is not None and alpaca_eval is not None:
-        _answer_instructions(run, step, prompts, alpaca_eval, max_tokens, temperature, seed, as_json)
+    if options.prompts is not None and options.alpaca_eval is not None:
+        _answer_instructions(
+            options.run,
+            options.step,
+            options.prompts,
+            options.alpaca_eval,
+            options.max_tokens,
+            options.temperature,
+            options.seed,
+            options.as_json,
+        )
         return
-    if helm is not None:
-        _answer_scenario(run, step, *helm, seed, as_json)
+    if options.helm is not None:
+        _answer_scenario(options.run, options.step, *options.helm, options.seed, options.as_json)
         return
-    if replay is not None:
-        _replay(run, step, replay, as_json)
+    if options.replay is not None:
+        _replay(options.run, options.step, options.replay, options.as_json)
         return
-    assert prompt is not None
-    subject, scorer = model_of(run, step)
+    assert options.prompt is not None
+    subject, scorer = model_of(options.run, options.step)
     from marin.evaluation import subject as subjects
 
-    said = subjects.generate(subject, scorer, prompt, limit=max_tokens, temperature=temperature, seed=seed)
-    if not as_json:
+    said = subjects.generate(
+        subject, scorer, options.prompt, limit=options.max_tokens, temperature=options.temperature, seed=options.seed
+    )
+    if not options.as_json:
         say(*said.text.split("\n"))
         return
     print_json(
@@ -127,8 +125,8 @@ def generate(
             "text": said.text,
             "tokens": list(said.tokens),
             "logprobs": list(said.logprobs),
-            "temperature": temperature,
-            "seed": seed,
+            "temperature": options.temperature,
+            "seed": options.seed,
         }
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from marin.cli.execution import devices, recorded_state
+from marin.cli.execution import on_devices, recorded_state
+from marin.cli.options import FILE, argument, flag, option, takes
 from marin.cli.output import say
 
 if TYPE_CHECKING:
@@ -17,68 +19,54 @@ if TYPE_CHECKING:
 PORT = 8000
 
 
+@dataclass(frozen=True)
+class ServeOptions:
+    """What `marin serve` takes."""
+
+    run: str = argument("RUN|FOLDER")
+    port: int = option(
+        None,
+        "Where to listen; the next free port if it is taken, any free one with 0.",
+        type=click.IntRange(0, 65535),
+        default=PORT,
+        show_default=True,
+    )
+    host: str = option(
+        None,
+        "Where to listen; only this machine can reach the default. There is no login.",
+        default="127.0.0.1",
+        show_default=True,
+    )
+    step: int | None = recorded_state()
+    devices: int = on_devices()
+    queue: int = option(
+        "N",
+        "Sequences that may wait; beyond them a request is refused at once (429).",
+        type=click.IntRange(min=1, max=100_000),
+        default=256,
+        show_default=True,
+    )
+    template_file: Path | None = option(
+        "FILE", "A jinja2 template for chats.  [default: the model's own]", "--chat-template", type=FILE
+    )
+    vllm: bool = flag(
+        "Of a FOLDER: print the command and the configuration with which vLLM serves it, and serve nothing."
+    )
+    check: str | None = option(
+        "URL", "Compare log-likelihoods with a server that runs elsewhere (http://HOST:PORT/v1), and serve nothing."
+    )
+    within: float = option(
+        "NATS",
+        "For --check: how far apart they may be; exit status 1 beyond.",
+        type=click.FloatRange(min=0.0),
+        default=1e-3,
+        show_default=True,
+    )
+
+
 @click.command()
-@click.argument("run", metavar="RUN|FOLDER")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=PORT,
-    show_default=True,
-    help="Where to listen; the next free port if it is taken, any free one with 0.",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Where to listen; only this machine can reach the default. There is no login.",
-)
-@recorded_state
-@devices
-@click.option(
-    "--queue",
-    type=click.IntRange(min=1, max=100_000),
-    default=256,
-    show_default=True,
-    metavar="N",
-    help="Sequences that may wait; beyond them a request is refused at once (429).",
-)
-@click.option(
-    "--chat-template",
-    "template_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="A jinja2 template for chats.  [default: the model's own]",
-)
-@click.option(
-    "--vllm",
-    is_flag=True,
-    help="Of a FOLDER: print the command and the configuration with which vLLM serves it, and serve nothing.",
-)
-@click.option(
-    "--check",
-    metavar="URL",
-    help="Compare log-likelihoods with a server that runs elsewhere (http://HOST:PORT/v1), and serve nothing.",
-)
-@click.option(
-    "--within",
-    type=click.FloatRange(min=0.0),
-    default=1e-3,
-    show_default=True,
-    metavar="NATS",
-    help="For --check: how far apart they may be; exit status 1 beyond.",
-)
-def serve(
-    run: str,
-    port: int,
-    host: str,
-    step: int | None,
-    devices: int,
-    queue: int,
-    template_file: Path | None,
-    vllm: bool,
-    check: str | None,
-    within: float,
-) -> None:
+@takes(ServeOptions)
+def serve(options: ServeOptions) -> None:
     """Serve a recorded state of RUN by the OpenAI interface: completions, chats, log-likelihoods, streams.
 
     RUN is an id, a unique beginning of one, or latest; a Hugging Face FOLDER, or hf:OWNER/NAME@COMMIT. An answer has the
@@ -95,16 +83,19 @@ def serve(
       curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
         -d '{"prompt": "The dog", "max_tokens": 8, "seed": 7}'
     """
-    if vllm:
+    run = options.run
+    if options.vllm:
         _say_vllm(run)
         return
     from marin.cli.models.local import local
     from marin.plugins.serve.commands.generate import model_of
 
     given, run = run, local(run)
-    subject, scorer = model_of(run, step, devices)
-    if check is not None:
-        _compare_with(subject, scorer, check, Path(run).resolve().name if not subject.run else subject.run, within)
+    subject, scorer = model_of(run, options.step, options.devices)
+    if options.check is not None:
+        _compare_with(
+            subject, scorer, options.check, Path(run).resolve().name if not subject.run else subject.run, options.within
+        )
         return
     # jax, after the contract is in force; the server's own libraries.
     import time
@@ -117,17 +108,17 @@ def serve(
     from marin.process.listening import address_of, bind
     from marin.process.progress import bar
 
-    template = template_for(subject, template_file)
+    template = template_for(subject, options.template_file)
     sizes = lengths(subject.recipe.model.seq_len)
     with bar("programs", len(sizes)) as progress:
         for number, length in enumerate(sizes, start=1):
             scorer.generate([Prompt((0,) * length, 1, lambda new: False)])
             scorer.rank([Row((0,) * (length + 1), 1)])
             progress(number, "")
-    engine = Engine(scorer, waiting=queue)
+    engine = Engine(scorer, waiting=options.queue)
     engine.start()
     name = subject.run or Path(run).resolve().name
-    listener = bind(host, port)
+    listener = bind(options.host, options.port)
     try:
         served = Served(subject, engine, template, name, int(time.time()), (given, subject.state))
 

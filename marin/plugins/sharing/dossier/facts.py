@@ -120,6 +120,8 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
             found=", ".join(run.steps) or "no outputs",
             cure="let the run end first",
         )
+    # Each field names the event that says it: a reader of the dossier looks there, and its judge derives the field from that
+    # event again. What follows from the recipe rests on the event that began the run.
     began, recipe, steps = run.started.index, run.recipe, run.steps
     at = {name: step.completed_at for name, step in steps.items()}
 
@@ -171,6 +173,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
         ("arithmetic", recipe.arithmetic.profile),
     ):
         yield recorded(f"training.{name}", setting, began)
+    # Counted from the recipe and not measured: the same for anyone who derives it again, whatever the machine was.
     tokens = trainer.num_steps * trainer.batch_size * model.seq_len
     flop = TRAINING_PASSES * flops_per_token(model, recipe.vocabulary) * tokens
     yield recorded("training.compute_flop", flop, began)
@@ -190,10 +193,12 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
     )
     for fact in (*measured(run, proven), *data_facts(run, proven)):
         yield Entry(fact.name, fact.value, "recorded", fact.events, fact.measured)
+    # A number that is not finite has no place in JSON; the run itself still shows it.
     for name, number in sorted(run.measured.items()):
         if math.isfinite(number):
             where = run.evaluation.index if run.evaluation is not None else at["evaluate"]
             yield recorded(f"evaluation.{name}", number, where)
+    # Of several verifications the newest that said this word, which is the one that the run stands by.
     for name, word in sorted(run.verdict.items()):
         said = next(fact for fact in reversed(run.verdicts) if fact.body.verdicts.get(name) == word)
         yield recorded(f"verification.{name}", word, said.index)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, print_table, say
 from marin.process.text import several
 
@@ -19,53 +21,40 @@ if TYPE_CHECKING:
 File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
+@dataclass(frozen=True)
+class AttributeOptions:
+    """What `marin attribute` takes."""
+
+    run: str = argument("RUN")
+    path: Path = option(
+        "FILE",
+        "A group of ids a line, as `marin data list RUN` shows them; or its JSON lines.",
+        "--documents",
+        type=File,
+        required=True,
+    )
+    sets: tuple[Path, ...] = option(
+        "FILE.jsonl",
+        "Measure the loss on these texts too, beside the held-out text; may be repeated.",
+        "--on",
+        type=File,
+        multiple=True,
+    )
+    out: Path | None = option("DIR", "Write all of it as a data set.", type=click.Path(path_type=Path))
+    keep_tokenizer: bool = flag("Do not look whether the tokenizer would be another one.")
+    again: bool = flag("Execute what is recorded too; other bits are an error.")
+    workers: int = option(
+        "W", "How many trainings are executed side by side, in processes of a Ray.  [default: 1]", least=1, default=1
+    )
+    devices: int = option("N", "Devices of each. It never changes a bit.", least=1, default=1)
+    no_record: bool = flag("Print the numbers, and record nothing.")
+    dry_run: bool = flag("Print what it would take; execute nothing.")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("run", metavar="RUN")
-@click.option(
-    "--documents",
-    "path",
-    type=File,
-    required=True,
-    metavar="FILE",
-    help="A group of ids a line, as `marin data list RUN` shows them; or its JSON lines.",
-)
-@click.option(
-    "--on",
-    "sets",
-    type=File,
-    multiple=True,
-    metavar="FILE.jsonl",
-    help="Measure the loss on these texts too, beside the held-out text; may be repeated.",
-)
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write all of it as a data set.")
-@click.option("--keep-tokenizer", is_flag=True, help="Do not look whether the tokenizer would be another one.")
-@click.option("--again", is_flag=True, help="Execute what is recorded too; other bits are an error.")
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="W",
-    help="How many trainings are executed side by side, in processes of a Ray.  [default: 1]",
-)
-@click.option(
-    "--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Devices of each. It never changes a bit."
-)
-@click.option("--no-record", is_flag=True, help="Print the numbers, and record nothing.")
-@click.option("--dry-run", is_flag=True, help="Print what it would take; execute nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def attribute(
-    run: str,
-    path: Path,
-    sets: tuple[Path, ...],
-    out: Path | None,
-    keep_tokenizer: bool,
-    again: bool,
-    workers: int,
-    devices: int,
-    no_record: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@takes(AttributeOptions)
+def attribute(options: AttributeOptions) -> None:
     """Train RUN again without each of some documents, and measure exactly what its losses would be.
 
     Each group of documents is left out from its first use on, as `marin unlearn` does it, and the losses of the state that
@@ -86,21 +75,21 @@ def attribute(
     from marin.record.root import open_root
 
     root = open_root()
-    view = load(root.history(), resolve(root.history(), run))
+    view = load(root.history(), resolve(root.history(), options.run))
     store = root.store()
-    groups = plan(view, store, read_groups(path))
-    if dry_run:
-        _print_plan(view, groups, as_json=as_json)
+    groups = plan(view, store, read_groups(options.path))
+    if options.dry_run:
+        _print_plan(view, groups, as_json=options.as_json)
         return
-    if not no_record:
+    if not options.no_record:
         root.check_writable()
     asked = measuring.Asked(
-        measuring.read_sets(view, store, sets),
-        workers,
-        Execution(devices=devices),
-        keep_tokenizer,
-        again,
-        not no_record,
+        measuring.read_sets(view, store, options.sets),
+        options.workers,
+        Execution(devices=options.devices),
+        options.keep_tokenizer,
+        options.again,
+        not options.no_record,
     )
     with bar("attribute", len(groups)) as progress:
         rows = list(measuring.measure(root, view, groups, asked, lambda count: progress(count, "")))
@@ -108,11 +97,11 @@ def attribute(
     base = by_group[()].body
     if base is not None:
         found = [by_group[group.documents] for group in groups if group.documents]
-        if out is not None:
+        if options.out is not None:
             from marin.plugins.unlearning.attribution.dataset import write_dataset  # numpy
 
-            write_dataset(out, view, store, asked.sets, base, found)
-        _print_changes(view, base, found, as_json=as_json)
+            write_dataset(options.out, view, store, asked.sets, base, found)
+        _print_changes(view, base, found, as_json=options.as_json)
     wrong = [f"{_name(row.group)}: {line}" for row in rows for line in (*row.other, row.failure) if line]
     if wrong:
         say(*wrong, err=True)

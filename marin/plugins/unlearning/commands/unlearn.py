@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin.cli.execution import no_diff, takes_execution
+from marin.cli.execution import Machine, no_diff
+from marin.cli.options import argument, flag, group, option, takes
 from marin.cli.output import print_json, say
 from marin.plugins.unlearning.kinds import UnlearningForked
 from marin.process.text import several
@@ -18,36 +20,33 @@ if TYPE_CHECKING:
     from marin.record.root import Root
 
 
+@dataclass(frozen=True)
+class UnlearnOptions:
+    """What `marin unlearn` takes."""
+
+    run: str = argument("RUN")
+    documents: tuple[str, ...] = option(
+        "ID", "As `marin data list RUN` shows it; may be repeated.", "--document", multiple=True
+    )
+    sources: tuple[str, ...] = option(
+        "NAME", "All documents of this source; may be repeated.", "--source", multiple=True
+    )
+    conditions: tuple[str, ...] = option(
+        "KEY=VALUE",
+        "All documents with this value in their metadata, such as a licence; repeated, those with all of them.",
+        "--where",
+        multiple=True,
+    )
+    reason: str = option("TEXT", "Why, for the record: it can be read by who has the log.", default="")
+    machine: Machine = group(Machine)
+    dry_run: bool = flag("Print what it would take; record and run nothing.")
+    as_json: bool = flag("Print one JSON object.", "--json")
+
+
 @click.command()
-@click.argument("run", metavar="RUN")
-@click.option(
-    "--document", "documents", multiple=True, metavar="ID", help="As `marin data list RUN` shows it; may be repeated."
-)
-@click.option(
-    "--source", "sources", multiple=True, metavar="NAME", help="All documents of this source; may be repeated."
-)
-@click.option(
-    "--where",
-    "conditions",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="All documents with this value in their metadata, such as a licence; repeated, those with all of them.",
-)
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the record: it can be read by who has the log.")
-@takes_execution
-@click.option("--dry-run", is_flag=True, help="Print what it would take; record and run nothing.")
+@takes(UnlearnOptions)
 @no_diff
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def unlearn(
-    run: str,
-    documents: tuple[str, ...],
-    sources: tuple[str, ...],
-    conditions: tuple[str, ...],
-    reason: str,
-    dry_run: bool,
-    as_json: bool,
-    execution: Execution,
-) -> None:
+def unlearn(options: UnlearnOptions) -> None:
     """Make RUN again without documents, in equal bits to training from the start without them.
 
     The request is recorded, the training is forked at the last recorded state before the first use of a document, and
@@ -60,21 +59,28 @@ def unlearn(
       marin unlearn latest --document ID --document ID --dry-run
       marin unlearn latest --source forum --where licence=unknown --dry-run
     """
+    execution = options.machine.execution()
     from marin.plugins.unlearning.forks import begun
     from marin.plugins.unlearning.request import plan, request
     from marin.record.root import open_root
 
     root = open_root()
-    planned = plan(root, run, documents, sources=sources, where=_where(documents, sources, conditions))
-    if dry_run:
-        _print_plan(planned, None, None, None, as_json=as_json)
+    planned = plan(
+        root,
+        options.run,
+        options.documents,
+        sources=options.sources,
+        where=_where(options.documents, options.sources, options.conditions),
+    )
+    if options.dry_run:
+        _print_plan(planned, None, None, None, as_json=options.as_json)
         return
     root.check_writable()
-    index = request(root, planned, reason)
-    if not as_json:
+    index = request(root, planned, options.reason)
+    if not options.as_json:
         say(f"event {index}: the request is recorded", err=True)
     made = _made(root, planned, execution)
-    _print_plan(planned, index, made, begun(root.history(), made), as_json=as_json)
+    _print_plan(planned, index, made, begun(root.history(), made), as_json=options.as_json)
 
 
 def _where(documents: tuple[str, ...], sources: tuple[str, ...], conditions: tuple[str, ...]) -> dict[str, str]:

@@ -26,6 +26,7 @@ def spdx(subject: Subject) -> dict[str, Any]:
         ends = [f"{base}:{one}" for one in to]
         return element("Relationship", key, **{"from": f"{base}:{start}", "relationshipType": kind, "to": ends})
 
+    # Nobody need have named the model; an SPDX package must have a name.
     files = subject.files.get("export", ())
     name = subject["model.name"] if subject["model.name"].source == "stated" else subject["run.id"]
     elements = [
@@ -72,6 +73,8 @@ def spdx(subject: Subject) -> dict[str, Any]:
         joined("trainedOn", "trained-on", "model", "data"),
         *([joined("contains", "files", "model", *(f"file:{number}" for number in range(len(files))))] if files else []),
     ]
+    # A licence is free text here, as stated: an SPDX identifier would claim that somebody compared it with that licence. The AI
+    # profile wants both relations, declared and concluded; there is only the one statement for both.
     for about_what, told in (("model", subject["model.licence"]), ("data", subject["data.licence"])):
         elements.append(
             element(
@@ -84,6 +87,7 @@ def spdx(subject: Subject) -> dict[str, Any]:
             joined(kind, f"{kind}:{about_what}", about_what, f"licence:{about_what}")
             for kind in ("hasDeclaredLicense", "hasConcludedLicense")
         ]
+    # The document lists every element, so it is made when all of them are known.
     document = element(
         "SpdxDocument",
         "document",

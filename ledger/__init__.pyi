@@ -1,6 +1,14 @@
 """The names of the door, each with the module that it lives in: the one list of them (see __init__.py)."""
 
 from ledger.audit.fsck import check as check
+from ledger.authors.certificate import make_certificate as make_certificate
+from ledger.authors.certificate import read_certificate as read_certificate
+from ledger.authors.enrolment import check_author_name as check_author_name
+from ledger.authors.enrolment import enrol_author as enrol_author
+from ledger.authors.enrolment import revoke_author as revoke_author
+from ledger.authors.reading import Author as Author
+from ledger.authors.reading import Authors as Authors
+from ledger.authors.statement import sign_drafts as sign_drafts
 from ledger.errors import AlreadyExists as AlreadyExists
 from ledger.errors import Conflict as Conflict
 from ledger.errors import Fenced as Fenced
@@ -25,6 +33,7 @@ from ledger.format.digest import canonical_digest as canonical_digest
 from ledger.format.digest import digest_bytes as digest_bytes
 from ledger.format.digest import parse_digest as parse_digest
 from ledger.format.event import ANCHORED as ANCHORED
+from ledger.format.event import AUTHORED as AUTHORED
 from ledger.format.event import KEY_REVOKED as KEY_REVOKED
 from ledger.format.event import KEY_TYPES as KEY_TYPES
 from ledger.format.event import KEY_VOUCHED as KEY_VOUCHED

@@ -163,6 +163,7 @@ LEDGER_FLOORS = (
     "audit",
     "tensors",
     "log",
+    "authors",
     "store",
     "storage",
     "format",

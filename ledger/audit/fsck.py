@@ -17,11 +17,12 @@ from dataclasses import dataclass, field, replace
 
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
 from ledger.audit.inventory import Inventory
+from ledger.authors.reading import Authors
 from ledger.errors import LedgerError, NotFound, Unavailable
 from ledger.format.budgets import BUDGETS
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
-from ledger.format.event import KEY_REVOKED, KEY_TYPES, KEY_VOUCHED, Event
+from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, KEY_REVOKED, KEY_TYPES, KEY_VOUCHED, Event
 from ledger.format.finding import Finding
 from ledger.format.layout import (
     ENTRIES,
@@ -69,7 +70,8 @@ def check(
     given = verifiers
     if log == LOG:
         verifiers, findings = audit_keys(storage, verifiers)
-    changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in (*KEY_TYPES, KEY_VOUCHED, KEY_REVOKED)}
+    kinds = (*KEY_TYPES, KEY_VOUCHED, KEY_REVOKED, AUTHOR_ENROLLED, AUTHOR_REVOKED)
+    changes: dict[str, list[tuple[int, Event]]] = {kind: [] for kind in kinds}
     wanted = {**changes, **(of_type or {})}
     events = EventAudit(storage, wanted, artifacts=artifacts) if entries_are_events else None
     audit = _Audit(storage, verifiers, log, events, workers, continues)
@@ -79,10 +81,25 @@ def check(
             LogReader(storage, given).signers([item for kind in KEY_TYPES for item in wanted[kind]])
         except LedgerError as error:
             findings.append(Finding(error.what, error.where, error.expected, error.found))
+        findings += _authors(LogReader(storage, given), wanted)
     findings += _vouched(audit.origin, wanted[KEY_VOUCHED], wanted[KEY_REVOKED])
     if deep:
         findings += Store(storage).verify_all()
     return findings
+
+
+def _authors(reader: LogReader, found: Mapping[str, Sequence[tuple[int, Event]]]) -> Iterator[Finding]:
+    """Whoever enrolled nobody has no authors, and is asked nothing."""
+    if not found[AUTHOR_ENROLLED] and not found[AUTHOR_REVOKED]:
+        return
+    try:
+        told = {index: event for events in found.values() for index, event in events}
+        origin = reader.checkpoint().origin
+        authors = Authors(origin, reader.keys, lambda kind: [i for i, _ in found.get(kind, ())], told.__getitem__)
+        yield from authors.findings
+        yield from authors.check(reader.events(lenient=True))
+    except LedgerError as error:
+        yield Finding(error.what, error.where, error.expected, error.found)
 
 
 def _vouched(

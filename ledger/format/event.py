@@ -35,6 +35,14 @@ KEY_TYPES = frozenset({KEY_ROTATED, KEY_RETIRED})
 """Types that decide whom readers of the log believe (``keyring``)."""
 KEPT_TYPES = KEY_TYPES | {KEY_VOUCHED, KEY_REVOKED}
 """Types that only the holder of the key appends: they speak for the log itself."""
+AUTHOR_ENROLLED = "log.author-enrolled/v1"
+AUTHOR_REVOKED = "log.author-revoked/v1"
+AUTHORED = "log.authored/v1"
+AUTHOR_TYPES = frozenset({AUTHOR_ENROLLED, AUTHOR_REVOKED, AUTHORED})
+"""Types that say whose keys write in the log, and what each wrote (``ledger.authors``)."""
+RESERVED_IDS = ("log.key-", "log.author")
+"""How the ids of those types begin. No other event has such an id: anyone who took it first would keep a key from being
+revoked."""
 
 _FIELDS = ("actor", "body", "id", "seq", "stream", "time", "type")
 _SYNTAX = {
@@ -187,11 +195,11 @@ class Draft:
             raise _too_large(self.type, cast(str, self.id), len(entry))
         return entry
 
-    def matches(self, event: Event) -> bool:
-        """Whether ``event`` is what became of this draft, so that it was handed in before."""
+    def matches(self, event: Event, *, any_actor: bool = False) -> bool:
+        """Whether ``event`` is what became of this draft, so that it was handed in before; ``any_actor``: by anybody."""
         return (
             (self.id, self.type, self.stream) == (event.id, event.type, event.stream)
-            and self.actor in (None, event.actor)
+            and (any_actor or self.actor in (None, event.actor))
             and self.time in (None, event.time)
             and self.expect_seq in (None, event.seq)
             and self.body_bytes == canonical_bytes(dict(event.body))

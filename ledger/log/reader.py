@@ -76,6 +76,12 @@ class LogReader:
         checkpoint = self.checkpoint()
         return check_signers(checkpoint, self.note(), (*self._keys, *also), changes)
 
+    @property
+    def keys(self) -> tuple[VerifierKey, ...]:
+        """The keys under which the log is read: those that were given, and what they handed over to."""
+        self.checkpoint()
+        return self._keys
+
     def published(self) -> LogCheckpoint:
         """The checkpoint up to which tiles are there, for foreign tools."""
         return self._view.published

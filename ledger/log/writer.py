@@ -32,6 +32,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 
+from ledger.authors.authority import Authority, check_id
 from ledger.errors import AlreadyExists, Conflict, Fenced, LedgerError, OutOfSequence, Refused, StorageFailed
 from ledger.format.bundle import pack_entries
 from ledger.format.checkpoint import LogCheckpoint
@@ -111,6 +112,7 @@ class Log:
         self._journal = JournalWriter(storage, journal_path())
         local = storage.local_path(index_path()) if index is None else resources.enter_context(reserve(index))
         self._index = WriterIndex(local)
+        self._authority = Authority(signer.name, self._signing_keys, self._event_named)
         self._resources.callback(self._index.close)
         self._view = LogView.load(storage, self._keys, origin=signer.name)
         self._settle()
@@ -340,15 +342,32 @@ class Log:
         for drafts in requests:
             before = len(batch.fresh)
             try:
-                outcomes.append([self._place(draft, now, there, batch, key_events) for draft in drafts])
+                signed = self._authority.check(drafts)
+                outcomes.append(
+                    [self._place(draft, now, there, batch, key_events, draft.id in signed) for draft in drafts]
+                )
             except LedgerError as error:
                 outcomes.append(error)
                 batch.cut(before)
         return outcomes
 
-    def _place(self, draft: Draft, now: str, there: Mapping[str, int], batch: Batch, key_events: bool) -> Placed:
+    def _signing_keys(self) -> list[VerifierKey]:
+        return [key for key in self._keys if key.name == self._signer.name and key.until is None]
+
+    def _event_named(self, id: str) -> Event | None:
+        """The event with this id, in the log or placed behind its end."""
+        for batch in (self._open, self._syncing):
+            if batch is not None and (placed := batch.known.get(id)) is not None:
+                return Event.decode(placed.entry)
+        index = self._index.find([id]).get(id)
+        return None if index is None else Event.decode(self._placed(id, index).entry)
+
+    def _place(
+        self, draft: Draft, now: str, there: Mapping[str, int], batch: Batch, key_events: bool, is_signed: bool
+    ) -> Placed:
         if draft.type in KEPT_TYPES and not key_events:
             raise _key_event(draft)
+        check_id(draft)
         self._types.check(draft.type, draft.body)
         id, stream = draft.id, draft.stream
         assert id is not None  # a draft draws one when it is made
@@ -359,7 +378,7 @@ class Log:
         if placed is None and id in there:
             placed = self._placed(id, there[id])
         if placed is not None:
-            if not draft.matches(Event.decode(placed.entry)):
+            if not draft.matches(Event.decode(placed.entry), any_actor=is_signed):
                 raise _id_taken(draft, placed)
             return placed
         seq = batch.lengths.get(stream)

@@ -51,7 +51,7 @@ class History(Protocol):
     def strays(self, naming: str) -> Iterable[Stray]:
         """The entries of the log that are no events of it, and have this text in them."""
 
-    def counts(self, verdict: ReplayCompleted) -> bool:
+    def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
 
 
@@ -256,7 +256,7 @@ def _folded(history: History, run: str, stream: str) -> Run:
             recorded = origins[result.origin]
         fold.take_over(index, event, result, recorded)
     for fact in facts(history, ReplayCompleted, run=run):
-        fold.judge(fact, counts=history.counts(fact.body))
+        fold.judge(fact, counts=history.counts(fact))
     for body in labelled(history.events(stream=label_stream(run), type=type_of(RunLabelled))):
         fold.label(body)
     return fold.view()

@@ -1,8 +1,10 @@
-"""Changing the key that signs a root's log: the files of the keys, the root's verifier key, and the log's own
-events."""
+"""The keys of a root's log: changing the one that signs it, and those of the people and machines that write in it. Files of
+keys, the root's verifier key, and the log's own events."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import os
 import re
@@ -12,25 +14,35 @@ from pathlib import Path
 
 from ledger import (
     KEY_REVOKED,
+    Author,
+    Authors,
     LogProof,
     Refused,
     Signer,
     Unverified,
     VerifierKey,
+    check_author_name,
     check_not_revoked,
     create_attestation_key,
     create_key,
+    enrol_author,
     load_attestation_key,
     load_signer,
+    make_certificate,
     public_bytes,
+    read_certificate,
     retire_key,
+    revoke_author,
     revoke_vouched,
     rotate_key,
     vouch_for,
 )
 from marin.errors import UsageError
 from marin.record.homes import VKEY
-from marin.record.root import Root, key_path, vkey_lines
+from marin.record.root import Root, author_key_path, key_path, vkey_lines
+
+_REQUEST = "marin-author:"
+"""How the line begins by which somebody asks to be enrolled."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,115 @@ def _revoked(root: Root, path: Path) -> str:
     except Unverified:
         return hashlib.sha256(public).hexdigest()[:8]
     return ""
+
+
+@dataclass(frozen=True)
+class AuthorKey:
+    """An author's key, where it lies, and the line that asks for its enrolment."""
+
+    vkey: VerifierKey
+    path: Path
+    request: str
+
+
+def new_author_key(origin: str, name: str, authors: Authors | None = None) -> AuthorKey:
+    """This user's key as an author in the log ``origin``: the one that is there, if it has this name, or another. One that the
+    log revoked is kept aside.
+
+    Raises:
+        Refused: there is a key of another name, which counts.
+    """
+    check_author_name(name)
+    path = author_key_path(origin)
+    if path.exists():
+        there = load_signer(path)
+        mine = None if authors is None else authors.named(there.name)
+        if mine is not None and mine.vkey == there.verifier and mine.until is not None:
+            path.replace(path.with_name(f"{path.name}.{there.verifier.key_id:08x}"))
+        elif there.name != name:
+            raise Refused(
+                "there is a key for this log already",
+                where=str(path),
+                expected=f"no key, or that of {name}",
+                found=f"that of {there.name}",
+                cure=f"use it, or let the log revoke it first: `marin ledger key revoke {there.name}`",
+            )
+    signer = load_signer(path) if path.exists() else create_key(path, name)
+    return AuthorKey(signer.verifier, path, request_of(signer))
+
+
+def request_of(signer: Signer) -> str:
+    """The line by which the holder of this key asks to be enrolled."""
+    return _REQUEST + base64.b64encode(make_certificate(signer)).decode()
+
+
+def read_request(line: str) -> tuple[VerifierKey, bytes]:
+    """The key that asks to be enrolled by this line, and its certificate.
+
+    Raises:
+        UsageError: it is no such line.
+    """
+    text = line.strip()
+    try:
+        if not text.startswith(_REQUEST):
+            raise ValueError("another beginning")
+        certificate = base64.b64decode(text.removeprefix(_REQUEST), validate=True)
+        return read_certificate(certificate), certificate
+    except (ValueError, binascii.Error, Refused) as error:
+        raise UsageError(
+            "not a request to be enrolled",
+            where=repr(text[:40]),
+            expected=f"the line {_REQUEST}… that `marin ledger key new` printed",
+            found=error.found if isinstance(error, Refused) else str(error),
+            cure="copy the whole line",
+        ) from None
+
+
+def known_authors(root: Root) -> Authors:
+    """Everybody whose key the log enrolled."""
+    return root.history().written.authors
+
+
+def enrol(root: Root, line: str, *, may_enrol: bool = False) -> tuple[VerifierKey, int]:
+    """Let the log take events of the key that asks by this line; the event of that. Repeating it changes nothing.
+
+    Raises:
+        Refused: the name or the key is taken, or revoked, or nobody here may enrol.
+    """
+    vkey, certificate = read_request(line)
+    enrolled = known_authors(root)
+    for other in enrolled:
+        if other.name == vkey.name and other.vkey == vkey and other.until is None and other.may_enrol == may_enrol:
+            return vkey, other.index
+        if other.name == vkey.name or other.vkey.public == vkey.public:
+            raise Refused(
+                "the name stands for a key already" if other.name == vkey.name else "the key is enrolled already",
+                where=f"event {other.index}",
+                expected="a name and a key that the log never enrolled",
+                found=f"{other.name}{', revoked' if other.until is not None else ''}",
+                cure="a name stands for one key, for ever: let `marin ledger key new` make one under another name",
+            )
+    draft = enrol_author(root.verifier.name, _enrolling(root, enrolled), vkey, certificate, may_enrol=may_enrol)
+    return vkey, root.append([draft])[0].index
+
+
+def revoke_enrolled(root: Root, author: Author) -> int:
+    """From now on the log takes nothing more of this author; the event of that. Repeating it changes nothing."""
+    if author.until is not None:
+        return author.until
+    signer = _enrolling(root, known_authors(root), also=author.vkey)
+    return root.append([revoke_author(root.verifier.name, signer, author.vkey)])[0].index
+
+
+def _enrolling(root: Root, enrolled: Authors, also: VerifierKey | None = None) -> Signer:
+    """The key of this user's that may enrol in this log, or is ``also``: an author's, or else the log's own."""
+    mine = root.author()
+    if mine is not None:
+        author = enrolled.named(mine.name)
+        is_it = author is not None and author.vkey == mine.verifier and author.until is None
+        if author is not None and is_it and (author.may_enrol or author.vkey == also):
+            return mine
+    return root.signer()
 
 
 def kept_key(path: Path, signer: Signer) -> Path:

@@ -48,13 +48,14 @@ from ledger import (
     open_storage,
     public_keys,
 )
+from marin.kinds.kind import Fact
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY, check_home, named_keys, settle_copy
 from marin.record.schemas import MOST_NAMED, Schemas, as_it_fits
+from marin.record.trust.authorship import Written
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
-from marin.record.verdicts import of_this_log
 from marin.record.writer import RootWriter, connect
 
 if TYPE_CHECKING:
@@ -175,6 +176,16 @@ class Root:
             )
         return signer
 
+    def author(self) -> Signer | None:
+        """This user's key as an author in this log; None where there is none: then events are the log's own word."""
+        path = author_key_path(self.verifier.name)
+        return load_signer(path) if path.exists() else None
+
+    def author_keys(self) -> tuple[VerifierKey, ...]:
+        """The public half of that key."""
+        path = author_key_path(self.verifier.name)
+        return public_keys(path) if path.exists() else ()
+
     def check_writable(self) -> None:
         """Raises what :meth:`append` would, before the work whose result it appends: there is no key or another one, the root
         is for reading alone, or a copy of a log that lives elsewhere. Where another process appends for this one, never."""
@@ -196,7 +207,9 @@ class Root:
     def writer(self) -> RootWriter:
         """Appends through the service while one runs, else by opening the log. Close it."""
         # In a bucket the journal is one object, which each append replaces: there it stays short.
-        return RootWriter(self.verifier.name, self.endpoint, partial(self.log, patient="://" not in self.location))
+        return RootWriter(
+            self.verifier.name, self.endpoint, partial(self.log, patient="://" not in self.location), self.author
+        )
 
     def log(self, wait: float = 0.0, *, patient: bool = False) -> Log:
         """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it.
@@ -233,12 +246,12 @@ class Root:
         """
         reader = self.reader(trusted)
         path = None if fresh or (trusted and list(trusted) != [self.verifier]) else self.projection_path()
-        return LedgerHistory(reader, path, own=self.is_own(trusted))
+        return LedgerHistory(reader, path, own=self.is_own(trusted), mine=self.author_keys())
 
     def history_as_read(self, reader: LogReader, trusted: Sequence[VerifierKey] = ()) -> LedgerHistory:
         """As a ``fresh`` :meth:`history`, of the very log that ``reader`` reads: a root may show another one to anyone who
         opens it again. The reader moves to the newest state, which continues the one that it had."""
-        return LedgerHistory(reader, None, own=self.is_own(trusted))
+        return LedgerHistory(reader, None, own=self.is_own(trusted), mine=self.author_keys())
 
     def views(self) -> Path:
         """Where what is folded from this log lies: in the user's cache, by the place and the origin of the log, and by whether
@@ -293,9 +306,11 @@ def catch_up(projection: Projection, reader: LogReader) -> None:
 class LedgerHistory:
     """:class:`marin.history.runs.History` over the log of a root, as it was when this was made."""
 
-    def __init__(self, reader: LogReader, path: Path | None, *, own: bool) -> None:
-        """``path`` None: a read model of its own. ``own``: this user's key signs the log."""
+    def __init__(self, reader: LogReader, path: Path | None, *, own: bool, mine: Sequence[VerifierKey] = ()) -> None:
+        """``path`` None: a read model of its own. ``own``: this user's key signs the log; ``mine``: this user's keys as an
+        author in it."""
         self._reader, self._own = reader, own
+        self.written = Written(reader, lambda kind: self.places(type=kind), own=own, mine=mine)
         self._projection = Projection(path, reader, indexed=INDEXED)
         weakref.finalize(self, self._projection.close)
         catch_up(self._projection, reader)
@@ -319,9 +334,9 @@ class LedgerHistory:
         """Whether this user's key signs the log."""
         return self._own
 
-    def counts(self, verdict: ReplayCompleted) -> bool:
+    def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
-        return self._own and of_this_log(verdict.log_checkpoint, self._reader)
+        return self.written.counts(verdict.index, verdict.body.log_checkpoint)
 
     def event(self, index: int) -> Event | None:
         """The event at this index; None beyond the end."""
@@ -409,6 +424,12 @@ def key_path(origin: str) -> Path:
     """Where the signing key of the log ``origin`` is looked for."""
     given = os.environ.get(KEY_VARIABLE)
     return Path(given) if given else default_key_path(origin)
+
+
+def author_key_path(origin: str) -> Path:
+    """Where this user's key as an author in the log ``origin`` lies: beside the log's own."""
+    path = key_path(origin)
+    return path.with_name(f"{path.name}.author")
 
 
 def vkey_lines(signer: Signer) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledger import Draft, LedgerError, Locked, Log, Receipt, Unavailable
+from ledger import AUTHORED, Draft, LedgerError, Locked, Log, Receipt, Signer, Unavailable, sign_drafts
 from marin.kinds.known import kind_of
 
 if TYPE_CHECKING:
@@ -29,10 +29,16 @@ _TURN_SECONDS = 1.0
 class RootWriter:
     """Appends to one log, however that can be done right now. ``close`` it when done."""
 
-    def __init__(self, origin: str, endpoint: Path, open_log: Callable[[float], Log]) -> None:
+    def __init__(
+        self,
+        origin: str,
+        endpoint: Path,
+        open_log: Callable[[float], Log],
+        author: Callable[[], Signer | None] = lambda: None,
+    ) -> None:
         """``open_log``, told how long to wait, is asked only where the log must be opened here: a client of the service
-        needs no key."""
-        self._origin, self._endpoint, self._open_log = origin, endpoint, open_log
+        needs no key of the log. ``author``: whose key signs what is appended, if somebody's does."""
+        self._origin, self._endpoint, self._open_log, self._author = origin, endpoint, open_log, author
         self._client: LogClient | None = None
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
@@ -48,6 +54,18 @@ class RootWriter:
 
     def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         """Several atomic batches in one commit, each with its own outcome; raises as :meth:`append` does."""
+        author = self._author()
+        if author is None:
+            return self._append_each(requests)
+        signed = [sign_drafts(self._origin, author, drafts) for drafts in requests]
+        return [
+            outcome
+            if isinstance(outcome, LedgerError)
+            else [receipt for draft, receipt in zip(drafts, outcome, strict=True) if draft.type != AUTHORED]
+            for drafts, outcome in zip(signed, self._append_each(signed), strict=True)
+        ]
+
+    def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             client = self._connect()
@@ -59,7 +77,9 @@ class RootWriter:
             try:
                 with self._open_log(_TURN_SECONDS) as log:
                     outcomes = log.append_each(requests)
-                    if all(_is_underway(draft.type) for drafts in requests for draft in drafts):
+                    if all(
+                        _is_underway(draft.type) for drafts in requests for draft in drafts if draft.type != AUTHORED
+                    ):
                         log.leave()
                     return outcomes
             except Locked:

@@ -6,11 +6,13 @@ A new parser is one line here. `covers` names the public functions that the line
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import socket
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -24,6 +26,7 @@ from rfc3161_client import decode_timestamp_response
 from bench.house.gauges import lacking
 from ledger import (
     Draft,
+    LedgerError,
     Log,
     LogCheckpoint,
     LogReader,
@@ -31,9 +34,13 @@ from ledger import (
     Signer,
     Store,
     WitnessPolicy,
+    make_certificate,
     make_proof,
+    read_certificate,
     verify_proof,
 )
+from ledger.authors.enrolment import read_enrolment, read_revocation
+from ledger.authors.statement import read_signed, read_statement
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.format.checkpoint import open_checkpoint
@@ -91,6 +98,7 @@ from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE, STATEMENT, attested
+from marin.record.keys import read_request
 from marin.record.trust.pins import Pin, read_pin
 from marin.tensors.reading import array_info
 from marin.tensors.token_caches import cache_content
@@ -176,6 +184,20 @@ def _packages(data: bytes, coding: str = "") -> object:
 
 def given(*seeds: bytes) -> Callable[[], list[bytes]]:
     return lambda: list(seeds)
+
+
+def author_event(data: bytes) -> None:
+    """As a writer takes it, and a reader."""
+    event = Event.decode(data)
+    draft = Draft(event.type, event.stream, event.body, event.id, actor=event.actor)
+    for read in (
+        lambda: read_enrolment("log.example/events", event.id, event.body),
+        lambda: read_revocation("log.example/events", event.id, event.body),
+        lambda: read_statement("log.example/events", event.body),
+        lambda: read_signed("log.example/events", [draft]),
+    ):
+        with suppress(LedgerError):
+            read()
 
 
 def entries() -> list[bytes]:
@@ -388,6 +410,7 @@ def parsers() -> list[Parser]:
     seen = str(Cosigner("w.example", Ed25519PrivateKey.from_private_bytes(bytes(32))).verifier)
     policy = f"log {vkey.decode()}\nwitness a {seen} https://w.example\ngroup g 1 a\nquorum g\n".encode()
     events = Signer("log.example/events", Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))).verifier
+    certificate = make_certificate(Signer("ada@desk", Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))))
     package = Package(254, 256, (b"one", b"two"), (bytes(32),) * 3)
     P = Parser
     return [
@@ -460,6 +483,24 @@ def parsers() -> list[Parser]:
             "event of keys",
             key_event,
             lambda: [LogProof.parse(data).extra or b"" for data in golden("events/log.key*.tlog-proof")()],
+        ),
+        P(
+            "event of authors",
+            author_event,
+            lambda: [LogProof.parse(data).extra or b"" for data in golden("events/log.author*.tlog-proof")()],
+            (
+                "authors.enrolment.read_enrolment",
+                "authors.enrolment.read_revocation",
+                "authors.statement.read_statement",
+                "authors.statement.read_signed",
+            ),
+        ),
+        P("certificate of an author", read_certificate, given(certificate), ("authors.certificate.read_certificate",)),
+        P(
+            "request to be enrolled",
+            text(read_request),
+            given(b"marin-author:" + base64.b64encode(certificate)),
+            ("marin.record.keys.read_request",),
         ),
         P(
             "path of a tile",

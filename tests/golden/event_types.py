@@ -11,6 +11,7 @@ import base64
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis.strategies import from_regex
 from msgspec import inspect
 
-from ledger import Draft, Log, LogReader, MemoryStorage, Signer, make_proof
+from ledger import (
+    Draft,
+    Log,
+    LogReader,
+    MemoryStorage,
+    Signer,
+    enrol_author,
+    make_certificate,
+    make_proof,
+    revoke_author,
+    sign_drafts,
+)
 from ledger.log.vouching import possession_text
 from marin.kinds.known import own_kinds
 
@@ -109,13 +121,28 @@ OURS: dict[str, dict[str, Any]] = {
 """The types that the log itself gives a meaning to."""
 
 
+_AUTHOR = Signer("golden@example", Ed25519PrivateKey.from_private_bytes(bytes(range(2, 34))))
+_TIME = "2026-11-21T10:00:00.000000Z"
+_ENROLLED = enrol_author(SIGNER.name, SIGNER, _AUTHOR.verifier, make_certificate(_AUTHOR))
+_SIGNED = sign_drafts(SIGNER.name, _AUTHOR, [Draft("note.added/v1", "golden/1", {}, id="golden")])
+AUTHORS: dict[str, list[Draft]] = {
+    "log.author-enrolled/v1": [_ENROLLED],
+    "log.author-revoked/v1": [_ENROLLED, revoke_author(SIGNER.name, SIGNER, _AUTHOR.verifier)],
+    "log.authored/v1": [_ENROLLED, *_SIGNED],
+}
+"""The types that speak of authors, each at the end of the events that it needs before it."""
+
+
 def kinds() -> Iterator[str]:
     """Every type that this product writes."""
     yield from BODIES
     yield from OURS
+    yield from AUTHORS
 
 
 def body_of(kind: str) -> dict[str, Any]:
+    if kind in AUTHORS:
+        return dict(AUTHORS[kind][-1].body)
     if kind in OURS:
         return OURS[kind]
     body = msgspec.to_builtins(msgspec.convert(sample(inspect.type_info(BODIES[kind])), BODIES[kind]))
@@ -126,10 +153,15 @@ def body_of(kind: str) -> dict[str, Any]:
 def proof_of(kind: str, body: dict[str, Any]) -> bytes:
     storage = MemoryStorage()
     Log.create(storage, SIGNER)
-    draft = Draft(kind, "golden/1", body, id="golden", actor="golden@example", time="2026-11-21T10:00:00.000000Z")
+    draft = Draft(kind, "golden/1", body, id="golden", actor="golden@example", time=_TIME)
+    drafts = [replace(one, time=_TIME) for one in AUTHORS[kind]] if kind in AUTHORS else [draft]
     with Log.open(storage, SIGNER) as log:
-        log.append_key_event(draft) if kind.startswith("log.key-") else log.append([draft])
-    return str(make_proof(LogReader(storage, [VKEY]), 0)).encode()
+        if kind.startswith("log.key-"):
+            log.append_key_event(draft)
+        else:
+            log.append(drafts[:1])
+            log.append(drafts[1:])
+    return str(make_proof(LogReader(storage, [VKEY]), len(drafts) - 1)).encode()
 
 
 def main() -> None:

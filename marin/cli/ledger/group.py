@@ -25,7 +25,7 @@ MEMBERS = {
     ),
     "key": Lazy(
         "marin.cli.ledger.key",
-        "The keys of this log: list, rotate, retire, vouch, revoke; and what was attested under them.",
+        "The keys of this log and of the people and machines that write in it, and what was attested under them.",
     ),
     "mirror": Lazy(
         "marin.cli.ledger.mirror", "Mirrors: whole copies of logs, kept for others and vouched for (C2SP tlog-mirror)."

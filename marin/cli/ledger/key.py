@@ -11,6 +11,8 @@ import click
 from ledger import Locked, follow_keys, open_vouched
 from marin.cli.keys import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
+from marin.errors import UsageError
+from marin.record import keys
 from marin.record.keys import retire as retire_key
 from marin.record.keys import revoke as revoke_key
 from marin.record.keys import rotate as rotate_key
@@ -37,7 +39,7 @@ def _no_service(root: Root) -> Iterator[None]:
 
 @click.group()
 def key() -> None:
-    """The keys of this log: list, rotate, retire, vouch, revoke; and what was attested under them.
+    """The keys of this log and of the people and machines that write in it, and what was attested under them.
 
     Changes are events of the log, with a proof of each below keys/ in the root, so that anyone who trusts an older key of
     the log finds the newer ones without asking.
@@ -54,13 +56,16 @@ def list_(as_json: bool) -> None:
       marin ledger key list
     """
     root = open_root()
-    keys = follow_keys(root.storage, [root.verifier])
+    signing = follow_keys(root.storage, [root.verifier])
     if as_json:
-        print_json([{"id": f"{k.key_id:08x}", "vkey": str(k), "until": k.until} for k in keys])
+        print_json([{"id": f"{k.key_id:08x}", "vkey": str(k), "until": k.until} for k in signing])
     else:
         print_table(
             ("id", "counts", "vkey"),
-            [(f"{k.key_id:08x}", "always" if k.until is None else f"up to size {k.until}", str(k)[:100]) for k in keys],
+            [
+                (f"{k.key_id:08x}", "always" if k.until is None else f"up to size {k.until}", str(k)[:100])
+                for k in signing
+            ],
             empty="no keys",
         )
 
@@ -114,25 +119,136 @@ def vouch(as_json: bool) -> None:
 
 
 @key.command()
-@click.argument("index", type=click.IntRange(min=0), metavar="INDEX")
+@click.argument("name", metavar="NAME|INDEX")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def revoke(index: int, as_json: bool) -> None:
-    """Say in the log that the key for which event INDEX vouches counts no more, whatever it signed and whenever.
+def revoke(name: str, as_json: bool) -> None:
+    """End a key: that of the author NAME, or the key of event INDEX, which enrolled an author or vouched for a key.
 
-    The next `vouch` makes another key.
+    Of an author the log takes nothing more; what was signed before stays the author's. A vouched key counts no more, whatever
+    it signed and whenever; the next `vouch` makes another.
 
     \b
     Examples:
+      marin ledger key revoke bob@gpu
       marin log --type log.key-vouched/v1
       marin ledger key revoke 12
     """
     root = open_root()
+    author = next((one for one in keys.known_authors(root) if name in (one.name, str(one.index))), None)
+    if author is not None:
+        revoked = keys.revoke_enrolled(root, author)
+        if as_json:
+            print_json({"index": revoked, "author": author.name})
+        else:
+            say(f"event {revoked}: the log takes nothing more of {author.name}; what came before stays as it is")
+        return
+    if not name.isdigit():
+        raise UsageError(
+            "no author of that name",
+            where=name[:80],
+            expected="a name that `marin ledger key people` lists, or the index of an event",
+            found="neither",
+            cure="see `marin ledger key people`",
+        )
+    index = int(name)
     with _no_service(root):
         revoked = revoke_key(root, index)
     if as_json:
         print_json({"index": revoked, "vouched": index})
     else:
         say(f"event {revoked}: attestations under the key of event {index} count no more")
+
+
+@key.command()
+@click.argument("name", metavar="NAME")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def new(name: str, as_json: bool) -> None:
+    """Make your own key as an author in this log, such as ada@desk, and print the line that asks for its enrolment.
+
+    From then on it signs every event that you append here. The private half stays in your configuration folder, mode 0600.
+    Where the log's own key is at hand it is enrolled at once; else give the line to somebody who may enrol.
+
+    \b
+    Examples:
+      marin ledger key new ada@desk
+    """
+    root = open_root()
+    made = keys.new_author_key(root.verifier.name, name, keys.known_authors(root))
+    index = keys.enrol(root, made.request)[1] if root.is_own() else None
+    if as_json:
+        print_json({"vkey": str(made.vkey), "key": str(made.path), "request": made.request, "index": index})
+    else:
+        print_fields([("author", made.vkey.name), ("key", str(made.path)), ("vkey", str(made.vkey))])
+        if index is not None:
+            say(f"event {index} enrols it: from now on it signs what you append")
+        else:
+            say(made.request)
+            say("give that line to somebody who may enrol: `marin ledger key enrol LINE`", err=True)
+
+
+@key.command()
+@click.argument("line", metavar="LINE")
+@click.option("--may-enrol", is_flag=True, help="This author may enrol and revoke others, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def enrol(line: str, may_enrol: bool, as_json: bool) -> None:
+    """Enrol the person or machine whose `new` or `join` printed LINE: from then on the log takes what this key signs.
+
+    Compare the id with what its owner sees: whose key it is, you vouch for. A name stands for one key, for ever. Works while
+    `marin ledger serve` runs.
+
+    \b
+    Examples:
+      marin ledger key enrol marin-author:MIIBEzCBxq...
+    """
+    root = open_root()
+    vkey, index = keys.enrol(root, line, may_enrol=may_enrol)
+    if as_json:
+        print_json({"author": vkey.name, "vkey": str(vkey), "index": index, "may_enrol": may_enrol})
+    else:
+        say(f"event {index} enrols {vkey.name}, key {vkey.key_id:08x}")
+
+
+@key.command("people")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def people_(as_json: bool) -> None:
+    """List the people and machines that this log enrolled, by whom, and up to where each counts.
+
+    \b
+    Examples:
+      marin ledger key people
+    """
+    authors = keys.known_authors(open_root())
+    for finding in authors.findings:
+        say(f"left out: {finding}", err=True)
+    if as_json:
+        print_json(
+            [
+                {
+                    "author": one.name,
+                    "vkey": str(one.vkey),
+                    "index": one.index,
+                    "by": str(one.by),
+                    "may_enrol": one.may_enrol,
+                    "revoked": one.until,
+                }
+                for one in authors
+            ]
+        )
+    else:
+        print_table(
+            ("author", "id", "enrolled", "by", "counts"),
+            [
+                (
+                    one.name,
+                    f"{one.vkey.key_id:08x}",
+                    f"event {one.index}",
+                    one.by.name,
+                    ("may enrol" if one.may_enrol else "yes") if one.until is None else f"up to event {one.until}",
+                )
+                for one in authors
+            ],
+            empty="nobody: every event is the word of the log's own key; `marin ledger key new NAME` changes that",
+        )
 
 
 @key.command()

@@ -27,7 +27,7 @@ from ledger import (
     make_proof,
     verify_proof,
 )
-from marin.history.run import Indexed
+from marin.history.run import Fact, Indexed
 from marin.history.runs import History
 from marin.record.events import ReplayCompleted
 from marin.verify.derivation.standing import beside
@@ -85,9 +85,10 @@ class Proven:
         """None: what is proven here are events."""
         return ()
 
-    def counts(self, verdict: ReplayCompleted) -> bool:
+    def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """A verdict counts that is about an earlier state of this log, by the name that it gives."""
-        about, size = verdict.log_checkpoint, verdict.log_checkpoint.get("size")
+        about = verdict.body.log_checkpoint
+        size = about.get("size")
         return about.get("origin") == self.checkpoint.origin and type(size) is int and size <= self.checkpoint.size
 
 
@@ -117,7 +118,7 @@ class Noting:
         """As :meth:`History.strays`."""
         return self.history.strays(naming)
 
-    def counts(self, verdict: ReplayCompleted) -> bool:
+    def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """As :meth:`History.counts`."""
         return self.history.counts(verdict)
 
@@ -143,7 +144,7 @@ class Until:
         """As :meth:`History.strays`."""
         return (stray for stray in self.history.strays(naming) if stray.index < self.size)
 
-    def counts(self, verdict: ReplayCompleted) -> bool:
+    def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """As :meth:`History.counts`."""
         return self.history.counts(verdict)
 

@@ -9,6 +9,7 @@ from typing import Any
 from ledger import Event, Stray
 from marin.history import measured
 from marin.history.measured import measurements
+from marin.history.run import Fact
 from marin.provenance.environment import available_cores, processor
 from marin.recipe.cost import work_of
 from marin.recipe.schema import Recipe, Trainer, recorded
@@ -44,7 +45,7 @@ class Log:
     def strays(self, naming: str) -> tuple[Stray, ...]:
         return ()
 
-    def counts(self, verdict: events.ReplayCompleted) -> bool:
+    def counts(self, verdict: Fact[events.ReplayCompleted]) -> bool:
         return True
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ledger import Draft, Event, Stray
 from marin.errors import MarinError, MissingEvidence, UsageError
-from marin.history.run import shown
+from marin.history.run import Fact, shown
 from marin.history.runs import facts_of, load, load_all, resolve, run_ids, stream_of
 from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds
@@ -52,8 +52,8 @@ class Memory:
     def strays(self, naming: str) -> tuple[Stray, ...]:
         return ()
 
-    def counts(self, verdict: kinds.ReplayCompleted) -> bool:
-        return verdict.log_checkpoint.get("origin") != "another"
+    def counts(self, verdict: Fact[kinds.ReplayCompleted]) -> bool:
+        return verdict.body.log_checkpoint.get("origin") != "another"
 
     # One line per fact
 

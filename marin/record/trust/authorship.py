@@ -1,0 +1,52 @@
+"""Who wrote which event of a log, and which verdicts in it are this user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ledger import Author, Authors, Event, LogReader, VerifierKey
+from marin.record.verdicts import of_this_log
+
+Places = Callable[[str], Sequence[int]]
+"""The indices of the events of a type, in order."""
+
+
+class Written:
+    """Of the log that ``reader`` reads, as it is by now."""
+
+    def __init__(self, reader: LogReader, places: Places, *, own: bool, mine: Sequence[VerifierKey] = ()) -> None:
+        """``own``: this user's key signs the log; ``mine``: this user's keys as an author in it."""
+        self._reader, self._places, self._own, self._mine = reader, places, own, tuple(mine)
+        self._authors: Authors | None = None
+        self._size = -1
+
+    @property
+    def authors(self) -> Authors:
+        """Everybody whose key the log enrolled."""
+        size = self._reader.checkpoint().size
+        if self._authors is None or size != self._size:
+            self._size = size
+            self._authors = Authors(
+                self._reader.checkpoint().origin, self._reader.keys, self._places, self._reader.event
+            )
+        return self._authors
+
+    def by(self, index: int, event: Event | None = None) -> str:
+        """The author who signed the event at this index; "" where no signature shows one."""
+        found = self._author(index, event)
+        return "" if found is None else found.name
+
+    def is_mine(self, index: int, event: Event | None = None) -> bool:
+        """Whether this user wrote the event: signed it as an author, or holds the key of the log and no author signed it."""
+        found = self._author(index, event)
+        return self._own if found is None else found.vkey in self._mine
+
+    def counts(self, index: int, log_checkpoint: dict[str, object]) -> bool:
+        """Whether the verdict at this index, over this log checkpoint, is this user's, on a run of this log."""
+        return self.is_mine(index) and of_this_log(log_checkpoint, self._reader)
+
+    def _author(self, index: int, event: Event | None) -> Author | None:
+        authors = self.authors
+        if not len(authors):
+            return None
+        return authors.of(index, self._reader.event(index) if event is None else event)

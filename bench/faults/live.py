@@ -188,7 +188,8 @@ def _follow(folder: Path) -> None:
         sys.stderr.flush()
 
     options = Options(execution=EXECUTION, own=root)
-    follow(root, "latest", options, only=NAMES, requests=StopRequests.of(root, back=False), say=say)
+    asked = StopRequests.of(root, back=False)
+    follow(root, "latest", options, only=NAMES, requests=asked, say=say, patience=PATIENCE)
 
 
 def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tuple[bool, int, str]:

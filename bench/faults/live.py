@@ -189,7 +189,8 @@ def _follow(folder: Path) -> None:
         sys.stderr.flush()
 
     options = Options(execution=EXECUTION, own=root, sources=NOBODY)
-    follow(root, "latest", options, only=NAMES, requests=StopRequests.of(root, back=False), say=say)
+    requests = StopRequests.of(root, back=False)
+    follow(root, "latest", options, only=NAMES, requests=requests, say=say, patience=PATIENCE)
 
 
 def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tuple[bool, int, str]:

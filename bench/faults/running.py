@@ -174,7 +174,10 @@ def _event(rng: random.Random, within: int) -> Fault:
                 files = [path for path in files if path.stat().st_size and path.name != ".lock"]
                 path = files[int(place * len(files))]
                 data = bytearray(path.read_bytes())
-                data[int(place * len(data.rstrip(b"\0")))] ^= 1 << bit  # a journal has room at its end
+                written = [
+                    at for at, byte in enumerate(data) if byte
+                ]  # between records a journal has room, which says nothing
+                data[written[int(place * len(written))]] ^= 1 << bit
                 _replaced(path, bytes(data))
 
         return Fault(f"a bit of the stored log after train step {number + LENGTH - 1}", number, then=damage)

@@ -18,7 +18,8 @@ from marin.history.catalog import open_catalog
 from marin.history.labels import label_stream, speaks_for_the_ledger
 from marin.history.runs import load, stream_of
 from marin.plugins.mlflow.folding.fold import Fold
-from marin.plugins.mlflow.folding.intents import AliasSet, Tags
+from marin.plugins.mlflow.folding.intents import AliasSet, Points, PointsGone, Tags
+from marin.plugins.mlflow.folding.projected import ProjectedRun
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
 from marin.record.verdicts import NAMES, described, passed_as
@@ -49,10 +50,11 @@ def goes_on(stall: Stall, *events: tuple[str, str, dict[str, Any]]) -> None:
         log.append([Draft(kind, stream, body) for kind, stream, body in events])
 
 
-def _verified(stall: Stall, words: dict[str, str] | None = None, **about: Any) -> None:
+def verified(stall: Stall, words: dict[str, str] | None = None, *, run: str = "", **about: Any) -> None:
+    """A verification of the run, five times PASS unless ``words`` are given."""
     shop = signed(stall)
-    root = open_root(str(shop.path))
-    goes_on(stall, (kinds.REPLAY_COMPLETED, stream_of(shop.run), verdict(root, shop.run, words, **about)))
+    root, run = open_root(str(shop.path)), run or shop.run
+    goes_on(stall, (kinds.REPLAY_COMPLETED, stream_of(run), verdict(root, run, words, **about)))
 
 
 def _word(root: Root, run: str) -> tuple[str, dict[str, float], list[str]]:
@@ -92,17 +94,32 @@ def _mlflow(stall: Stall) -> Answer:
     root = open_root(str(shop.path))
     fold = Fold(root.verifier.name, own=root.reader() if stall.held.get("own") else None)
     said: dict[str, str] = {}
+    curves: dict[tuple[str, str], dict[int, float]] = {}
+    aliased = ""
     for intent in fold.apply_all(root.reader().events()):
         if isinstance(intent, Tags):
             said |= {f"{intent.run}:{name}": value for name, value in intent.values.items() if name == "marin.verified"}
-        if isinstance(intent, AliasSet):
-            said["alias"] = "PASS"
-    run = fold.runs[stall.held.get("run", shop.run)].id()
-    word = said.get(f"{run}:marin.verified", "never") if stall.held.get("own") else " ".join(said.values())
-    numbers = fold.runs[stall.held.get("run", shop.run)].fold.steps["evaluate"].metrics.values()
-    shown = FORGED in numbers or FORGED in fold.runs[shop.run].evaluation.values()
-    believed = "PASS" in word and (shown or not stall.held.get("own"))
-    return Answer(believed, f"{word}{', and the forged number' if shown else ''}")
+        elif isinstance(intent, Points):
+            curves.setdefault((intent.run, intent.key), {}).update(intent.points)
+        elif isinstance(intent, PointsGone):
+            known = curves[intent.run, intent.key]
+            curves[intent.run, intent.key] = {at: one for at, one in known.items() if at not in intent.steps}
+        elif isinstance(intent, AliasSet):
+            said["alias"], aliased = "PASS", intent.model
+    projected = fold.runs[stall.held.get("run", shop.run)]
+    word = said.get(f"{projected.id()}:marin.verified", "never") if stall.held.get("own") else " ".join(said.values())
+    numbers = [number for (run, _), points in curves.items() for number in points.values() if _of(projected, run)]
+    forged = [", and the forged number"] * (FORGED in numbers)
+    model = projected.model
+    forged += [", and the forged model"] * (model is not None and aliased not in ("", fold.ids.model(model)))
+    forged += [", and the forged model"] * (model is not None and model.output.digest == OTHER)
+    believed = "PASS" in word and (bool(forged) or not stall.held.get("own"))
+    return Answer(believed, f"{word}{''.join(forged)}")
+
+
+def _of(projected: ProjectedRun, run: str) -> bool:
+    """Whether something is shown on the run or one of its steps."""
+    return run in (projected.id(), *map(projected.id, projected.fold.states))
 
 
 def _end(shop: Shop, **changes: Any) -> dict[str, Any]:
@@ -112,11 +129,11 @@ def _end(shop: Shop, **changes: Any) -> dict[str, Any]:
 
 
 def _foreign() -> Iterator[tuple[str, Callable[[Stall], None]]]:
-    yield "PASS in a log of its own", _verified
-    yield "PASS over a copy of the log", lambda stall: _verified(stall, copy="/elsewhere")
-    yield "PASS over a larger log", lambda stall: _verified(stall, size=10**6)
-    yield "PASS over another root of the log", lambda stall: _verified(stall, root="0" * 64)
-    yield "PASS over a log of nobody", lambda stall: _verified(stall, origin="somebody.else/log")
+    yield "PASS in a log of its own", verified
+    yield "PASS over a copy of the log", lambda stall: verified(stall, copy="/elsewhere")
+    yield "PASS over a larger log", lambda stall: verified(stall, size=10**6)
+    yield "PASS over another root of the log", lambda stall: verified(stall, root="0" * 64)
+    yield "PASS over a log of nobody", lambda stall: verified(stall, origin="somebody.else/log")
     yield "PASS by a label", lambda stall: _labelled(stall, {"marin.verified": "PASS"})
     yield "PASS in an other's letters", lambda stall: _labelled(stall, {"m\u0430rin.verified": "PASS"})
     yield "PASS by a label in another stream", lambda stall: _labelled(stall, {"verdict": "PASS"}, "elsewhere/x")
@@ -132,14 +149,13 @@ for _name, _forge in _foreign():
     kind("mlflow", f"{_name}, of somebody else", "")(_forge)
 
 
-def _after(*, own: bool, verified: bool = True) -> Callable[[Callable[[Stall, Shop], Any]], Callable[[Stall], None]]:
+def _after(*, own: bool) -> Callable[[Callable[[Stall, Shop], Any]], Callable[[Stall], None]]:
     """A verdict that counts, and then what is forged."""
 
     def made(forge: Callable[[Stall, Shop], Any]) -> Callable[[Stall], None]:
         def forged(stall: Stall) -> None:
             stall.held["own"] = own
-            if verified:
-                _verified(stall)
+            verified(stall)
             forge(stall, stall.shop)
 
         return forged
@@ -190,7 +206,7 @@ for _name, _later in LATER.items():
 @kind("own lists", "a result of nobody, taken over", "")
 def _cached(stall: Stall) -> None:
     shop = stall.shop
-    _verified(stall)
+    verified(stall)
     body = {key: _end(shop)[key] for key in ("run", "step", "identity", "inputs", "output")}
     made = _end(shop, run="abcd2345", output=_end(shop)["output"] | {"digest": OTHER})
     goes_on(stall, (kinds.STEP_COMPLETED, "elsewhere/x", made))
@@ -213,4 +229,4 @@ def _attempted(stall: Stall) -> None:
     shop.again(evaluated, metrics=metrics)
     attempt = shop.again(evaluated)
     attempt.type, attempt.body = kinds.STEP_STARTED, body
-    _verified(stall)
+    verified(stall)

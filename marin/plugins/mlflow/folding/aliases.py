@@ -23,9 +23,9 @@ class VerifiedModels:
         name, run = model_name(projected.experiment), projected.name
         passed = self._passed.setdefault(name, [])
         before = bool(passed)
-        if projected.exports and projected.passes:
+        if projected.model is not None and projected.passes:
             passed[:] = [found for found in passed if found[0] != run]
-            passed.append((run, projected.ids.model(projected.exports[-1])))
+            passed.append((run, projected.ids.model(projected.model)))
         while passed and not self._runs[passed[-1][0]].passes:
             passed.pop()
         if passed:

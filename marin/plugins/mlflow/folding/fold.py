@@ -21,7 +21,7 @@ from marin.history.names import collections_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.pages import RECORD, pages_of
 from marin.history.projection.text import milliseconds
-from marin.history.run import Fact, ordered
+from marin.history.run import Fact, StepView, ordered
 from marin.history.runs import evaluation_stream, is_told_by, replay_stream
 from marin.history.table.sweeps import RECIPES, VARIED, words_in
 from marin.kinds.kind import Kind
@@ -29,7 +29,7 @@ from marin.kinds.known import kind_of
 from marin.plugins.mlflow.folding import lifecycle, steps, training, verdicts
 from marin.plugins.mlflow.folding.aliases import VerifiedModels
 from marin.plugins.mlflow.folding.experiments import Experiments
-from marin.plugins.mlflow.folding.intents import Intent, Params, Points, Shelve, Tags
+from marin.plugins.mlflow.folding.intents import Intent, Params, Points, PointsGone, Shelve, Tags
 from marin.plugins.mlflow.folding.logged import LoggedFold
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record import events as types
@@ -81,7 +81,8 @@ class Fold:
         self._verified_models = VerifiedModels(self.runs)
         self._twins = verdicts.Twins(self.runs)
         self._replays: dict[str, verdicts.Replays] = {}
-        self._made_in: dict[int, str] = {}
+        self._made: dict[int, tuple[str, StepView]] = {}
+        """Event -> the run that recorded a result by it, and the result."""
         self._swept: dict[str, tuple[str, ...]] = {}
         """Recipe digest -> the keys that set the runs of its newest sweep apart."""
 
@@ -201,7 +202,7 @@ class Fold:
                 yield from training.measured(recorded, projected, body)
         else:
             if isinstance(body, types.TrainWithdrawn):
-                projected.withdraw(body.step)
+                yield from projected.withdraw(body.step)
             projected.fold.apply(recorded.index, recorded.event, body)
             yield from self._changed(recorded, projected, body)
             yield from self._followed(projected, body)
@@ -247,7 +248,7 @@ class Fold:
 
     def _changed(self, recorded: RecordedEvent, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
         if isinstance(body, types.StepCompleted):
-            self._made_in[recorded.index] = projected.name
+            self._made[recorded.index] = projected.name, projected.fold.steps[body.step]
         if isinstance(body, types.RunStarted):
             swept = self._swept.get(body.recipe_digest, ())
             yield from lifecycle.run_started(recorded, projected, body, self._experiments, swept)
@@ -275,10 +276,12 @@ class Fold:
         if recorded.before is not None and recorded.before.state == "completed":
             projected.fold.apply(recorded.index, recorded.event, None)
             return
-        source = self.runs.get(self._made_in.get(body.completed_at, ""))
+        name, made = self._made.get(body.completed_at, ("", None))
+        source = self.runs.get(name)
         source = None if source is projected else source
-        made = source.fold.states.get(body.step) if source is not None else None
-        result = taken(Fact(recorded.index, recorded.event.time, body), made.result if made is not None else None)
+        if made is not None and (source is None or made.step != body.step):
+            made = None
+        result = taken(Fact(recorded.index, recorded.event.time, body), made)
         projected.fold.take_over(
             recorded.index, recorded.event, result, source.fold.recorded if source is not None else None
         )
@@ -295,7 +298,7 @@ class Fold:
 def as_others_word(intent: Intent) -> Intent:
     """What a run's recipe and its measurements are called is the word of its recorder: such a name is marked where it
     could be taken for one of the ledger's own."""
-    if isinstance(intent, Points):
+    if isinstance(intent, Points | PointsGone):
         return intent if (key := marked(intent.key)) == intent.key else replace(intent, key=key)
     if isinstance(intent, Params) and any(marked(name) != name for name in intent.values):
         return replace(intent, values={marked(name): value for name, value in intent.values.items()})

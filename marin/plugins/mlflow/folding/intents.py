@@ -98,6 +98,15 @@ class Points:
 
 
 @dataclass(frozen=True)
+class PointsGone:
+    """Points of one metric, by step, that stand no more."""
+
+    run: str
+    key: str
+    steps: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Status:
     """RUNNING, FINISHED, FAILED or KILLED, with the time it ended where it has. ``logged``: by plain MLflow, where a run keeps
     the end that it had."""
@@ -255,6 +264,7 @@ Intent = (
     | TagsGone
     | Lifecycle
     | Points
+    | PointsGone
     | Status
     | DataUsed
     | ModelMade

@@ -1,18 +1,20 @@
 """One run on its way into MLflow: the fold of its events, and what MLflow was told of it.
 
-MLflow's values are written once and stay: a point of a curve that was told is not taken back. So what was told is kept
-beside what holds.
+What was told is kept beside what holds, so that points which stand no more are taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ledger import Event
 from marin.history.fold import RunFold
 from marin.history.projection.identity import Ids
+from marin.history.projection.text import LOSS
 from marin.history.run import Run, StepState, standing_of, verified
+from marin.plugins.mlflow.folding.curves import Curves, Told
+from marin.plugins.mlflow.folding.intents import Points
 from marin.record.events import CheckpointSaved, ModelExported
 from marin.record.verdicts import NAMES, answerable, overall
 
@@ -39,7 +41,7 @@ class ProjectedRun:
     at: int
     number: int = 0
     losses: dict[int, float] = field(default_factory=dict)
-    measured: dict[str, set[int]] = field(default_factory=dict)
+    curves: Curves = field(default_factory=Curves)
     evaluation: Mapping[str, float] = field(default_factory=dict)
     checkpoints: list[CheckpointSaved] = field(default_factory=list)
     exports: list[ModelExported] = field(default_factory=list)
@@ -84,10 +86,49 @@ class ProjectedRun:
         """How many train steps are recorded: where on the axis of steps a measurement of the model belongs."""
         return next(reversed(self.losses), -1) + 1
 
-    def withdraw(self, step: int) -> None:
+    @property
+    def model(self) -> ModelExported | None:
+        """The exported model that stands: the one that the step's result is, where it has one."""
+        result = self.fold.steps.get("export")
+        known = (one for one in reversed(self.exports) if result is None or one.output.digest == result.output.digest)
+        return next(known, None)
+
+    def tell(self, points: Points, step: str, *, again: bool = False) -> Iterator[Told]:
+        """Points of what is being executed of ``step``. They wait while another execution's result stands."""
+        state, result = self.fold.states.get(step), self.fold.steps.get(step)
+        ground = step, state.identity if state is not None else ""
+        if result is not None and ground[1] not in ("", result.identity):
+            self.curves.wait(points, ground)
+        else:
+            yield from self._told(self.curves.tell(points, ground, again=again))
+
+    def was_told(self, step: str, key: str, at: int) -> bool:
+        """Whether what is being executed of ``step`` told this point before."""
+        state = self.fold.states.get(step)
+        return self.curves.has(self.id(), key, (step, state.identity if state is not None else ""), at)
+
+    def settle(self, step: str) -> Iterator[Told]:
+        """The step has a result: its curves are those of the execution that gave it."""
+        yield from self._told(self.curves.stands((step, self.fold.steps[step].identity)))
+
+    def _told(self, intents: Iterable[Told]) -> Iterator[Told]:
+        for intent in intents:
+            if isinstance(intent, Points):
+                if intent.key == LOSS:
+                    self.losses.update(intent.points)
+            elif intent.key == LOSS:
+                for at in intent.steps:
+                    self.losses.pop(at, None)
+            yield intent
+
+    def withdraw(self, step: int) -> Iterator[Told]:
         """The training goes on from the state before ``step``: those after it stand no more, nor what is measured of them."""
         saved = self.fold.recorded.of(CheckpointSaved)
-        self.withdrawn |= {fact.body.state for fact in saved if fact.body.step > step}
+        gone = {fact.body.state for fact in saved if fact.body.step > step}
+        self.withdrawn |= gone
+        yield from self._told(self.curves.withdraw("train", step))
+        for state in sorted(gone):
+            yield from self.curves.withdraw_state(state)
 
     def stands(self, state: str) -> bool:
         """Whether a state was not withdrawn, or was recorded again since."""

@@ -45,7 +45,8 @@ def completed(recorded: RecordedEvent, projected: ProjectedRun, body: StepComple
     yield from _open(recorded, projected, body.step)
     run = projected.id(body.step)
     yield Tags(run, {"marin.state": "completed", "marin.output": short(body.output.digest)})
-    yield Points(run, "seconds", recorded.time, [(0, body.seconds)])
+    yield from projected.settle(body.step)
+    yield from projected.tell(Points(run, "seconds", recorded.time, [(0, body.seconds)]), body.step, again=True)
     metrics = projected.fold.steps[body.step].metrics
     yield from _metrics(recorded, projected, body.step, metrics)
     if body.step == "evaluate":  # whatever another attempt told before, this is what it measured
@@ -63,6 +64,7 @@ def cached(
     yield from _open(recorded, projected, body.step)
     run = projected.id(body.step)
     yield Tags(run, {"marin.state": "cached", "marin.output": short(body.output.digest)})
+    yield from projected.settle(body.step)
     if source is not None:
         yield from training.taken_over(recorded, projected, body.step, source)
         yield from _metrics(recorded, projected, body.step, projected.fold.steps[body.step].metrics)
@@ -90,15 +92,11 @@ def train_started(recorded: RecordedEvent, projected: ProjectedRun, body: TrainS
 def measured(recorded: RecordedEvent, projected: ProjectedRun, body: MetricsRecorded) -> Iterator[Intent]:
     """Measurements stand on the run, so that they can be laid over its loss; a segment told again adds nothing."""
     for series in body.series:
-        seen = projected.measured.setdefault(series.key, set())
-        points = [
-            (step, float.fromhex(value))
-            for step, value in zip(series.steps, series.values, strict=False)
-            if step not in seen
-        ]
-        seen.update(step for step, _ in points)
-        if points:
-            yield Points(projected.id(), key_of(series.key), recorded.time, points)
+        values = map(float.fromhex, series.values)
+        points = Points(
+            projected.id(), key_of(series.key), recorded.time, list(zip(series.steps, values, strict=False))
+        )
+        yield from projected.tell(points, body.step)
 
 
 def _open(recorded: RecordedEvent, projected: ProjectedRun, step: str) -> Iterator[Intent]:
@@ -114,9 +112,11 @@ def _metrics(
 ) -> Iterator[Intent]:
     at = projected.trained if step in OF_THE_MODEL else 0
     for name, value in metrics.items():
-        yield Points(projected.id(step), single_key(name), recorded.time, [(at, value)])
+        points = [(at, value)]
+        yield from projected.tell(Points(projected.id(step), single_key(name), recorded.time, points), step, again=True)
         if not (step == "evaluate" and projected.evaluation.get(name) == value):
-            yield Points(projected.id(), single_key(step, name), recorded.time, [(at, value)])
+            told = Points(projected.id(), single_key(step, name), recorded.time, points)
+            yield from projected.tell(told, step, again=True)
 
 
 def _data(projected: ProjectedRun, step: str, inputs: Mapping[str, str], output: Output) -> Iterator[Intent]:

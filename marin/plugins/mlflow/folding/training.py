@@ -7,6 +7,7 @@ from typing import Any
 
 from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
 from marin.kinds.known import numbers_of
+from marin.plugins.mlflow.folding.curves import STATE
 from marin.plugins.mlflow.folding.intents import Intent, ModelMade, ModelRegistered, Points, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
@@ -19,13 +20,13 @@ EXPORTED = (
 
 
 def segment(recorded: RecordedEvent, projected: ProjectedRun, body: TrainSegment | LoopSegment) -> Iterator[Intent]:
-    """The losses of train steps that have none yet; a loss that differs from the one that was told is told of."""
+    """The losses of train steps that have none yet; a loss that differs from the one that the same execution told is told
+    of."""
     losses = dict(zip(range(body.start, body.end), map(float.fromhex, body.losses), strict=False))
     if projected.disagreement is None:
         known = projected.losses
-        projected.disagreement = next(
-            (step for step, loss in losses.items() if step in known and known[step].hex() != loss.hex()), None
-        )
+        differing = (step for step, loss in losses.items() if step in known and known[step].hex() != loss.hex())
+        projected.disagreement = next((step for step in differing if projected.was_told("train", LOSS, step)), None)
     yield from _losses(recorded, projected, losses)
     if projected.disagreement is not None:
         twice = f"train step {projected.disagreement} was recorded twice with other losses"
@@ -36,6 +37,7 @@ def checkpoint(recorded: RecordedEvent, projected: ProjectedRun, body: Checkpoin
     """A training checkpoint is a model of its own, each state once."""
     known = any(saved.state == body.state for saved in projected.checkpoints)
     projected.checkpoints.append(body)
+    yield from projected.curves.stands((STATE, body.state))
     run = projected.id()
     if not known:
         tags = {
@@ -74,9 +76,9 @@ def measured(recorded: RecordedEvent, projected: ProjectedRun, body: Any) -> Ite
         return
     for name, numbers in numbers_of(body).items():
         for key, value in numbers.items():
-            yield Points(
-                projected.id(), curve_key(EVALUATION, name, key), recorded.time, [(body.step, float.fromhex(value))]
-            )
+            points = [(body.step, float.fromhex(value))]
+            told = Points(projected.id(), curve_key(EVALUATION, name, key), recorded.time, points)
+            yield from projected.curves.measured(told, body.state)
 
 
 def exported(recorded: RecordedEvent, projected: ProjectedRun, body: ModelExported) -> Iterator[Intent]:
@@ -117,9 +119,9 @@ def taken_over(recorded: RecordedEvent, projected: ProjectedRun, step: str, sour
     if step == "train":
         projected.checkpoints = list(source.checkpoints)
         projected.withdrawn = {state for state in source.withdrawn if not source.stands(state)}
-        yield from _losses(recorded, projected, source.losses)
+        yield from _losses(recorded, projected, projected.run.losses)
     if step == "evaluate":
-        projected.evaluation = dict(source.evaluation)
+        projected.evaluation = dict(projected.fold.steps[step].metrics)
         yield from _evaluation(recorded, projected)
     if step == "export":
         projected.exports = list(source.exports)
@@ -127,17 +129,17 @@ def taken_over(recorded: RecordedEvent, projected: ProjectedRun, step: str, sour
 
 def _evaluation(recorded: RecordedEvent, projected: ProjectedRun) -> Iterator[Intent]:
     for name, value in projected.evaluation.items():
-        yield Points(projected.id(), single_key("evaluate", name), recorded.time, [(projected.trained, value)])
+        told = Points(projected.id(), single_key("evaluate", name), recorded.time, [(projected.trained, value)])
+        yield from projected.tell(told, "evaluate", again=True)
 
 
 def _losses(recorded: RecordedEvent, projected: ProjectedRun, losses: Mapping[int, float]) -> Iterator[Intent]:
-    new = {step: loss for step, loss in losses.items() if step not in projected.losses}
-    if not new:
+    if not losses:
         return
-    projected.losses.update(new)
-    yield Points(projected.id(), LOSS, recorded.time, list(new.items()))
+    yield from projected.tell(Points(projected.id(), LOSS, recorded.time, list(losses.items())), "train")
     if (per_step := _tokens_per_step(projected)) is not None:
-        yield Points(projected.id(), TOKENS, recorded.time, [(step, float((step + 1) * per_step)) for step in new])
+        seen = [(step, float((step + 1) * per_step)) for step in losses]
+        yield from projected.tell(Points(projected.id(), TOKENS, recorded.time, seen), "train")
 
 
 def _tokens_per_step(projected: ProjectedRun) -> int | None:

@@ -35,6 +35,7 @@ from marin.plugins.mlflow.folding.intents import (
     OpenRun,
     Params,
     Points,
+    PointsGone,
     RegisteredChanged,
     Shelve,
     Status,
@@ -151,6 +152,8 @@ class Sink:
             match intent:
                 case Points():
                     self._points(intent)
+                case PointsGone():
+                    self._points_gone(intent)
                 case Tags():
                     self._tags(intent)
                 case OpenRun():
@@ -300,6 +303,20 @@ class Sink:
         self._add("metrics", rows)
         if best is not None:
             self._round.latest[run, key] = best
+
+    def _points_gone(self, intent: PointsGone) -> None:
+        place = (intent.run, intent.key[: LONGEST["key"]])
+        self._now(
+            "DELETE FROM metrics WHERE run_uuid = ? AND key = ? AND step IN (SELECT value FROM json_each(?))",
+            (*place, json.dumps(list(intent.steps))),
+        )
+        self._now("DELETE FROM latest_metrics WHERE run_uuid = ? AND key = ?", place)
+        columns = ", ".join(COLUMNS["latest_metrics"])
+        self._now(
+            f"INSERT INTO latest_metrics ({columns}) SELECT {columns} FROM metrics WHERE run_uuid = ? AND key = ? "  # noqa: S608
+            "ORDER BY step DESC, timestamp DESC, value DESC LIMIT 1",
+            place,
+        )
 
     def _tags(self, intent: Tags) -> None:
         self._add(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     metavar="FOLDER|hf:OWNER/NAME@COMMIT",
     help="Take the tokenizer of a folder (tokenizer.json, GPT-2's two files, Llama 3's), or of the Hub at a commit.",
 )
+@click.option(
+    "--prompts",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="With an objective: prompts and answers of your own, a JSON object a line.",
+)
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="Run at most N processes at a time.")
 @takes_execution
 @click.option(
@@ -77,6 +83,7 @@ def train(
     previous: str | None,
     begun: str | None,
     borrowed: str | None,
+    prompts: Path | None,
     max_concurrent: int | None,
     dry_run: bool,
     device: str,
@@ -104,6 +111,9 @@ def train(
     learned is what people prefer (DPO).
 
     --tokenizer takes the place of training one: its bytes go into the store, and the ends of texts are those that it names.
+
+    --prompts takes a file of lines {"prompt": ..., "answer": ...} in place of the shipped prompts of +objective=grpo
+    (docs/rl.md).
 
     --dry-run with --device tpu-v5e, tpu-v5p or tpu-v6e asks the TPU's compiler, where libtpu is installed, for memory and time of
     a recipe with profile=tpu (as `marin compile` does); where not it says so, and keeps to the rule of conf/prices.yaml.
@@ -152,6 +162,7 @@ def train(
         found = found if begun is None else [_begun(root, begun, one, words) for one in found]
         _check_adapted(found)
         made = found if borrowed is None else [_borrowed(root, borrowed, one) for one in found]
+        made = made if prompts is None else [_with_prompts(root, prompts, one) for one in made]
         return [_said(one, composed) for one, composed in zip(made, asked_for, strict=True)]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
@@ -329,7 +340,6 @@ def within_epochs(root: Root, composed: Composed, execution: Execution) -> Compo
 
 def _continued(root: Root, run: str, composed: Composed) -> Composed:
     """The recipe as the phase that goes on from the last recorded state of ``run``."""
-    from pathlib import Path
     from tempfile import TemporaryDirectory
 
     from marin.evaluation.importing import with_chat_template
@@ -358,7 +368,6 @@ def _said(made: Composed, asked: Composed) -> Composed:
 def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> Composed:
     """The recipe that begins with the model of a folder; ``words`` are what the command line says beside it."""
     from dataclasses import replace
-    from pathlib import Path
 
     import msgspec
 
@@ -401,8 +410,6 @@ def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> 
 
 def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     """The recipe with the tokenizer of a folder."""
-    from pathlib import Path
-
     from marin.data.borrowed.folder import WANTED
     from marin.errors import UsageError
     from marin.evaluation.importing import with_tokenizer
@@ -420,6 +427,15 @@ def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     folder = pull(named, own_folder("hub"), WANTED, "tokenizer") if is_named(named) else Path(named)
     name = named if is_named(named) else f"folder {folder.resolve().name}"
     return replace(composed, recipe=with_tokenizer(root.store(), folder, name, composed.recipe))
+
+
+def _with_prompts(root: Root, path: Path, composed: Composed) -> Composed:
+    """The recipe with the prompts of a file."""
+    from marin.provenance.plugins import named
+    from marin.recipe.objective import OBJECTIVES
+
+    plugin = named(OBJECTIVES, "rl", "--prompts")
+    return replace(composed, recipe=plugin.with_prompts(root.store(), path, composed.recipe))
 
 
 def _train(

@@ -1,16 +1,46 @@
-"""Shipped sets of prompts, each with the answer that a reward compares a completion with."""
+"""Sets of prompts, each with the answer that a reward compares a completion with: shipped ones, and those of a user's file.
+
+A line of such a file is a JSON object with ``prompt``, a text or the messages of a conversation, and ``answer``, as in the data
+sets that TRL's trainers take. In the store it has these two fields of every line, and nothing else.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ledger import LedgerError, canonical_bytes
+from marin.data.chat import checked
+from marin.data.lines.packed import Damaged, reading, unpacked
+from marin.data.lines.parsing import parsed
+from marin.errors import DataError
+from marin.plugins.rl.rewards import check_answer
+
+log = logging.getLogger(__name__)
+MOST_BYTES = 1 << 28
+"""Of a file of prompts, unpacked."""
+Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt and its answer: a text, a number, or a regular expression, as the reward takes it."""
+    """A prompt, a text or the messages of a conversation, and its answer: a text, a number, or a regular expression, as the
+    reward takes it."""
 
-    prompt: str
+    prompt: str | list[Message]
     answer: str
+
+
+class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line as it is stored."""
+
+    answer: str
+    prompt: str | list[Message]
 
 
 DOUBLED = "|".join(letter * 2 for letter in "bcdefglmnoprstz")
@@ -27,7 +57,104 @@ _BEGINNINGS = (
 
 
 def questions(name: str) -> tuple[Question, ...]:
-    """A set by its name: ``doubled`` wants a word with a doubled letter, ``sums`` the sum of two numbers below 50."""
+    """A shipped set by its name: ``doubled`` wants a word with a doubled letter, ``sums`` the sum of two numbers below 50."""
     if name == "doubled":
         return tuple(Question(beginning, DOUBLED) for beginning in _BEGINNINGS)
     return tuple(Question(f"{a}+{b}=", str(a + b)) for a in range(50) for b in range(50))
+
+
+def read_file(path: Path, reward: str) -> tuple[Question, ...]:
+    """The questions of a user's file (.jsonl, .jsonl.gz, .jsonl.zst), in order. What a line has beside them is said once.
+
+    Raises:
+        DataError: a line has no prompt or no answer, or an answer that the reward cannot take; ``where`` names it.
+    """
+    found: list[Question] = []
+    beside: set[str] = set()
+    for where, line in _lines(path):
+        value = _object(line, where)
+        found.append(Question(_prompt(value, where), _answer(value, where)))
+        check_answer(reward, found[-1].answer, where=where)
+        beside |= value.keys() - {"prompt", "answer"}
+    if not found:
+        raise _no_question(str(path), "at least one line", "none")
+    if beside:
+        log.warning("%s: left out, no reward reads them: %s", path, ", ".join(sorted(beside)))
+    return tuple(found)
+
+
+def written(found: Sequence[Question]) -> bytes:
+    """Questions as they are stored."""
+    return b"".join(canonical_bytes({"answer": one.answer, "prompt": one.prompt}) + b"\n" for one in found)
+
+
+def read_stored(data: bytes, reward: str, *, where: str) -> tuple[Question, ...]:
+    """The questions of a stored file.
+
+    Raises:
+        DataError: it is no such file.
+    """
+    found = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        at = f"{where}, line {number}"
+        try:
+            one = msgspec.json.decode(line, type=_Stored)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _no_question(at, "a prompt and an answer", str(error)[:120]) from None
+        prompt = one.prompt if isinstance(one.prompt, str) else checked(one.prompt, at)
+        check_answer(reward, one.answer, where=at)
+        found.append(Question(prompt, one.answer))
+    if not found:
+        raise _no_question(where, "at least one line", "none")
+    return tuple(found)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Place and bytes of every line that is not blank."""
+    try:
+        with path.open("rb") as raw, reading():
+            content = unpacked(raw, path.name).read(MOST_BYTES + 1)
+    except (OSError, Damaged) as error:
+        raise _no_question(str(path), "a file that can be read", getattr(error, "strerror", "") or str(error)) from None
+    if len(content) > MOST_BYTES:
+        raise _no_question(str(path), f"at most {MOST_BYTES} bytes", "more")
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            yield f"{path}, line {number}", line
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = parsed(line)
+        canonical_bytes(value)  # half a character, a number that is not one, or beyond a double
+    except (ValueError, RecursionError, LedgerError) as error:
+        raise _no_question(where, "JSON", str(error)[:120]) from None
+    if not isinstance(value, dict):
+        raise _no_question(where, "an object with 'prompt' and 'answer'", type(value).__name__)
+    return value
+
+
+def _prompt(value: dict[str, Any], where: str) -> str | list[Message]:
+    prompt = value.get("prompt")
+    if isinstance(prompt, list) and prompt:
+        return checked(prompt, where)
+    if not isinstance(prompt, str) or not prompt:
+        raise _no_question(where, "'prompt', a text or the messages of a conversation", repr(prompt)[:80])
+    return prompt
+
+
+def _answer(value: dict[str, Any], where: str) -> str:
+    answer = value.get("answer")
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        raise _no_question(where, "'answer', a text or a number", repr(answer)[:80])
+    return str(answer)
+
+
+def _no_question(where: str, expected: str, found: str) -> DataError:
+    return DataError(
+        "a file of prompts that cannot be used",
+        where=where,
+        expected=expected,
+        found=found,
+        cure='lines like {"prompt": "12+7=", "answer": "19"}; docs/rl.md has their form',
+    )

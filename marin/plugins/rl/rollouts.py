@@ -23,14 +23,18 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from ledger import Store
+from marin.data.borrowed.chats import special_tokens
+from marin.data.template import SPECIAL, ChatTemplate, plain_template
 from marin.data.tokenizer import open_tokenizer
 from marin.errors import DataError
 from marin.plugins.rl.advantages import advantages, deviation, mean, token_weight
 from marin.plugins.rl.causal import KeyValues, hidden_states, next_states, no_keys
 from marin.plugins.rl.policy import drawn_tokens, entropies, policy_logits, token_logprobs
-from marin.plugins.rl.prompts import questions
+from marin.plugins.rl.prompts import Message, Question, questions, read_stored
 from marin.plugins.rl.record import CompletionRecord, PromptRecord, UpdateRecord, hex_floats, read_record
 from marin.plugins.rl.rewards import REWARDS
+from marin.recipe.objective import Objective
 from marin.recipe.schema import Recipe, as_recorded
 from marin.training.data import EpochOrder
 from marin.training.initial import initial_slices
@@ -58,15 +62,18 @@ class DrawnRollouts:
     """The rollouts of one recipe, on the mesh of its train step.
 
     Raises:
-        DataError: a prompt leaves no room for a completion.
+        DataError: a prompt leaves no room for a completion, or ``store`` has other than prompts where the recipe's are.
     """
 
-    def __init__(self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path) -> None:
+    def __init__(
+        self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None = None
+    ) -> None:
         objective = recipe.objective
         assert objective is not None
         self.recipe, self.objective, self._step, self._vocab_size = recipe, objective, step, vocab_size
         self._tokenizer = open_tokenizer(tokenizer, as_recorded=as_recorded(recipe))
-        self._questions = questions(objective.prompts)
+        self._template = _template_of(recipe, tokenizer)
+        self._questions = _questions_of(objective, store)
         self._reward = REWARDS[objective.reward]
         seed = recipe.seed or 0
         self._order = EpochOrder(len(self._questions), seed, "prompts", order=recipe.order)
@@ -125,10 +132,26 @@ class DrawnRollouts:
     # -- prompts and texts
 
     def _tokens(self, index: int) -> tuple[int, ...]:
+        """A text after the token before a text; a conversation as the chat template writes it, and nothing before it."""
         if index not in self._encoded:
-            ids = self._tokenizer.encode(self._questions[index].prompt, add_special_tokens=False).ids
-            self._encoded[index] = (self.recipe.tokens.begin, *(int(token) for token in ids))
+            prompt, before = self._questions[index].prompt, [self.recipe.tokens.begin]
+            if not isinstance(prompt, str):
+                prompt, before = self._written(prompt, index), []
+            ids = self._tokenizer.encode(prompt, add_special_tokens=False).ids
+            self._encoded[index] = (*before, *(int(token) for token in ids))
         return self._encoded[index]
+
+    def _written(self, messages: list[Message], index: int) -> str:
+        try:
+            return self._template.render(messages)
+        except ValueError as error:
+            raise DataError(
+                "the chat template cannot render a prompt",
+                where=f"question {index} of objective.questions",
+                expected="messages that it takes, of which the assistant's is next",
+                found=str(error)[:200],
+                cure="correct the line, or name another template: objective.chat_template",
+            ) from None
 
     def _check_room(self) -> None:
         room = self.recipe.model.seq_len - self.objective.max_completion_length
@@ -333,6 +356,21 @@ class DrawnRollouts:
             parts = [[hosts.whole(x) for x in one] for one in found]
         drawn, logprobs, entropy = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Looked(drawn, logprobs, entropy)
+
+
+def _questions_of(objective: Objective, store: Store | None) -> tuple[Question, ...]:
+    if objective.questions is None:
+        return questions(objective.prompts)
+    assert store is not None, "a user's prompts are in the store"
+    return read_stored(store.read(objective.questions), objective.reward, where=f"prompts {objective.questions}")
+
+
+def _template_of(recipe: Recipe, tokenizer: Path) -> ChatTemplate:
+    assert recipe.objective is not None
+    special = SPECIAL if recipe.kept_tokenizer is None else special_tokens(tokenizer)
+    if recipe.objective.chat_template is None:
+        return plain_template(special)
+    return ChatTemplate(recipe.objective.chat_template, special, where="objective.chat_template")
 
 
 def _int32(*shape: int) -> jax.ShapeDtypeStruct:

@@ -17,6 +17,14 @@ OBJECTIVES = "marin.objectives"
 """The group of plugins that a training with an objective needs."""
 
 
+class OwnReward(Section, frozen=True, kw_only=True):
+    """A function of a user's Python file: ``file`` below the working folder, whose bytes have ``digest`` and lie in the store."""
+
+    file: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f][^\\\x00-\x1f]*$")]
+    function: Annotated[str, Meta(min_length=1, max_length=100)]
+    digest: Digest
+
+
 class Objective(Section, frozen=True, kw_only=True):
     """Group-relative policy optimization (GRPO, arXiv:2402.03300), or REINFORCE (Williams, 1992).
 
@@ -31,8 +39,8 @@ class Objective(Section, frozen=True, kw_only=True):
     """The stored file of prompts and answers of one's own, as ``marin train --prompts FILE`` puts it there."""
     chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
     """How prompts are written that are conversations (Jinja); null: as conversations without a template are."""
-    reward: Literal["exact_match", "numeric_answer", "regular_expression"] = "regular_expression"
-    """What a completion gets for its prompt's answer."""
+    reward: Literal["exact_match", "numeric_answer", "regular_expression"] | OwnReward = "regular_expression"
+    """What a completion gets for its prompt's answer; one of one's own by `marin train --reward FILE.py:NAME`."""
     num_generations: Annotated[int, Meta(ge=2, le=4096)] = 8
     num_iterations: Annotated[int, Meta(ge=1, le=64)] = 1
     max_completion_length: Positive = 16
@@ -52,6 +60,13 @@ class Objective(Section, frozen=True, kw_only=True):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     """By the standard deviation of which rewards a reward's distance from its group's mean is divided."""
     importance_sampling_level: Literal["token", "sequence"] = "token"
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """Digest -> what it is, for what the store has of it."""
+        found = {self.questions: "the prompts that completions are drawn of"} if self.questions is not None else {}
+        reward = {} if isinstance(self.reward, str) else {self.reward.digest: "the code of the reward"}
+        return found | reward
 
     @property
     def highest(self) -> float:

@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="With an objective: prompts and answers of your own, a JSON object a line.",
 )
+@click.option(
+    "--reward", metavar="FILE.py:NAME", help="With an objective: a reward of your own, called as TRL calls it."
+)
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="Run at most N processes at a time.")
 @takes_execution
 @click.option(
@@ -84,6 +87,7 @@ def train(
     begun: str | None,
     borrowed: str | None,
     prompts: Path | None,
+    reward: str | None,
     max_concurrent: int | None,
     dry_run: bool,
     device: str,
@@ -112,8 +116,8 @@ def train(
 
     --tokenizer takes the place of training one: its bytes go into the store, and the ends of texts are those that it names.
 
-    --prompts takes a file of lines {"prompt": ..., "answer": ...} in place of the shipped prompts of +objective=grpo
-    (docs/rl.md).
+    --prompts takes a file of lines {"prompt": ..., "answer": ...} in place of the shipped prompts of +objective=grpo, --reward a
+    function of your own file in place of its reward (docs/rl.md).
 
     --dry-run with --device tpu-v5e, tpu-v5p or tpu-v6e asks the TPU's compiler, where libtpu is installed, for memory and time of
     a recipe with profile=tpu (as `marin compile` does); where not it says so, and keeps to the rule of conf/prices.yaml.
@@ -162,7 +166,8 @@ def train(
         found = found if begun is None else [_begun(root, begun, one, words) for one in found]
         _check_adapted(found)
         made = found if borrowed is None else [_borrowed(root, borrowed, one) for one in found]
-        made = made if prompts is None else [_with_prompts(root, prompts, one) for one in made]
+        if prompts is not None or reward is not None:
+            made = [_with_own(root, one, prompts, reward) for one in made]
         return [_said(one, composed) for one, composed in zip(made, asked_for, strict=True)]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
@@ -429,13 +434,13 @@ def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     return replace(composed, recipe=with_tokenizer(root.store(), folder, name, composed.recipe))
 
 
-def _with_prompts(root: Root, path: Path, composed: Composed) -> Composed:
-    """The recipe with the prompts of a file."""
+def _with_own(root: Root, composed: Composed, prompts: Path | None, reward: str | None) -> Composed:
+    """The recipe with the prompts and the reward of a user's files."""
     from marin.provenance.plugins import named
     from marin.recipe.objective import OBJECTIVES
 
-    plugin = named(OBJECTIVES, "rl", "--prompts")
-    return replace(composed, recipe=plugin.with_prompts(root.store(), path, composed.recipe))
+    plugin = named(OBJECTIVES, "rl", "--prompts" if reward is None else "--reward")
+    return replace(composed, recipe=plugin.with_own(root.store(), composed.recipe, prompts, reward))
 
 
 def _train(

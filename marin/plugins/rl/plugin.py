@@ -36,11 +36,11 @@ def rollouts(recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store
     return DrawnRollouts(recipe, step, vocab_size, tokenizer, store)
 
 
-def with_prompts(store: Store, path: Path, recipe: Recipe) -> Recipe:
+def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
     """See there."""
-    from marin.plugins.rl.own_prompts import with_prompts
+    from marin.plugins.rl import own
 
-    return with_prompts(store, path, recipe)
+    return own.with_own(store, recipe, prompts, reward)
 
 
 def difference(recorded: bytes | None, found: bytes) -> str:

@@ -7,12 +7,10 @@ sets that TRL's trainers take. In the store it has these two fields of every lin
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from ledger import LedgerError, canonical_bytes
 from marin.data.chat import checked
@@ -20,6 +18,7 @@ from marin.data.lines.packed import Damaged, reading, unpacked
 from marin.data.lines.parsing import parsed
 from marin.errors import DataError
 from marin.plugins.rl.rewards import check_answer
+from marin.recipe.objective import OwnReward
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 1 << 28
@@ -30,17 +29,11 @@ Message = dict[str, Any]
 @dataclass(frozen=True)
 class Question:
     """A prompt, a text or the messages of a conversation, and its answer: a text, a number, or a regular expression, as the
-    reward takes it."""
+    reward takes it. ``columns``: what a reward of one's own is called with."""
 
     prompt: str | list[Message]
     answer: str
-
-
-class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line as it is stored."""
-
-    answer: str
-    prompt: str | list[Message]
+    columns: Mapping[str, object] = field(default_factory=dict)
 
 
 DOUBLED = "|".join(letter * 2 for letter in "bcdefglmnoprstz")
@@ -63,8 +56,8 @@ def questions(name: str) -> tuple[Question, ...]:
     return tuple(Question(f"{a}+{b}=", str(a + b)) for a in range(50) for b in range(50))
 
 
-def read_file(path: Path, reward: str) -> tuple[Question, ...]:
-    """The questions of a user's file (.jsonl, .jsonl.gz, .jsonl.zst), in order. What a line has beside them is said once.
+def read_file(path: Path, reward: str | OwnReward) -> tuple[Question, ...]:
+    """The questions of a user's file (.jsonl, .jsonl.gz, .jsonl.zst), in order. What no reward reads of a line is said once.
 
     Raises:
         DataError: a line has no prompt or no answer, or an answer that the reward cannot take; ``where`` names it.
@@ -73,22 +66,22 @@ def read_file(path: Path, reward: str) -> tuple[Question, ...]:
     beside: set[str] = set()
     for where, line in _lines(path):
         value = _object(line, where)
-        found.append(Question(_prompt(value, where), _answer(value, where)))
-        check_answer(reward, found[-1].answer, where=where)
+        found.append(_question(value, reward, where))
         beside |= value.keys() - {"prompt", "answer"}
     if not found:
         raise _no_question(str(path), "at least one line", "none")
-    if beside:
+    if beside and isinstance(reward, str):
         log.warning("%s: left out, no reward reads them: %s", path, ", ".join(sorted(beside)))
     return tuple(found)
 
 
 def written(found: Sequence[Question]) -> bytes:
     """Questions as they are stored."""
-    return b"".join(canonical_bytes({"answer": one.answer, "prompt": one.prompt}) + b"\n" for one in found)
+    lines = [{"prompt": one.prompt, **(one.columns or {"answer": one.answer})} for one in found]
+    return b"".join(canonical_bytes(line) + b"\n" for line in lines)
 
 
-def read_stored(data: bytes, reward: str, *, where: str) -> tuple[Question, ...]:
+def read_stored(data: bytes, reward: str | OwnReward, *, where: str) -> tuple[Question, ...]:
     """The questions of a stored file.
 
     Raises:
@@ -97,16 +90,19 @@ def read_stored(data: bytes, reward: str, *, where: str) -> tuple[Question, ...]
     found = []
     for number, line in enumerate(data.splitlines(), start=1):
         at = f"{where}, line {number}"
-        try:
-            one = msgspec.json.decode(line, type=_Stored)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise _no_question(at, "a prompt and an answer", str(error)[:120]) from None
-        prompt = one.prompt if isinstance(one.prompt, str) else checked(one.prompt, at)
-        check_answer(reward, one.answer, where=at)
-        found.append(Question(prompt, one.answer))
+        found.append(_question(_object(line, at), reward, at))
     if not found:
         raise _no_question(where, "at least one line", "none")
     return tuple(found)
+
+
+def _question(value: dict[str, Any], reward: str | OwnReward, where: str) -> Question:
+    prompt = _prompt(value, where)
+    if not isinstance(reward, str):
+        return Question(prompt, "", {name: item for name, item in value.items() if name != "prompt"})
+    answer = _answer(value, where)
+    check_answer(reward, answer, where=where)
+    return Question(prompt, answer)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:

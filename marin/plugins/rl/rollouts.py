@@ -10,7 +10,7 @@ Completions that somebody says were drawn take that pass alone: no bit of a posi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ from marin.data.tokenizer import open_tokenizer
 from marin.errors import DataError
 from marin.plugins.rl.advantages import advantages, deviation, mean, token_weight
 from marin.plugins.rl.causal import KeyValues, hidden_states, next_states, no_keys
+from marin.plugins.rl.own_reward import called, function_of
 from marin.plugins.rl.policy import drawn_tokens, entropies, policy_logits, token_logprobs
 from marin.plugins.rl.prompts import Message, Question, questions, read_stored
 from marin.plugins.rl.record import CompletionRecord, PromptRecord, UpdateRecord, hex_floats, read_record
@@ -74,7 +75,7 @@ class DrawnRollouts:
         self._tokenizer = open_tokenizer(tokenizer, as_recorded=as_recorded(recipe))
         self._template = _template_of(recipe, tokenizer)
         self._questions = _questions_of(objective, store)
-        self._reward = REWARDS[objective.reward]
+        self._reward = _reward_of(objective)
         seed = recipe.seed or 0
         self._order = EpochOrder(len(self._questions), seed, "prompts", order=recipe.order)
         self._each = recipe.trainer.batch_size // objective.num_generations
@@ -99,8 +100,8 @@ class DrawnRollouts:
         if objective.beta:
             reference = self._pass(self._reference_arrays(), prompts, completions, keys).logprobs
         texts = [self._text(tokens) for tokens in completions]
-        asked = [self._questions[index].answer for index in indices for _ in range(objective.num_generations)]
-        rewards = [self.reward_of(text, answer) for text, answer in zip(texts, asked, strict=True)]
+        of = [self._questions[index] for index in indices for _ in range(objective.num_generations)]
+        rewards = [self.reward_of(*one) for one in zip(of, texts, completions, strict=True)]
         count = objective.num_generations
         groups = [rewards[at : at + count] for at in range(0, len(rewards), count)]
         gained = [np.float32(value) for group in advantages(objective, groups) for value in group]
@@ -166,15 +167,16 @@ class DrawnRollouts:
             )
 
     def _text(self, tokens: Sequence[int]) -> str:
+        """As TRL has it: without special tokens."""
         kept = tokens[:-1] if tokens and tokens[-1] in self.recipe.tokens.stops else tokens
-        return str(self._tokenizer.decode(list(kept), skip_special_tokens=False))
+        return str(self._tokenizer.decode(list(kept), skip_special_tokens=True))
 
-    def reward_of(self, text: str, answer: str) -> float:
-        reward = self._reward(text, answer)
+    def reward_of(self, question: Question, text: str, tokens: Sequence[int]) -> float:
+        reward = self._reward(question, text, tokens)
         if not math.isfinite(reward):
             raise DataError(
                 "a reward is no number",
-                where=f"objective.reward={self.objective.reward}, of {text[:60]!r}",
+                where=f"objective.reward, of {text[:60]!r}",
                 expected="a finite number",
                 found=repr(reward),
                 cure="correct the function; nothing of this update was recorded",
@@ -363,6 +365,21 @@ def _questions_of(objective: Objective, store: Store | None) -> tuple[Question, 
         return questions(objective.prompts)
     assert store is not None, "a user's prompts are in the store"
     return read_stored(store.read(objective.questions), objective.reward, where=f"prompts {objective.questions}")
+
+
+def _reward_of(objective: Objective) -> Callable[[Question, str, Sequence[int]], float]:
+    """What a completion gets, of its question, its text and its tokens."""
+    named = objective.reward
+    if isinstance(named, str):
+        shipped = REWARDS[named]
+        return lambda question, text, tokens: shipped(text, question.answer)
+    function, where = function_of(named), f"objective.reward: {named.function} of {named.file}"
+
+    def own(question: Question, text: str, tokens: Sequence[int]) -> float:
+        columns = question.columns or {"answer": question.answer}
+        return called(function, question.prompt, text, tokens, columns, f"{where}, of {text[:60]!r}")
+
+    return own
 
 
 def _template_of(recipe: Recipe, tokenizer: Path) -> ChatTemplate:

@@ -65,13 +65,14 @@ class ObjectivePlugin(Protocol):
         Raises:
             DataError: a prompt leaves no room for a completion, or the stored prompts are not such.
             NotFound: they are not in the store.
+            MissingEvidence: the file of a reward of one's own is not below the working folder, or is another one.
         """
 
-    def with_prompts(self, store: Store, path: Path, recipe: Recipe) -> Recipe:
-        """``recipe`` with the prompts of a user's file, which are in the store afterwards.
+    def with_own(self, store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
+        """``recipe`` with the prompts of a user's file and the reward ``FILE.py:NAME``, whose bytes are in the store afterwards.
 
         Raises:
-            UsageError: it has no objective.
+            UsageError: it has no objective, or the reward cannot be taken.
             DataError: the file has no prompts.
         """
 

@@ -93,8 +93,7 @@ def named_artifacts(run: Run) -> dict[str, str]:
     with suppress(UsageError):  # a recipe of another version; the verdicts that need it say so
         objective = run.recipe.objective
         rollouts = objective is not None
-        if objective is not None and objective.questions is not None:
-            named[objective.questions] = "the prompts that completions are drawn of"
+        named |= objective.stored if objective is not None else {}
         if (initial := run.recipe.initial) is not None:
             named |= {initial.model: "the model that it begins with", initial.tokenizer: "the tokenizer of that model"}
         if (taken := run.recipe.tokenizer.artifact) is not None:

@@ -206,7 +206,8 @@ def _objective(recipe: Recipe) -> str:
         what = (
             "group relative policy optimization (GRPO)" if objective.name == "grpo" else "policy gradient (REINFORCE)"
         )
-        return f"{what} of completions that the model draws, by the reward {objective.reward}"
+        reward = objective.reward if isinstance(objective.reward, str) else objective.reward.function
+        return f"{what} of completions that the model draws, by the reward {reward}"
     if recipe.lora is not None and recipe.lora.dpo_beta is not None:
         return f"direct preference optimization (DPO), beta {recipe.lora.dpo_beta}"
     answers = any(isinstance(part, FilesDataset) and part.chat for part in parts(recipe.dataset).values())

@@ -11,10 +11,18 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from marin.errors import UsageError
-from marin.recipe.section import Count, Positive, Section
+from marin.recipe.section import Count, Digest, Positive, Section
 
 OBJECTIVES = "marin.objectives"
 """The group of plugins that a training with an objective needs."""
+
+
+class OwnReward(Section, frozen=True, kw_only=True):
+    """A function of a user's Python file: ``file`` below the working folder, whose bytes have ``digest`` and lie in the store."""
+
+    file: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f][^\\\x00-\x1f]*$")]
+    function: Annotated[str, Meta(min_length=1, max_length=100)]
+    digest: Digest
 
 
 class Objective(Section, frozen=True, kw_only=True):
@@ -25,10 +33,14 @@ class Objective(Section, frozen=True, kw_only=True):
     """
 
     name: Literal["grpo", "reinforce"] = "grpo"
-    prompts: Literal["doubled", "sums"] = "doubled"
-    """Which of the shipped sets of prompts."""
-    reward: Literal["exact_match", "numeric_answer", "regular_expression"] = "regular_expression"
-    """What a completion gets for its prompt's answer."""
+    prompts: Literal["doubled", "sums", "own"] = "doubled"
+    """Which of the shipped sets of prompts, or those of ``questions``."""
+    questions: Digest | None = None
+    """The stored file of prompts and answers of one's own, as ``marin train --prompts FILE`` puts it there."""
+    chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
+    """How prompts are written that are conversations (Jinja); null: as conversations without a template are."""
+    reward: Literal["exact_match", "numeric_answer", "regular_expression"] | OwnReward = "regular_expression"
+    """What a completion gets for its prompt's answer; one of one's own by `marin train --reward FILE.py:NAME`."""
     num_generations: Annotated[int, Meta(ge=2, le=4096)] = 8
     num_iterations: Annotated[int, Meta(ge=1, le=64)] = 1
     max_completion_length: Positive = 16
@@ -48,6 +60,13 @@ class Objective(Section, frozen=True, kw_only=True):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     """By the standard deviation of which rewards a reward's distance from its group's mean is divided."""
     importance_sampling_level: Literal["token", "sequence"] = "token"
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """Digest -> what it is, for what the store has of it."""
+        found = {self.questions: "the prompts that completions are drawn of"} if self.questions is not None else {}
+        reward = {} if isinstance(self.reward, str) else {self.reward.digest: "the code of the reward"}
+        return found | reward
 
     @property
     def highest(self) -> float:
@@ -116,6 +135,18 @@ def check_objective(recipe: Any, where: str) -> None:
             trainer.steps_per_segment % once == 0,
         ),
         (
+            "objective.questions",
+            objective.questions or "null",
+            "a stored file with objective.prompts=own, and null without",
+            (objective.questions is not None) == (objective.prompts == "own"),
+        ),
+        (
+            "objective.chat_template",
+            objective.chat_template,
+            "null where the prompts are shipped: they are texts",
+            objective.chat_template is None or objective.prompts == "own",
+        ),
+        (
             "objective.max_completion_length",
             objective.max_completion_length,
             f"at most {longest}: model.seq_len without a token of the prompt",
@@ -146,5 +177,7 @@ def check_objective(recipe: Any, where: str) -> None:
                 where=f"{where}: {name}",
                 expected=expected,
                 found=str(value),
-                cure="docs/rl.md has what an objective goes together with",
+                cure="`marin train --prompts FILE` takes prompts of your own"
+                if name == "objective.questions"
+                else "docs/rl.md has what an objective goes together with",
             )

@@ -169,7 +169,13 @@ class Training:
     """
 
     def __init__(
-        self, recipe: Recipe, cache: Cache, vocab_size: int, execution: Execution, tokenizer: Path | None = None
+        self,
+        recipe: Recipe,
+        cache: Cache,
+        vocab_size: int,
+        execution: Execution,
+        tokenizer: Path | None = None,
+        store: Store | None = None,
     ) -> None:
         check_device(recipe.arithmetic, jax.devices()[0].device_kind)
         canary.check(recipe.arithmetic)
@@ -194,7 +200,7 @@ class Training:
         if recipe.objective is not None:
             _check_alone(execution)
             assert tokenizer is not None, "prompts are texts"
-            self._rollouts = objective_plugin().rollouts(recipe, self.step, vocab_size, tokenizer)
+            self._rollouts = objective_plugin().rollouts(recipe, self.step, vocab_size, tokenizer, store)
         self._left_out: LeftOut | None = None
         self._kept: dict[int, Batch] | None = None
         self._lengths: dict[str, int] = {}

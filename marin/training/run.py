@@ -157,6 +157,7 @@ def train(task: Task) -> StepResult:
             vocabulary_size(task.inputs["tokenizer"], recipe.model),
             task.execution,
             task.inputs["tokenizer"],
+            task.store,
         )
     first, last = recipe.first_step, recipe.last_step
     marks: list[int] = []

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from marin.cli.execution import Machine, no_diff
-from marin.cli.options import argument, flag, group, option, takes
+from marin.cli.options import FILE, argument, flag, group, option, takes
 from marin.cli.output import print_json, print_table, say
 from marin.cli.running.tracker import choose
 from marin.cli.running.trained import Trained, print_trained
@@ -47,6 +47,10 @@ class TrainOptions:
         "Take the tokenizer of a folder (tokenizer.json, GPT-2's two files, Llama 3's), or of the Hub at a commit.",
         "--tokenizer",
     )
+    prompts: Path | None = option(
+        "FILE", "With an objective: prompts and answers of your own, a JSON object a line.", type=FILE
+    )
+    reward: str | None = option("FILE.py:NAME", "With an objective: a reward of your own, called as TRL calls it.")
     max_concurrent: int | None = option("N", "Run at most N processes at a time.", least=1)
     machine: Machine = group(Machine)
     dry_run: bool = flag("Print for every step whether it is a hit, and what it would cost; run nothing.")
@@ -84,6 +88,9 @@ def train(options: TrainOptions) -> None:
     learned is what people prefer (DPO).
 
     --tokenizer takes the place of training one: its bytes go into the store, and the ends of texts are those that it names.
+
+    --prompts takes a file of lines {"prompt": ..., "answer": ...} in place of the shipped prompts of +objective=grpo, --reward a
+    function of your own file in place of its reward (docs/rl.md).
 
     --dry-run with --device tpu-v5e, tpu-v5p or tpu-v6e asks the TPU's compiler, where libtpu is installed, for memory and time of
     a recipe with profile=tpu (as `marin compile` does); where not it says so, and keeps to the rule of conf/prices.yaml.
@@ -138,6 +145,8 @@ def train(options: TrainOptions) -> None:
         found = found if options.begun is None else [_begun(root, options.begun, one, words) for one in found]
         _check_adapted(found)
         made = found if options.borrowed is None else [_borrowed(root, options.borrowed, one) for one in found]
+        if options.prompts is not None or options.reward is not None:
+            made = [_with_own(root, one, options.prompts, options.reward) for one in made]
         return [_said(one, composed) for one, composed in zip(made, asked_for, strict=True)]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
@@ -316,7 +325,6 @@ def within_epochs(root: Root, composed: Composed, execution: Execution) -> Compo
 
 def _continued(root: Root, run: str, composed: Composed) -> Composed:
     """The recipe as the phase that goes on from the last recorded state of ``run``."""
-    from pathlib import Path
     from tempfile import TemporaryDirectory
 
     from marin.evaluation.importing import with_chat_template
@@ -345,7 +353,6 @@ def _said(made: Composed, asked: Composed) -> Composed:
 def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> Composed:
     """The recipe that begins with the model of a folder; ``words`` are what the command line says beside it."""
     from dataclasses import replace
-    from pathlib import Path
 
     import msgspec
 
@@ -388,8 +395,6 @@ def _begun(root: Root, named: str, composed: Composed, words: Sequence[str]) -> 
 
 def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     """The recipe with the tokenizer of a folder."""
-    from pathlib import Path
-
     from marin.data.borrowed.folder import WANTED
     from marin.errors import UsageError
     from marin.evaluation.importing import with_tokenizer
@@ -407,6 +412,15 @@ def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     folder = pull(named, own_folder("hub"), WANTED, "tokenizer") if is_named(named) else Path(named)
     name = named if is_named(named) else f"folder {folder.resolve().name}"
     return replace(composed, recipe=with_tokenizer(root.store(), folder, name, composed.recipe))
+
+
+def _with_own(root: Root, composed: Composed, prompts: Path | None, reward: str | None) -> Composed:
+    """The recipe with the prompts and the reward of a user's files."""
+    from marin.provenance.plugins import named
+    from marin.recipe.objective import OBJECTIVES
+
+    plugin = named(OBJECTIVES, "rl", "--prompts" if reward is None else "--reward")
+    return replace(composed, recipe=plugin.with_own(root.store(), composed.recipe, prompts, reward))
 
 
 def _train(

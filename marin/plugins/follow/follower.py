@@ -261,8 +261,9 @@ class Follower:
         if self._options.workers == self._options.execution.processes == 1:
             from marin.verify.jax.replay import prepared, program_of  # jax, after the contract is in force
 
-            inputs = self._case().inputs(("tokens", "tokenizer"))
-            training = prepared(self.run.recipe, inputs["tokens"], inputs["tokenizer"], self._alone)
+            case = self._case()
+            inputs = case.inputs(("tokens", "tokenizer"))
+            training = prepared(self.run.recipe, inputs["tokens"], inputs["tokenizer"], self._alone, case.store)
             program_of(training, self._alone)
             if not self._done and self.run.recipe.phase is None and self.run.recipe.initial is None:
                 training.start()

@@ -10,6 +10,7 @@ from marin.recipe.schema import Recipe
 if TYPE_CHECKING:
     import jax
 
+    from ledger import Store
     from marin.training.runtime.objective import Rollouts
     from marin.training.step.contract import Step
 
@@ -28,11 +29,18 @@ def counted(recipe: Recipe, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
     return divisor(recipe, tokens, numbers)
 
 
-def rollouts(recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path) -> Rollouts:
+def rollouts(recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None) -> Rollouts:
     """See there."""
     from marin.plugins.rl.rollouts import DrawnRollouts
 
-    return DrawnRollouts(recipe, step, vocab_size, tokenizer)
+    return DrawnRollouts(recipe, step, vocab_size, tokenizer, store)
+
+
+def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
+    """See there."""
+    from marin.plugins.rl import own
+
+    return own.with_own(store, recipe, prompts, reward)
 
 
 def difference(recorded: bytes | None, found: bytes) -> str:

@@ -10,7 +10,7 @@ Completions that somebody says were drawn take that pass alone: no bit of a posi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,14 +23,19 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from ledger import Store
+from marin.data.borrowed.chats import special_tokens
+from marin.data.template import SPECIAL, ChatTemplate, plain_template
 from marin.data.tokenizer import open_tokenizer
 from marin.errors import DataError
 from marin.plugins.rl.advantages import advantages, deviation, mean, token_weight
 from marin.plugins.rl.causal import KeyValues, hidden_states, next_states, no_keys
+from marin.plugins.rl.own_reward import called, function_of
 from marin.plugins.rl.policy import drawn_tokens, entropies, policy_logits, token_logprobs
-from marin.plugins.rl.prompts import questions
+from marin.plugins.rl.prompts import Message, Question, questions, read_stored
 from marin.plugins.rl.record import CompletionRecord, PromptRecord, UpdateRecord, hex_floats, read_record
 from marin.plugins.rl.rewards import REWARDS
+from marin.recipe.objective import Objective
 from marin.recipe.schema import Recipe, as_recorded
 from marin.training.data import EpochOrder
 from marin.training.initial import initial_slices
@@ -58,16 +63,19 @@ class DrawnRollouts:
     """The rollouts of one recipe, on the mesh of its train step.
 
     Raises:
-        DataError: a prompt leaves no room for a completion.
+        DataError: a prompt leaves no room for a completion, or ``store`` has other than prompts where the recipe's are.
     """
 
-    def __init__(self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path) -> None:
+    def __init__(
+        self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None = None
+    ) -> None:
         objective = recipe.objective
         assert objective is not None
         self.recipe, self.objective, self._step, self._vocab_size = recipe, objective, step, vocab_size
         self._tokenizer = open_tokenizer(tokenizer, as_recorded=as_recorded(recipe))
-        self._questions = questions(objective.prompts)
-        self._reward = REWARDS[objective.reward]
+        self._template = _template_of(recipe, tokenizer)
+        self._questions = _questions_of(objective, store)
+        self._reward = _reward_of(objective)
         seed = recipe.seed or 0
         self._order = EpochOrder(len(self._questions), seed, "prompts", order=recipe.order)
         self._each = recipe.trainer.batch_size // objective.num_generations
@@ -92,8 +100,8 @@ class DrawnRollouts:
         if objective.beta:
             reference = self._pass(self._reference_arrays(), prompts, completions, keys).logprobs
         texts = [self._text(tokens) for tokens in completions]
-        asked = [self._questions[index].answer for index in indices for _ in range(objective.num_generations)]
-        rewards = [self.reward_of(text, answer) for text, answer in zip(texts, asked, strict=True)]
+        of = [self._questions[index] for index in indices for _ in range(objective.num_generations)]
+        rewards = [self.reward_of(*one) for one in zip(of, texts, completions, strict=True)]
         count = objective.num_generations
         groups = [rewards[at : at + count] for at in range(0, len(rewards), count)]
         gained = [np.float32(value) for group in advantages(objective, groups) for value in group]
@@ -125,10 +133,26 @@ class DrawnRollouts:
     # -- prompts and texts
 
     def _tokens(self, index: int) -> tuple[int, ...]:
+        """A text after the token before a text; a conversation as the chat template writes it, and nothing before it."""
         if index not in self._encoded:
-            ids = self._tokenizer.encode(self._questions[index].prompt, add_special_tokens=False).ids
-            self._encoded[index] = (self.recipe.tokens.begin, *(int(token) for token in ids))
+            prompt, before = self._questions[index].prompt, [self.recipe.tokens.begin]
+            if not isinstance(prompt, str):
+                prompt, before = self._written(prompt, index), []
+            ids = self._tokenizer.encode(prompt, add_special_tokens=False).ids
+            self._encoded[index] = (*before, *(int(token) for token in ids))
         return self._encoded[index]
+
+    def _written(self, messages: list[Message], index: int) -> str:
+        try:
+            return self._template.render(messages)
+        except ValueError as error:
+            raise DataError(
+                "the chat template cannot render a prompt",
+                where=f"question {index} of objective.questions",
+                expected="messages that it takes, of which the assistant's is next",
+                found=str(error)[:200],
+                cure="correct the line, or name another template: objective.chat_template",
+            ) from None
 
     def _check_room(self) -> None:
         room = self.recipe.model.seq_len - self.objective.max_completion_length
@@ -143,15 +167,16 @@ class DrawnRollouts:
             )
 
     def _text(self, tokens: Sequence[int]) -> str:
+        """As TRL has it: without special tokens."""
         kept = tokens[:-1] if tokens and tokens[-1] in self.recipe.tokens.stops else tokens
-        return str(self._tokenizer.decode(list(kept), skip_special_tokens=False))
+        return str(self._tokenizer.decode(list(kept), skip_special_tokens=True))
 
-    def reward_of(self, text: str, answer: str) -> float:
-        reward = self._reward(text, answer)
+    def reward_of(self, question: Question, text: str, tokens: Sequence[int]) -> float:
+        reward = self._reward(question, text, tokens)
         if not math.isfinite(reward):
             raise DataError(
                 "a reward is no number",
-                where=f"objective.reward={self.objective.reward}, of {text[:60]!r}",
+                where=f"objective.reward, of {text[:60]!r}",
                 expected="a finite number",
                 found=repr(reward),
                 cure="correct the function; nothing of this update was recorded",
@@ -333,6 +358,36 @@ class DrawnRollouts:
             parts = [[hosts.whole(x) for x in one] for one in found]
         drawn, logprobs, entropy = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Looked(drawn, logprobs, entropy)
+
+
+def _questions_of(objective: Objective, store: Store | None) -> tuple[Question, ...]:
+    if objective.questions is None:
+        return questions(objective.prompts)
+    assert store is not None, "a user's prompts are in the store"
+    return read_stored(store.read(objective.questions), objective.reward, where=f"prompts {objective.questions}")
+
+
+def _reward_of(objective: Objective) -> Callable[[Question, str, Sequence[int]], float]:
+    """What a completion gets, of its question, its text and its tokens."""
+    named = objective.reward
+    if isinstance(named, str):
+        shipped = REWARDS[named]
+        return lambda question, text, tokens: shipped(text, question.answer)
+    function, where = function_of(named), f"objective.reward: {named.function} of {named.file}"
+
+    def own(question: Question, text: str, tokens: Sequence[int]) -> float:
+        columns = question.columns or {"answer": question.answer}
+        return called(function, question.prompt, text, tokens, columns, f"{where}, of {text[:60]!r}")
+
+    return own
+
+
+def _template_of(recipe: Recipe, tokenizer: Path) -> ChatTemplate:
+    assert recipe.objective is not None
+    special = SPECIAL if recipe.kept_tokenizer is None else special_tokens(tokenizer)
+    if recipe.objective.chat_template is None:
+        return plain_template(special)
+    return ChatTemplate(recipe.objective.chat_template, special, where="objective.chat_template")
 
 
 def _int32(*shape: int) -> jax.ShapeDtypeStruct:

@@ -62,6 +62,7 @@ ADDED_LATER = frozenset(
         "phase",
         "lora",
         "objective",
+        "questions",
         "dpo_beta",
         "packing",
         "device_kind",

@@ -20,6 +20,7 @@ from marin.recipe.objective import OBJECTIVES
 from marin.recipe.schema import Recipe
 
 if TYPE_CHECKING:
+    from ledger import Store
     from marin.training.step.contract import Step
     from marin.training.step.slices import SlicedState
 
@@ -58,11 +59,21 @@ class ObjectivePlugin(Protocol):
     def counted(self, recipe: Recipe, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
         """What that sum is divided by, float32."""
 
-    def rollouts(self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path) -> Rollouts:
-        """What draws.
+    def rollouts(self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None) -> Rollouts:
+        """What draws. ``store`` has the prompts, where they are not shipped.
 
         Raises:
-            DataError: a prompt leaves no room for a completion.
+            DataError: a prompt leaves no room for a completion, or the stored prompts are not such.
+            NotFound: they are not in the store.
+            MissingEvidence: the file of a reward of one's own is not below the working folder, or is another one.
+        """
+
+    def with_own(self, store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
+        """``recipe`` with the prompts of a user's file and the reward ``FILE.py:NAME``, whose bytes are in the store afterwards.
+
+        Raises:
+            UsageError: it has no objective, or the reward cannot be taken.
+            DataError: the file has no prompts.
         """
 
     def difference(self, recorded: bytes | None, found: bytes) -> str:

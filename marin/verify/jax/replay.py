@@ -62,7 +62,9 @@ _prepared: dict[tuple[str, int, int], Training] = {}
 _programs: dict[tuple[str, int, int], Json] = {}
 
 
-def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution) -> Training:
+def prepared(
+    recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution, store: Store | None = None
+) -> Training:
     """The compiled training of ``recipe``; the newest one is kept, so that a process that verifies run after run of one
     recipe compiles once."""
     vocab = vocabulary_size(tokenizer, recipe.model)
@@ -75,7 +77,7 @@ def prepared(recipe: Recipe, tokens: Path, tokenizer: Path, execution: Execution
         name = f"{key[0].removeprefix('sha256:')}-{execution.devices}"
         turn = compiling(name) if hosts.processes() == 1 else nullcontext()
         with turn, waiting("compiling the train step"):
-            _prepared[key] = Training(recipe, tokens / "train", vocab, execution, tokenizer)
+            _prepared[key] = Training(recipe, tokens / "train", vocab, execution, tokenizer, store)
     return _prepared[key].reading(tokens / "train")
 
 
@@ -144,7 +146,7 @@ def replay(
     (:func:`same_program`).
     """
     began = time.monotonic()
-    training = prepared(recipe, tokens, tokenizer, execution)
+    training = prepared(recipe, tokens, tokenizer, execution, store)
     same_program(program, training)
     state, manifest = training.start(previous)
     named = _named_beside(training, execution)
@@ -196,7 +198,7 @@ class SegmentReplay:
         program: Mapping[str, object],
         named: bool,
     ) -> None:
-        self._training = prepared(recipe, tokens, tokenizer, execution)
+        self._training = prepared(recipe, tokens, tokenizer, execution, store)
         same_program(program, self._training)
         self._store = store
         self._execution = execution

@@ -91,7 +91,9 @@ def named_artifacts(run: Run) -> dict[str, str]:
     named: dict[str, str] = {}
     rollouts = False
     with suppress(UsageError):  # a recipe of another version; the verdicts that need it say so
-        rollouts = run.recipe.objective is not None
+        objective = run.recipe.objective
+        rollouts = objective is not None
+        named |= objective.stored if objective is not None else {}
         if (initial := run.recipe.initial) is not None:
             named |= {initial.model: "the model that it begins with", initial.tokenizer: "the tokenizer of that model"}
         if (taken := run.recipe.tokenizer.artifact) is not None:

@@ -1,5 +1,6 @@
 """Parsers of foreign bytes of this plugin, which tests/fuzz tries."""
 
+from marin.plugins.rl.prompts import read_stored
 from marin.plugins.rl.record import first_difference, read_record
 from tests.fuzz.parsers import Parser, given
 
@@ -15,4 +16,13 @@ def compared(data: bytes) -> None:
     first_difference(data, RECORD)
 
 
-PARSERS = [Parser("completions of an update", compared, given(RECORD), ("marin.plugins.rl.record.read_record",))]
+def stored_prompts(data: bytes) -> None:
+    """As a replay reads them."""
+    read_stored(data, "regular_expression", where="prompts")
+
+
+QUESTIONS = b'{"answer":"19","prompt":"12+7="}\n{"answer":"b.*","prompt":[{"content":"a","role":"user"}]}\n'
+PARSERS = [
+    Parser("completions of an update", compared, given(RECORD), ("marin.plugins.rl.record.read_record",)),
+    Parser("prompts of an objective", stored_prompts, given(QUESTIONS), ("marin.plugins.rl.prompts.read_stored",)),
+]

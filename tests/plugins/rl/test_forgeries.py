@@ -121,11 +121,11 @@ def while_training(patch: Patch, name: str, forged: Any) -> None:
 
 def better_reward(patch: Patch) -> None:
     true = DrawnRollouts.reward_of
-    while_training(patch, "reward_of", lambda self, text, answer: true(self, text, answer) + 1.0)
+    while_training(patch, "reward_of", lambda self, *given: true(self, *given) + 1.0)
 
 
 def another_function(patch: Patch) -> None:
-    while_training(patch, "reward_of", lambda self, text, answer: exact_match(text, answer) + 7.0)
+    while_training(patch, "reward_of", lambda self, question, text, tokens: exact_match(text, question.answer) + 7.0)
 
 
 def best_of_more(patch: Patch) -> None:

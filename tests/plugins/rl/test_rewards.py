@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
+import re
+from pathlib import Path
 
 import pytest
 
-from marin.plugins.rl.prompts import questions
+from marin.errors import DataError
+from marin.plugins.rl.prompts import Question, questions, read_file, read_stored, written
 from marin.plugins.rl.rewards import REWARDS, exact_match, numeric_answer, regular_expression
 
 
@@ -32,9 +37,61 @@ def test_a_number_is_compared_as_a_number_and_a_text_as_a_text(
 def test_every_shipped_question_has_rewards_that_are_numbers() -> None:
     for name in ("doubled", "sums"):
         found = questions(name)
-        assert len(set(found)) == len(found) > 1
+        assert len({one.prompt for one in found}) == len(found) > 1
         for question in found:
             assert all(math.isfinite(reward(question.answer, question.answer)) for reward in REWARDS.values())
     assert regular_expression("a letter", questions("doubled")[0].answer) == 1.0
     assert regular_expression("a word", questions("doubled")[0].answer) == 0.0
     assert {numeric_answer(f"{one.prompt}{one.answer}", one.answer) for one in questions("sums")} == {1.0}
+
+
+def written_file(tmp_path: Path, *lines: object) -> Path:
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_prompts_of_a_file_are_its_lines_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    chat = [{"role": "user", "content": "two and two?"}]
+    path = written_file(
+        tmp_path,
+        {"prompt": "12+7=", "answer": 19, "level": "easy"},
+        "",
+        {"answer": "four", "prompt": chat},
+        {"prompt": "2/4=", "answer": 0.5},
+    )
+    found = read_file(path, "exact_match")
+    assert found == (Question("12+7=", "19"), Question(chat, "four"), Question("2/4=", "0.5"))
+    assert "left out, no reward reads them: level" in caplog.text
+    assert read_stored(written(found), "exact_match", where="stored") == found
+
+
+@pytest.mark.parametrize(
+    ("line", "reward", "said"),
+    [
+        ("{", "exact_match", "JSON"),
+        ("[1]", "exact_match", "an object"),
+        ('{"prompt": "", "answer": "1"}', "exact_match", "'prompt', a text"),
+        ('{"question": "1+1=", "answer": "2"}', "exact_match", "'prompt', a text"),
+        ('{"prompt": "1+1="}', "exact_match", "'answer', a text or a number"),
+        ('{"prompt": "1+1=", "answer": true}', "exact_match", "'answer', a text or a number"),
+        ('{"prompt": "1+1=", "answer": "two"}', "numeric_answer", "an answer without a number"),
+        ('{"prompt": "1+1=", "answer": "(2"}', "regular_expression", "no regular expression"),
+        ('{"prompt": "1+1=", "answer": "(?=2)"}', "regular_expression", "no regular expression"),
+        ('{"prompt": [{"content": "a"}], "answer": "b"}', "exact_match", "a role"),
+        ('{"prompt": "\\ud800", "answer": "b"}', "exact_match", "JSON"),
+    ],
+)
+def test_a_line_that_is_no_prompt_is_named(tmp_path: Path, line: str, reward: str, said: str) -> None:
+    path = written_file(tmp_path, {"prompt": "1+0=", "answer": 1}, line)
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        read_file(path, reward)
+    assert caught.value.where == f"{path}, line 2" or caught.value.where.startswith(f"{path}, line 2, message")
+
+
+def test_a_file_that_is_cut_or_empty_or_not_there_is_refused(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(gzip.compress(b'{"prompt": "1+1=", "answer": "2"}\n' * 50)[:-9])
+    for path in (cut, written_file(tmp_path), tmp_path / "absent.jsonl"):
+        with pytest.raises(DataError, match="a file of prompts that cannot be used"):
+            read_file(path, "exact_match")

@@ -1,166 +1,30 @@
-"""Functions of the installed lm-evaluation-harness that do nothing but compute.
-
-The harness has functions that execute what they read, fetch, or write. So the code that a function reaches is read first
-(:mod:`ast`): it may name only what is in :data:`MODULES` and :data:`BUILTINS`. This judges code that hides nothing, the
-harness's own; it is no sandbox for other code.
-"""
+"""Functions of the installed lm-evaluation-harness that do nothing but compute."""
 
 from __future__ import annotations
 
-import ast
-import builtins
 import functools
 import importlib
 import inspect
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from ledger import digest_bytes
 from marin.errors import UsageError
+from marin.work.computing import MODULES, Code, Reach, when_loaded
 
 PACKAGE = "lm_eval.tasks"
-ALL: frozenset[str] = frozenset()
-"""Of a module all of whose names may be used."""
-MODULES: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(
-        (
-            "__future__",
-            "collections",
-            "collections.abc",
-            "copy",
-            "dataclasses",
-            "difflib",
-            "enum",
-            "fractions",
-            "functools",
-            "html",
-            "itertools",
-            "math",
-            "re",
-            "string",
-            "textwrap",
-            "typing",
-            "unicodedata",
-        ),
-        ALL,
-    ),
-    "ast": frozenset({"literal_eval"}),
+USED: Mapping[str, frozenset[str]] = {
+    **MODULES,
     "datasets": frozenset({"Dataset", "Features", "Sequence", "Value"}),
-    "hashlib": frozenset({"md5", "sha1", "sha256"}),
-    "json": frozenset({"dumps", "loads", "JSONDecodeError"}),
     "lm_eval.utils": frozenset({"eval_logger", "general_detokenize", "weighted_f1_score"}),
-    "logging": frozenset({"debug", "error", "getLogger", "info", "warning"}),
-    "numpy": frozenset(
-        {
-            "abs",
-            "all",
-            "any",
-            "append",
-            "arange",
-            "argmax",
-            "argmin",
-            "argsort",
-            "array",
-            "asarray",
-            "bool_",
-            "concatenate",
-            "cumsum",
-            "divide",
-            "float32",
-            "float64",
-            "inf",
-            "int64",
-            "isnan",
-            "max",
-            "maximum",
-            "mean",
-            "min",
-            "minimum",
-            "nan",
-            "nanmax",
-            "ndarray",
-            "ones",
-            "random",
-            "round",
-            "sort",
-            "stack",
-            "sum",
-            "unique",
-            "where",
-            "zeros",
-        }
-    ),
     "sklearn.metrics": frozenset({"accuracy_score", "f1_score"}),
-    "random": frozenset({"Random", "choice", "choices", "randint", "random", "sample", "seed", "shuffle"}),
 }
-"""What code may take from which module. Of numpy nothing whose last bit is the processor's (exp, log, power)."""
-LOADED: Mapping[str, frozenset[str]] = {
-    **{module: names - {"random"} for module, names in MODULES.items() if module != "random"},
-    **dict.fromkeys(("json", "pathlib"), ALL),
-    "os": frozenset({"path"}),
-    "os.path": frozenset({"abspath", "basename", "dirname", "join"}),
-}
-"""The same for what runs when a file of the harness is loaded, before anything of a task is seen: it may read its own files,
-but not the environment, and begin no stream of random numbers: what comes of these would be another number elsewhere, or at
-the next call."""
-BUILTINS = frozenset({*dir(builtins), "__name__"}) - {
-    "KeyboardInterrupt",
-    "SystemExit",
-    "__build_class__",
-    "__import__",
-    "__loader__",
-    "__spec__",
-    "breakpoint",
-    "compile",
-    "copyright",
-    "credits",
-    "delattr",
-    "eval",
-    "exec",
-    "exit",
-    "getattr",
-    "globals",
-    "hash",
-    "help",
-    "id",
-    "input",
-    "license",
-    "locals",
-    "memoryview",
-    "open",
-    "quit",
-    "setattr",
-    "vars",
-}
-"""``hash`` and ``id`` are another number in each process."""
-METHODS = frozenset(
-    {
-        "dump",
-        "from_csv",
-        "from_file",
-        "from_json",
-        "from_parquet",
-        "from_sql",
-        "from_text",
-        "load_from_disk",
-        "push_to_hub",
-        "save_to_disk",
-        "to_csv",
-        "to_json",
-        "to_parquet",
-        "to_sql",
-        "tofile",
-    }
-)
-"""Of a data set or an array: what reads or writes files."""
-READS = frozenset({"__file__", "globals", "open"})
-"""Built-in names that may be used while a file is loaded."""
-KEYWORDS = frozenset({"num_proc", "cache_file_name", "cache_file_names"})
+"""What code of the harness may take from which module."""
 
 
 @functools.cache
@@ -212,12 +76,17 @@ class Known:
     draws: bool
 
 
+def _code() -> Code:
+    """The harness's tasks, as code that may be judged."""
+    return Code(installed_folder(), USED, when_loaded(USED), _module, refused_code, PACKAGE)
+
+
 @functools.cache
 def _judged(path: str, name: str) -> Known | UsageError:
     """Load a file of the installed harness, and judge the code that a function of it reaches; once, since that does not
     change."""
     where = f"lm_eval/tasks/{path}:{name}"
-    reach = _Reach(where)
+    reach = Reach(_code(), where)
     try:
         reach.module(path)
         call = getattr(_module(path), name)
@@ -225,7 +94,7 @@ def _judged(path: str, name: str) -> Known | UsageError:
         while isinstance(inner, functools.partial):
             inner = inner.func
         inner = inspect.unwrap(inner)
-        if inner.__name__ in MODULES.get(inner.__module__, ()):  # a name for one of those
+        if inner.__name__ in USED.get(inner.__module__, ()):  # a name for one of those
             return Known(call, digest_bytes((installed_folder() / path).read_bytes()), draws=False)
         code = inner.__code__
         own = Path(code.co_filename).relative_to(installed_folder()).as_posix()
@@ -250,205 +119,6 @@ def known(path: str, name: str, where: str) -> Known:
     if isinstance(judged, UsageError):
         raise refused_code(where, judged.expected, judged.found or "")
     return judged
-
-
-@dataclass
-class _Module:
-    """A file of the harness: what it binds at its top, and the statements that run when it is loaded."""
-
-    path: str
-    content: bytes
-    bound: dict[str, list[ast.stmt]] = field(default_factory=dict)
-    run: list[ast.stmt] = field(default_factory=list)
-    loads: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._take(ast.parse(self.content).body)
-
-    def _take(self, statements: list[ast.stmt]) -> None:
-        for one in statements:
-            match one:
-                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                    self.bound.setdefault(name, []).append(one)
-                    self.run.append(_made(one))
-                case ast.Import() | ast.ImportFrom():
-                    for known, origin, _ in _imports(one, self.path):
-                        self.bound.setdefault(known, []).append(one)
-                        self.loads += [origin] if origin.startswith(f"{PACKAGE}.") else []
-                case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
-                    pass  # of a program, not of a module
-                case ast.If() | ast.Try():
-                    self._take([*one.body, *one.orelse, *getattr(one, "finalbody", [])])
-                    for handler in getattr(one, "handlers", []):
-                        self.bound.setdefault(handler.name or "", [])
-                        self._take(handler.body)
-                    self.run += [ast.Expr(one.test)] if isinstance(one, ast.If) else []
-                case _:
-                    for node in ast.walk(one):
-                        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                            self.bound.setdefault(node.id, []).append(one)
-                    self.run.append(one)
-
-
-class _Reach:
-    """All that a function reaches, file by file."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        self.modules: dict[str, _Module] = {}
-        self.seen: set[tuple[str, str, bool]] = set()
-        self.draws = False
-
-    def module(self, path: str) -> _Module:
-        if path not in self.modules:
-            place = installed_folder() / path
-            if not place.is_file():
-                raise self.refused(f"a file {path}")
-            try:
-                self.modules[path] = _Module(path, place.read_bytes())
-            except (SyntaxError, ValueError) as error:
-                raise self.refused(str(error)) from None
-            for statement in self.modules[path].run:
-                self.judge(statement, self.modules[path], loading=True)
-            for origin in self.modules[path].loads:
-                self.module(_file_of(origin))
-        return self.modules[path]
-
-    def name(self, path: str, name: str, *, loading: bool = False) -> None:
-        """Take in what ``name`` is in the file ``path``. ``loading``: for a statement that runs when a file is loaded."""
-        if (path, name, loading) in self.seen:
-            return
-        self.seen.add((path, name, loading))
-        module = self.module(path)
-        if name not in module.bound:
-            raise self.refused(f"{name}, which is not in {path}")
-        if not loading and _is_data(vars(_module(path)).get(name)):
-            return
-        for statement in module.bound[name]:
-            if isinstance(statement, ast.Import | ast.ImportFrom):
-                for known, origin, attribute in _imports(statement, path):
-                    if known == name:
-                        self.imported(origin, attribute, loading=loading)
-            else:
-                self.judge(statement, module, loading=loading)
-
-    def imported(self, origin: str, attribute: str | None, *, loading: bool) -> None:
-        """Take in a name of another module; None: the module itself, whose names are asked for where they stand."""
-        if origin == PACKAGE or origin.startswith(f"{PACKAGE}."):
-            if attribute is None:
-                raise self.refused(f"the module {origin} as a whole")
-            if _file_of(f"{origin}.{attribute}") in files_by_name().get(f"{attribute}.py", ()):
-                raise self.refused(f"the module {origin}.{attribute} as a whole")
-            self.name(_file_of(origin), attribute, loading=loading)
-        elif origin not in (LOADED if loading else MODULES):
-            raise self.refused(f"{origin}{f'.{attribute}' if attribute else ''}")
-        elif attribute is not None:
-            self.allowed(origin, attribute, loading=loading)
-
-    def allowed(self, module: str, attribute: str, *, loading: bool) -> None:
-        known = LOADED if loading else MODULES
-        if f"{module}.{attribute}" in known:
-            return
-        names = known[module]
-        if names and attribute not in names:
-            raise self.refused(f"{module}.{attribute}")
-        self.draws |= (module, attribute) == ("numpy", "random") or (module == "random" and attribute != "Random")
-
-    def judge(self, statement: ast.stmt, module: _Module, *, loading: bool) -> None:
-        """Every name in a statement."""
-        inner = {
-            known: (origin, attribute)
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            for known, origin, attribute in _imports(node, module.path)
-        }
-        for origin, attribute in inner.values():
-            self.imported(origin, attribute, loading=loading)
-        own = {*_bound_in(statement), *inner}
-        below = {id(node.value): node for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
-        for node in ast.walk(statement):
-            match node:
-                case ast.Attribute(attr=attr) if (attr.startswith("__") and attr != "__name__") or attr in METHODS:
-                    raise self.refused(f".{attr}")
-                case ast.Global(names=names):  # what a call leaves behind, the next would find
-                    raise self.refused(f"global {', '.join(names)}")
-                case ast.keyword(arg=str(arg)) if arg in KEYWORDS:
-                    raise self.refused(f"{arg}=")
-                case ast.Name(id=name, ctx=ast.Load()):
-                    whole = inner.get(name) or self._whole(name, module)
-                    if whole is not None and whole[1] is None:
-                        taken = below.get(id(node))
-                        if taken is None or whole[0] not in (LOADED if loading else MODULES):
-                            raise self.refused(f"the module {whole[0]}")
-                        self.allowed(whole[0], taken.attr, loading=loading)
-                    elif name in module.bound:
-                        self.name(module.path, name, loading=loading)
-                    elif name not in own and name not in BUILTINS and not (loading and name in READS):
-                        raise self.refused(f"{name}, which is not a name that code may use")
-
-    def _whole(self, name: str, module: _Module) -> tuple[str, None] | None:
-        """The module that a name of the file's top is, if it is one."""
-        for statement in module.bound.get(name, ()):
-            if isinstance(statement, ast.Import):
-                for known, origin, _ in _imports(statement, module.path):
-                    if known == name:
-                        return origin, None
-        return None
-
-    def refused(self, found: str) -> UsageError:
-        return refused_code(
-            self.where, "code that only computes: of the modules and names that docs/evaluation.md lists", found
-        )
-
-
-def _is_data(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_is_data(key) and _is_data(item) for key, item in value.items())
-    if isinstance(value, list | tuple | set | frozenset):
-        return all(_is_data(item) for item in value)
-    return isinstance(value, str | bytes | int | float)
-
-
-def _made(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
-    """What runs when a function or a class is made: decorators, defaults, and what a class holds beside its methods."""
-    run: list[ast.expr] = list(one.decorator_list)
-    held: list[ast.stmt] = []
-    if isinstance(one, ast.ClassDef):
-        defs = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        held = [_made(part) if isinstance(part, defs) else part for part in one.body]
-    else:
-        run += [*one.args.defaults, *filter(None, one.args.kw_defaults)]
-    return ast.If(ast.Constant(True), [*map(ast.Expr, run), *held, ast.Pass()], [])
-
-
-def _bound_in(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement binds for itself."""
-    for node in ast.walk(statement):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-                yield name
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-
-
-def _file_of(module: str) -> str:
-    """The file below the harness's tasks that a module of them is."""
-    path = module.removeprefix(PACKAGE).lstrip(".").replace(".", "/")
-    return f"{path}.py" if (installed_folder() / f"{path}.py").is_file() else f"{path}/__init__.py".lstrip("/")
-
-
-def _imports(statement: ast.Import | ast.ImportFrom, path: str) -> Iterator[tuple[str, str, str | None]]:
-    """What an import binds: the name, the module, and the name there (None: the module itself)."""
-    if isinstance(statement, ast.Import):
-        for alias in statement.names:
-            yield alias.asname or alias.name.partition(".")[0], alias.name, None
-        return
-    origin = statement.module or ""
-    if statement.level:
-        above = PurePosixPath(path).parts[: -statement.level]
-        origin = ".".join(part for part in (PACKAGE, *above, origin) if part)
-    for alias in statement.names:
-        yield alias.asname or alias.name, origin, alias.name
 
 
 def refused_code(where: str, expected: str, found: str) -> UsageError:

@@ -26,6 +26,7 @@ ASKER = Asker(
         "marin/plugins/evaluation/harness/recording.py",
         "marin/plugins/evaluation/harness/tasks.py",
         "marin/evaluation/marks.py",
+        "marin/work/computing.py",
         "marin/plugins/evaluation/recorded/answering.py",
         "marin/plugins/evaluation/recorded/evaluated.py",
         "marin/plugins/evaluation/recorded/records.py",

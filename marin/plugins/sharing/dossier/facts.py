@@ -18,6 +18,7 @@ from marin.plugins.sharing.dossier.data import data_facts
 from marin.plugins.sharing.dossier.measured import JOULES, band, measured
 from marin.plugins.sharing.dossier.stated import STATED, check_card, stated
 from marin.recipe.cost import TRAINING_PASSES, flops_per_token, parameters
+from marin.recipe.schema import FilesDataset, Recipe, parts
 from marin.verify.alone.proven import Proven
 
 Source = Literal["recorded", "stated", "open"]
@@ -163,7 +164,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
     yield recorded("training.sequences", trainer.num_steps * trainer.batch_size, began)
     yield recorded("training.tokens", trainer.num_steps * trainer.batch_size * model.seq_len, began)
     yield recorded("training.seed", recipe.seed if recipe.seed is not None else "drawn", began)
-    yield recorded("training.objective", "cross entropy of the next token", began)
+    yield recorded("training.objective", _objective(recipe), began)
     for name, setting in (
         ("optimizer", recipe.optimizer.name),
         ("learning_rate", recipe.optimizer.learning_rate),
@@ -202,3 +203,17 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
     for name, word in sorted(run.verdict.items()):
         said = next(fact for fact in reversed(run.verdicts) if fact.body.verdicts.get(name) == word)
         yield recorded(f"verification.{name}", word, said.index)
+
+
+def _objective(recipe: Recipe) -> str:
+    """What the training lowers, in the words of its papers."""
+    if (objective := recipe.objective) is not None:
+        what = (
+            "group relative policy optimization (GRPO)" if objective.name == "grpo" else "policy gradient (REINFORCE)"
+        )
+        reward = objective.reward if isinstance(objective.reward, str) else objective.reward.function
+        return f"{what} of completions that the model draws, by the reward {reward}"
+    if recipe.lora is not None and recipe.lora.dpo_beta is not None:
+        return f"direct preference optimization (DPO), beta {recipe.lora.dpo_beta}"
+    answers = any(isinstance(part, FilesDataset) and part.chat for part in parts(recipe.dataset).values())
+    return "cross entropy of the next token" + (" of what the assistant says" if answers else "")

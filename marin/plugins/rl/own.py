@@ -17,7 +17,12 @@ from marin.recipe.schema import Recipe, chats, check
 
 def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
     """As :meth:`marin.training.runtime.objective.ObjectivePlugin.with_own`. Conversations are written by the template of the
-    recipe's data set, else by that which comes with its tokenizer."""
+    recipe's data set, else by that which comes with its tokenizer.
+
+    Raises:
+        UsageError: the recipe has no objective, or the reward cannot be taken.
+        DataError: the file has no prompts.
+    """
     objective = recipe.objective
     if objective is None:
         raise UsageError(

@@ -164,7 +164,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
     yield recorded("training.sequences", trainer.num_steps * trainer.batch_size, began)
     yield recorded("training.tokens", trainer.num_steps * trainer.batch_size * model.seq_len, began)
     yield recorded("training.seed", recipe.seed if recipe.seed is not None else "drawn", began)
-    yield recorded("training.objective", _objective(recipe), began)
+    yield recorded("training.objective", objective_of(recipe), began)
     for name, setting in (
         ("optimizer", recipe.optimizer.name),
         ("learning_rate", recipe.optimizer.learning_rate),
@@ -205,7 +205,7 @@ def derived(run: Run, proven: Proven) -> Iterator[Entry]:
         yield recorded(f"verification.{name}", word, said.index)
 
 
-def _objective(recipe: Recipe) -> str:
+def objective_of(recipe: Recipe) -> str:
     """What the training lowers, in the words of its papers."""
     if (objective := recipe.objective) is not None:
         what = (

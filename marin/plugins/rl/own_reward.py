@@ -123,13 +123,13 @@ def called(
         with _bounded():
             found = function(prompts=[prompt], completions=[said], completion_ids=[list(tokens)], **given)
     except _TooLong:
-        raise _wrong(where, f"an end after at most {MOST_LINES} lines of Python", "none") from None
+        raise _no_number(where, f"an end after at most {MOST_LINES} lines of Python", "none") from None
     except Exception as error:
-        raise _wrong(where, "a number", f"{type(error).__name__}: {error}"[:200]) from None
+        raise _no_number(where, "a number", f"{type(error).__name__}: {error}"[:200]) from None
     value = found[0] if isinstance(found, list | tuple) and len(found) == 1 else None
     if isinstance(value, bool | int | float):
         return float(value)
-    raise _wrong(where, "a list of one number", repr(found)[:80])
+    raise _no_number(where, "a list of one number", repr(found)[:80])
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def refused(where: str, expected: str, found: str) -> UsageError:
     )
 
 
-def _wrong(where: str, expected: str, found: str) -> DataError:
+def _no_number(where: str, expected: str, found: str) -> DataError:
     return DataError(
         "a reward is no number",
         where=where,

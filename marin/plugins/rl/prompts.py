@@ -100,7 +100,7 @@ def _question(value: dict[str, Any], reward: str | OwnReward, where: str) -> Que
     prompt = _prompt(value, where)
     if not isinstance(reward, str):
         return Question(prompt, "", {name: item for name, item in value.items() if name != "prompt"})
-    answer = _answer(value, where)
+    answer = _answer_of(value, where)
     check_answer(reward, answer, where=where)
     return Question(prompt, answer)
 
@@ -139,7 +139,7 @@ def _prompt(value: dict[str, Any], where: str) -> str | list[Message]:
     return prompt
 
 
-def _answer(value: dict[str, Any], where: str) -> str:
+def _answer_of(value: dict[str, Any], where: str) -> str:
     answer = value.get("answer")
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise _no_question(where, "'answer', a text or a number", repr(answer)[:80])

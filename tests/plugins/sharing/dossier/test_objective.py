@@ -11,6 +11,7 @@ from marin.recipe.arithmetic import EXACT
 from marin.recipe.schema import from_mapping, plain, unplain
 
 FILES = {"kind": "files", "globs": ["*.jsonl"]}
+TWO = {"trainer": {"batch_size": 16}, "arithmetic": {"microbatch_size": 2}}
 EXACTLY = {"arithmetic": unplain(plain(EXACT)), "seed": 1, "order": "swap-or-not"}
 
 

@@ -2729,7 +2729,10 @@ function scattered(settings, [operand, index, updates], add) {
     placed(there, shape, out, view, to);
   });
   if (!floats) return out;
-  return Float32Array.from(operand.data, (value, n) => (most === most ? fl(value + mul(fl(out[n]), 1 / scale)) : NaN));
+  const sum = operand.data.slice();
+  if (most !== most) return sum.fill(NaN);
+  for (let n = 0; n < sum.length; n++) if (out[n] !== 0) sum[n] = fl(sum[n] + mul(fl(out[n]), 1 / scale));
+  return sum;
 }
 
 const ROTATIONS = [[13, 15, 26, 6], [17, 29, 16, 24]];
@@ -2892,21 +2895,32 @@ const OPERATIONS = {
   draw: ({ out, settings }, [{ data }]) => drawn(data, elements(settings.shape), (n, [a, b]) => (out[n] = a ^ b)),
 };
 
-/** The most frequent ones, each in a loop of its own. */
-function quick(name, out, x, y) {
-  if (name === "add") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] + y[n]);
-  else if (name === "sub") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] - y[n]);
-  else if (name === "mul") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * y[n]);
-  else if (name === "div") for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * fl(1 / y[n]));
-  else if (name === "exp") for (let n = 0; n < out.length; n++) out[n] = exp(x[n]);
-  else return false;
-  return true;
-}
+/** The most frequent ones, each in a function of its own, which a compiler makes better code of. */
+const QUICK = {
+  add: (out, x, y) => {
+    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] + y[n]);
+  },
+  sub: (out, x, y) => {
+    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] - y[n]);
+  },
+  mul: (out, x, y) => {
+    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * y[n]);
+  },
+  div: (out, x, y) => {
+    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * fl(1 / y[n]));
+  },
+  exp: (out, x) => {
+    for (let n = 0; n < out.length; n++) out[n] = exp(x[n]);
+  },
+};
 
 /** One element after another. */
 function elementwise(name, out, values, form) {
   const [a, b] = values;
-  if (out instanceof Float32Array && quick(name, out, a.data, b?.data)) return;
+  if (out instanceof Float32Array && Object.hasOwn(QUICK, name)) {
+    QUICK[name](out, a.data, b?.data);
+    return;
+  }
   const compared = member(COMPARED, name);
   const floats = a.form.dtype === "float32";
   const rule = compared ?? member(floats ? FLOATS : WHOLES, name);

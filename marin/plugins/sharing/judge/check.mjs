@@ -3029,6 +3029,8 @@ async function readPrograms(source, record) {
   if (!texts(member(hints, "parameters")) || !texts(member(hints, "moments")) || !isObject(member(hints, "sequences"))) {
     throw new Wrong("not a list of what its programs take", { where: path });
   }
+  const paths = ["step", "cursor", "key", ...hints.parameters, ...hints.moments];
+  if (new Set(paths).size !== paths.length) throw new Wrong("a list of what its programs take that names a tensor twice", { where: path });
   const constants = new Map();
   const programs = { initial: null };
   for (const name of ["gradient", "update"]) {
@@ -3126,6 +3128,11 @@ function batchOf(record, hints, streams, step, digest) {
 /** One train step from a state, by the two programs: the state after it, and what is recorded of it. */
 async function trainStep(programs, state, { tokens, weights }, count, pause) {
   const { gradient, update, hints, constants } = programs;
+  const taken = (program, data) => {
+    const count = program.inputs.length;
+    if (count !== data.length) throw new Wrong("a program takes other values than its state has", { expected: `${data.length}`, found: `${count}` });
+    return shaped(program, data);
+  };
   const shaped = (program, data) => program.inputs.map((number, at) => {
     const [dtype, shape] = program.forms[number];
     if (!(data[at] instanceof ARRAYS[dtype]) || data[at].length !== elements(shape)) throw new Wrong("a program takes other values than its state has", { found: `value ${at}` });
@@ -3135,8 +3142,8 @@ async function trainStep(programs, state, { tokens, weights }, count, pause) {
   const moments = hints.moments.map((path) => state.get(path));
   const missing = [...hints.parameters, ...hints.moments].find((path) => !state.has(path));
   if (missing !== undefined || state.size !== params.length + moments.length + 3) throw new Wrong("a program takes other tensors than the state has", { found: visible(missing ?? "") });
-  const sums = await execute(gradient, shaped(gradient, [...params, tokens, weights]), constants, pause);
-  const after = await execute(update, shaped(update, [...params, ...moments, ...sums]), constants, pause);
+  const sums = await execute(gradient, taken(gradient, [...params, tokens, weights]), constants, pause);
+  const after = await execute(update, taken(update, [...params, ...moments, ...sums.slice(0, params.length + 3)]), constants, pause);
   const [loss, norm] = after.splice(-2).map((data) => data[0]);
   const done = Number.isFinite(loss) && Number.isFinite(norm) ? 1 : 0;
   const next = new Map([

@@ -129,6 +129,12 @@ def swapped(kept: Kept) -> None:
     kept.hints.write_text(json.dumps(told, sort_keys=True, separators=(",", ":")))
 
 
+def twice(kept: Kept) -> None:
+    told = json.loads(kept.hints.read_text())
+    told["parameters"][1] = told["parameters"][0]
+    kept.hints.write_text(json.dumps(told, sort_keys=True, separators=(",", ":")))
+
+
 def flipped(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -164,6 +170,7 @@ WRONG: dict[str, tuple[Callable[[Kept], None], str]] = {
         lambda kept: flipped(next((kept.folder / "programs/constants").iterdir())),
         "a constant is not the one of its program",
     ),
+    "a list of tensors that names one twice": (twice, "names a tensor twice"),
     "other sequences": (swapped, "train step 1: its tokens are not those of these sequences"),
 }
 

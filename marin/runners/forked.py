@@ -68,9 +68,13 @@ class ForkedRunner:
                 ours.send_bytes(encode(beginning))
             yield _Forking(ours, process.pid, links)
         finally:
+            ours.close()  # which it hears of, once it has forked: it ends its forks and waits for them
+            if not links:
+                process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_SECONDS)
             process.kill()  # the kernel kills its forks with it
             process.wait()
-            ours.close()
             for link in links:
                 with suppress(EOFError, OSError):  # the end of its fork
                     while link.poll(PATIENCE_SECONDS):
@@ -125,12 +129,13 @@ class _Forking:
     def _forked(self) -> tuple[Connection, int]:
         """A new worker: the link to it, and its process."""
         ours, theirs = Pipe()
-        self.links.append(ours)
         try:
             with waiting("loading what workers execute"):
                 self.control.send_bytes(encode(Fork()))
                 send_handle(self.control, theirs.fileno(), self.process)
-                return ours, int(self.control.recv_bytes())
+                worker = int(self.control.recv_bytes())
+            self.links.append(ours)
+            return ours, worker
         except (EOFError, OSError) as error:
             raise _died("before a task", "the process that forks them has ended") from error
         finally:

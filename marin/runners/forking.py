@@ -3,13 +3,14 @@
     python -m marin.runners.forking DESCRIPTOR
 
 It computes nothing and starts no thread of its own, so a fork finds a process at rest. It ends with the process that asks, whose
-end closes the descriptor; the kernel ends its forks with it (prctl(2), PR_SET_PDEATHSIG).
+end closes the descriptor, and ends its forks; where it is killed itself, the kernel does (prctl(2), PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import warnings
 from contextlib import suppress
@@ -48,11 +49,15 @@ def serve(control: Connection) -> None:
         prepare(beginning.setup)
     gc.freeze()  # what is here is nothing that a fork has to look through, and stays shared
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
-    forking = os.getpid()
+    forking, forks = os.getpid(), set[int]()
     while True:
-        asked = decode(control.recv_bytes(), Fork)
+        try:
+            asked = decode(control.recv_bytes(), Fork)
+        except EOFError:
+            break
         if asked.ended:
             told = os.waitstatus_to_exitcode(os.waitpid(asked.ended, 0)[1])
+            forks.discard(asked.ended)
         else:
             descriptor = recv_handle(control)
             told = os.fork()
@@ -63,7 +68,12 @@ def serve(control: Connection) -> None:
                     _work(link, start, beginning.setup)
                 return
             os.close(descriptor)
+            forks.add(told)
         control.send_bytes(b"%d" % told)
+    for fork in forks:  # which ended, or are at a task that nobody waits for
+        with suppress(ProcessLookupError):
+            os.kill(fork, signal.SIGKILL)
+        os.waitpid(fork, 0)
 
 
 def _work(link: Connection, start: Start, setup: bytes) -> None:

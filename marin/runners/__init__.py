@@ -1,9 +1,9 @@
 """Runners: how many pieces of independent work are executed, behind one small interface.
 
-``local`` works in this process, ``ray`` on worker processes of a Ray that is started for the occasion. A worker is
-warm: it is begun once, and then takes one task after the other (:mod:`marin.work.placed`), so that imports and
-compilation are paid once per worker and not once per task. A worker may be several processes that do each task together, as
-a model that no machine holds alone needs.
+``local`` works in this process or in several of this machine, ``ray`` on worker processes of a Ray that is started for the
+occasion. A worker is warm: it is begun once, and then takes one task after the other (:mod:`marin.work.placed`), so that
+imports and compilation are paid once per worker and not once per task. A worker may be several processes that do each task
+together, as a model that no machine holds alone needs.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class JobRunner(Protocol):
 # A function by name, and an answer as bytes: what goes back and forth between processes.
 
 
-def reference(function: Function) -> str:
+def reference(function: Callable[[bytes], object]) -> str:
     """``module:name`` of a function that any process with the same installation finds again.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who does tasks one after another: this process alone, or processes of a Ray that stay warm."""
+"""Who does tasks one after another: this process alone, processes of this machine, or those of a Ray, all of which stay warm."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from marin.runners.places import place_of
 from marin.work.placed import Setup, Start, told
 
 if TYPE_CHECKING:
+    from marin.runners.jobs import RunnerName
     from marin.runners.resources import Resources
 
 
@@ -27,10 +28,21 @@ class LocalRunner:
 
 
 def warm_workers(
-    workers: int, each: Resources | None = None, *, together: int = 1, variables: Mapping[str, str] | None = None
+    workers: int,
+    each: Resources | None = None,
+    *,
+    runner: RunnerName = "local",
+    together: int = 1,
+    variables: Mapping[str, str] | None = None,
 ) -> Runner:
-    """This process alone, or a Ray on which each of ``workers`` is ``together`` processes that do a task as one; each
-    process reserves ``each`` (one core) and begins with ``variables`` set. Without need of it, Ray is never imported."""
+    """This process alone, or processes of this machine. With ``runner`` ray, and where each of ``workers`` is ``together``
+    processes that do a task as one or has an accelerator to itself, those of a Ray: each process reserves ``each`` (one core)
+    there. All begin with ``variables`` set. Without need of it, Ray is never imported."""
     if workers == together == 1:
         return LocalRunner()
+    shares = each is None or not (each.gpus or each.tpus or each.cpus > 1)
+    if runner == "local" and together == 1 and shares:
+        from marin.runners.forked import ForkedRunner
+
+        return ForkedRunner(workers, variables=variables)
     return place_of("ray").workers(workers, each=each, together=together, variables=variables)

@@ -71,13 +71,15 @@ def told(setup: Setup, seat: Seat = ALONE) -> bytes:
 @dataclass(frozen=True)
 class Worker[S, T, A]:
     """What workers of one kind do. ``name``: ``module:name`` of this value. ``begin`` is called with the setup, once in each
-    process, and takes the tasks then. Tasks of type bytes are encoded one at a time, as they are handed out."""
+    process, and takes the tasks then. ``prepare``: what of it processes may share that are forks of one, imports before all; it
+    starts no thread. Tasks of type bytes are encoded one at a time, as they are handed out."""
 
     name: str
     setup: type[S]
     task: type[T]
     answer: type[A]
     begin: Callable[[S], Callable[[T], A]]
+    prepare: Callable[[S], None] = lambda setup: None
 
     @contextmanager
     def run(self, run: Run, setup: S | Callable[[Seat], S], tasks: Sequence[T]) -> Iterator[Iterator[A]]:
@@ -97,12 +99,24 @@ class Worker[S, T, A]:
 
 
 def start(setup: bytes) -> Work:
-    """In each process of a worker, once (:data:`Start`). The name comes from who began the worker, never from a ledger."""
+    """In each process of a worker, once (:data:`Start`)."""
+    worker, rest = _worker(setup)
+    work = worker.begin(decode(rest, worker.setup))
+    return lambda task: encode(work(decode(task, worker.task)))
+
+
+def prepare(setup: bytes) -> None:
+    """Before a process forks itself into several that :func:`start`."""
+    worker, rest = _worker(setup)
+    worker.prepare(decode(rest, worker.setup))
+
+
+def _worker(setup: bytes) -> tuple[Worker[Any, Any, Any], msgspec.Raw]:
+    """The worker, and the rest of a setup. The name comes from the one that began the worker, never from a ledger."""
     name, rest = decode(setup, tuple[str, msgspec.Raw])
     module, _, attribute = name.partition(":")
     worker: Worker[Any, Any, Any] = getattr(import_module(module), attribute)
-    work = worker.begin(decode(rest, worker.setup))
-    return lambda task: encode(work(decode(task, worker.task)))
+    return worker, rest
 
 
 class _Encoded[T](Sequence[bytes]):

@@ -59,8 +59,7 @@ class VerifyOptions:
     )
     address: str | None = option(
         "HOST:PORT",
-        "The Ray cluster whose processes these are; without it a Ray of this "
-        "machine, started and ended with the command.",
+        "The Ray cluster whose processes these are; without it they are of this machine, and end with the command.",
     )
     accelerator_type: str = of_accelerator()
     topology: str = of_topology()
@@ -228,6 +227,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
     with waiting("loading what judges"):
         from marin.data.reach import EVERYTHING
         from marin.process.confinement import Limits, physical_memory
+        from marin.provenance.environment import available_gpus
         from marin.record.root import open_root
         from marin.record.trust.evidence import sources
         from marin.record.trust.pins import Pins, default_pins
@@ -297,7 +297,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 own=recorded_in,
                 html=options.html,
                 limits=limits,
-                shared=options.workers > 1 or options.processes > 1,
+                shared=options.processes > 1 or (options.workers > 1 and available_gpus() > 0),
                 executes=options.explain or not set(wanted or NAMES) <= set(WITHOUT_EXECUTION),
             )
         )
@@ -383,9 +383,9 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 agreed=options.yes or agree,
             )
         )
-    several = options.address is not None or options.workers * options.processes > 1
+    on_ray = options.address is not None or options.processes > 1
     with (
-        place_of("ray").held(options.address, cpus=options.workers * options.processes) if several else nullcontext()
+        place_of("ray").held(options.address, cpus=options.workers * options.processes) if on_ray else nullcontext()
     ):  # one for data and training
         report = verification.report(wanted)
         report = replace(report, remarks=(*remarks, *report.remarks))

@@ -165,7 +165,7 @@ def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = N
 
     Args:
         workers: processes; 1 works in this one.
-        address: of a Ray cluster; None for a Ray of this machine.
+        address: of a Ray cluster; None for processes of this machine.
 
     Raises:
         LedgerError: what went wrong, in one line. What was done is recorded, and the same call goes on from there.

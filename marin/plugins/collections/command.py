@@ -56,7 +56,7 @@ def fetch(name: str, folder: Path) -> None:
 @click.option(
     "--workers", type=click.IntRange(min=1), default=1, metavar="N", help="Processes.  [default: 1, this one]"
 )
-@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster, instead of a Ray of this machine.")
+@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster, instead of this machine.")
 @click.option(
     "--evaluation",
     "evaluations",

@@ -235,7 +235,7 @@ def _by_workers(case: Case, report: Report) -> Verdict:
     setup = DataSetup(place, run.run, run.started.body.recipe, folders, str(made), recorded, case.reach)
     jobs = [DataJob("corpus"), DataJob("tokenizer"), *_token_jobs(run.recipe, inputs["corpus"], case.workers)]
     answers: list[DataAnswer] = []
-    with WORKER.run(warm_workers(case.workers).run, setup, jobs) as results:
+    with WORKER.run(warm_workers(case.workers, runner=case.execution.runner).run, setup, jobs) as results:
         for result in results:
             answers.append(result)
             report(len(answers), f"{jobs[len(answers) - 1].step} {jobs[len(answers) - 1].split}")

@@ -137,7 +137,7 @@ def replay_segments(
     variables = settings(run.recipe.arithmetic, execution) if execution.processes > 1 else {}
     if variables:  # processes with fewer devices than this one has: their contract is another
         variables[APPLIED] = variables["XLA_FLAGS"]
-    crews = warm_workers(workers, each, together=execution.processes, variables=variables)
+    crews = warm_workers(workers, each, runner=execution.runner, together=execution.processes, variables=variables)
     with WORKER.run(crews.run, setup, jobs) as results:
         for job, result in zip(jobs, results, strict=True):
             answers.append(result)
@@ -254,7 +254,13 @@ class SegmentWorker:
             return None
 
 
-WORKER = Worker(f"{__name__}:WORKER", Setup, Job, SegmentResult, SegmentWorker)
+def _prepare(setup: Setup) -> None:
+    """Import what a worker computes with; no device is looked for."""
+    apply(from_plain(setup.recipe, where="recipe of the run").arithmetic, setup.execution)
+    import marin.verify.jax.replay  # noqa: F401
+
+
+WORKER = Worker(f"{__name__}:WORKER", Setup, Job, SegmentResult, SegmentWorker, _prepare)
 
 
 def _stretches(run: Run, positions: Sequence[int], store: Store) -> list[range]:

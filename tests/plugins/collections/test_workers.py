@@ -1,4 +1,4 @@
-"""Ray Data executes tasks: the digest of one process, also when workers are killed at moments drawn from a seed, and where
+"""Workers execute tasks: the digest of one process, also when workers are killed at moments drawn from a seed, and where
 sources and root are in a bucket. Of two machines that build one collection on one root one does, and the other takes it.
 
 Another machine is a process with a local folder of its own, so no lock excludes it, that names itself otherwise, so nobody
@@ -37,27 +37,26 @@ from tests.plugins.collections.making import root_of
 PROJECT = Path(__file__).resolve().parents[3]
 
 
-def descendants(parent: int) -> Iterator[int]:
-    children: dict[int, list[int]] = {}
+def children() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError, IndexError, ValueError):
                 above = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(above, []).append(int(entry.name))
-    waiting = [parent]
-    while waiting:
-        found = children.get(waiting.pop(), [])
-        yield from found
-        waiting += found
+                found.setdefault(above, []).append(int(entry.name))
+    return found
 
 
 def workers_of(parent: int) -> list[int]:
-    found = []
-    for number in descendants(parent):
-        with suppress(OSError):
-            if b"ray::MapWorker" in Path(f"/proc/{number}/cmdline").read_bytes():
-                found.append(number)
-    return found
+    """The forks of the one process of this program that forks."""
+    below = children()
+    return [worker for forking in below.get(parent, []) if forks(forking) for worker in below.get(forking, [])]
+
+
+def forks(process: int) -> bool:
+    with suppress(OSError):
+        return b"marin.runners.forking" in Path(f"/proc/{process}/cmdline").read_bytes()
+    return False
 
 
 class Killer(threading.Thread):

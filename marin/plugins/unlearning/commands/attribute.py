@@ -44,7 +44,10 @@ class AttributeOptions:
     keep_tokenizer: bool = flag("Do not look whether the tokenizer would be another one.")
     again: bool = flag("Execute what is recorded too; other bits are an error.")
     workers: int = option(
-        "W", "How many trainings are executed side by side, in processes of a Ray.  [default: 1]", least=1, default=1
+        "W",
+        "How many trainings are executed side by side, in processes of their own.  [default: 1]",
+        least=1,
+        default=1,
     )
     devices: int = option("N", "Devices of each. It never changes a bit.", least=1, default=1)
     no_record: bool = flag("Print the numbers, and record nothing.")

@@ -117,7 +117,8 @@ def _plugins_of(file: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-_REFUSED = re.compile(r"an installation without marin\.plugins\.([a-z]+)")
+_REFUSED = re.compile(r"(?:an installation without marin\.|dependency 'marin/)plugins[./]([a-z]+)")
+"""By Marin, or by DVC, to which dvc.yaml names the files of what the default recipe asks for."""
 
 
 @pytest.hookimpl(wrapper=True)

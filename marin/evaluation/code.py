@@ -1,4 +1,5 @@
-"""Which files decide a log-likelihood: their digest is recorded with every number that is made of some."""
+"""Which files decide a number that is measured of a state: their digest is recorded with it. They are computed, as those of a
+step are (:mod:`marin.work.code`)."""
 
 from __future__ import annotations
 
@@ -10,42 +11,25 @@ from marin.recipe.arithmetic import profile_plugins
 from marin.recipe.schema import Recipe
 from marin.work.code import code_of
 
-SCORING = (
-    "marin/data/tokenizer.py",
-    "marin/evaluation/marks.py",
-    "marin/evaluation/scoring.py",
-    "marin/evaluation/folder_subject.py",
-    "marin/evaluation/subject.py",
-    "marin/process/arithmetic.py",
-    "marin/recipe/arithmetic.py",
-    "marin/recipe/evaluation.py",
-    "marin/recipe/mixture.py",
-    "marin/recipe/model.py",
-    "marin/recipe/schema.py",
-    "marin/recipe/section.py",
-    "marin/training/imported.py",
-    "marin/data/borrowed/tensor_files.py",
-    "marin/training/model.py",
-    "marin/training/runtime/products.py",
-    "marin/training/state.py",
-)
+CONTRACT = "marin/process/arithmetic.py"
+"""Puts the arithmetic contract in force: the command that measures imports it, and not the file in which measuring begins."""
 
 
-def deciding(files: Iterable[str], recipe: Recipe) -> tuple[str, ...]:
-    """These files, and those of the plugin that computes under the recipe's profile.
+def deciding(starts: Iterable[str], recipe: Recipe) -> tuple[str, ...]:
+    """What somebody executes who executes the files ``starts``, under the profile of the recipe.
 
     Raises:
-        NotInstalled: it is not there.
+        NotInstalled: the plugin that computes under it is not there.
     """
-    starts = [own_file(group, name, "the recipe's profile") for group, name in profile_plugins(recipe.arithmetic)]
-    return (*files, *code_of(starts)) if starts else tuple(files)
+    own = (own_file(group, name, "the recipe's profile") for group, name in profile_plugins(recipe.arithmetic))
+    return code_of((*starts, CONTRACT, *own))
 
 
-def deciding_digest(files: Iterable[str], recipe: Recipe) -> str:
-    """Their digest."""
-    return files_digest(code_folder(), deciding(files, recipe))
+def deciding_digest(starts: Iterable[str], recipe: Recipe) -> str:
+    """Its digest."""
+    return files_digest(code_folder(), deciding(starts, recipe))
 
 
-def other_code(code: str, lock: str, files: Iterable[str], recipe: Recipe) -> str:
+def other_code(code: str, lock: str, starts: Iterable[str], recipe: Recipe) -> str:
     """What of this software is not what recorded a number under ``recipe`` (:func:`marin.provenance.code.other_software`)."""
-    return other_software(code, lock, deciding(files, recipe))
+    return other_software(code, lock, deciding(starts, recipe))

@@ -24,9 +24,9 @@ from types import TracebackType
 from typing import Any
 
 from ledger import DoesNotFit, FoldedDatabase, LogReader, Projection
-from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, labels_in, readable
+from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, ArtifactView, CheckpointView, labels_in, readable
 from marin.history.labels import Labels
-from marin.history.run import ArtifactView, CheckpointView, Fact, Run, status
+from marin.history.run import Fact, Run, status
 from marin.history.runs import LATEST, pick, stream_of
 from marin.kinds.known import type_of
 from marin.record import events as kinds

@@ -8,7 +8,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from ledger import Event
@@ -16,7 +16,7 @@ from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
 from marin.history.labels import Labels, label_stream
 from marin.history.names import model_of, plan_of, section
-from marin.history.run import ArtifactView, CheckpointView, Fact, Indexed, was_interrupted
+from marin.history.run import Fact, Indexed, StepView, was_interrupted
 from marin.history.runs import is_told_by
 from marin.record import events as kinds
 from marin.record.events import (
@@ -69,6 +69,56 @@ CREATE TABLE IF NOT EXISTS labels (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cursor (one INTEGER PRIMARY KEY CHECK (one = 1), origin TEXT, size INTEGER, root BLOB);
 """
+
+
+@dataclass(frozen=True)
+class ArtifactView:
+    """One output that a run has, as lists and lineage show it: by ``index`` in this run, made by the event
+    ``completed_at`` (the same unless taken over)."""
+
+    run: str
+    step: str
+    index: int
+    completed_at: int
+    identity: str
+    digest: str
+    artifact: str
+    kind: str
+    size: int
+
+    @classmethod
+    def of(cls, run: str, step: StepView) -> ArtifactView:
+        """The output of a step of ``run``."""
+        made = step.output
+        return cls(
+            run,
+            step.step,
+            step.index,
+            step.completed_at,
+            step.identity,
+            made.digest,
+            made.artifact,
+            made.kind,
+            made.size,
+        )
+
+
+@dataclass(frozen=True)
+class CheckpointView:
+    """A training checkpoint, saved before train step ``step``."""
+
+    run: str
+    step: int
+    index: int
+    state: str
+    artifact: str
+    size: int
+
+    @classmethod
+    def of(cls, fact: Fact[CheckpointSaved]) -> CheckpointView:
+        """What one ``checkpoint.saved`` records."""
+        saved = fact.body
+        return cls(saved.run, saved.step, fact.index, saved.state, saved.artifact, saved.size)
 
 
 def started(db: sqlite3.Connection, facts: Iterable[Fact[RunStarted]]) -> None:

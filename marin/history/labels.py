@@ -8,18 +8,15 @@ an own verdict, so Marin alone gives such names, and a log that was copied may h
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ledger import Event
-from marin.errors import MarinError, UsageError
+from marin.errors import MarinError
 from marin.process.text import visible
 from marin.record.events import RunLabelled, read
 
-_TAG = re.compile(r"[A-Za-z][\w./-]{0,63}", re.ASCII)
-LONGEST = 4000
 VERDICT = "verified"
 MARK = "label:"
 _LOOK_ALIKES = str.maketrans(
@@ -64,44 +61,6 @@ def labelled(events: Iterable[tuple[int, Event]]) -> Iterator[RunLabelled]:
             continue
         if event.stream == label_stream(body.run):
             yield body
-
-
-def checked_tags(given: Iterable[str]) -> dict[str, str]:
-    """Tags as somebody types them, ``name=value`` or ``name`` alone.
-
-    Raises:
-        UsageError: a name is not one, or is taken by what the ledger itself says.
-    """
-    tags = {}
-    for one in given:
-        name, _, value = one.partition("=")
-        if not _TAG.fullmatch(name) or marked_label(name) != name:
-            raise UsageError(
-                "not the name of a tag",
-                where=one[:80],
-                expected="a letter, then letters, digits or _ . / -, 64 at most; not verified, marin.… or mlflow.…",
-                found=name[:80],
-                cure="write NAME=VALUE",
-            )
-        tags[name] = checked_text(value)
-    return tags
-
-
-def checked_text(text: str) -> str:
-    """A description or the value of a tag.
-
-    Raises:
-        UsageError: it is too long to be one.
-    """
-    if len(text) > LONGEST:
-        raise UsageError(
-            "too long for a label",
-            where=f"{text[:40]}…",
-            expected=f"at most {LONGEST} letters",
-            found=str(len(text)),
-            cure="put the text into a file and name that",
-        )
-    return text
 
 
 def speaks_for_the_ledger(name: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ledger import Event, Projection
 from marin.errors import UsageError
 from marin.history.catalog import Catalog
-from marin.history.run import ArtifactView
+from marin.history.catalog_rows import ArtifactView
 from marin.kinds.known import type_of
 from marin.record.events import RunStarted
 

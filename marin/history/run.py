@@ -72,56 +72,6 @@ class StepState:
 
 
 @dataclass(frozen=True)
-class ArtifactView:
-    """One output that a run has, as lists and lineage show it: by ``index`` in this run, made by the event
-    ``completed_at`` (the same unless taken over)."""
-
-    run: str
-    step: str
-    index: int
-    completed_at: int
-    identity: str
-    digest: str
-    artifact: str
-    kind: str
-    size: int
-
-    @classmethod
-    def of(cls, run: str, step: StepView) -> ArtifactView:
-        """The output of a step of ``run``."""
-        made = step.output
-        return cls(
-            run,
-            step.step,
-            step.index,
-            step.completed_at,
-            step.identity,
-            made.digest,
-            made.artifact,
-            made.kind,
-            made.size,
-        )
-
-
-@dataclass(frozen=True)
-class CheckpointView:
-    """A training checkpoint, saved before train step ``step``."""
-
-    run: str
-    step: int
-    index: int
-    state: str
-    artifact: str
-    size: int
-
-    @classmethod
-    def of(cls, fact: Fact[CheckpointSaved]) -> CheckpointView:
-        """What one ``checkpoint.saved`` records."""
-        saved = fact.body
-        return cls(saved.run, saved.step, fact.index, saved.state, saved.artifact, saved.size)
-
-
-@dataclass(frozen=True)
 class Beginning:
     """The state that a training began with, before train step ``step``. ``made_again``: it follows from the recipe and what that
     names, so that no checkpoint holds it; in a phase it is a state of another run."""

@@ -573,6 +573,7 @@ def check(recipe: Recipe, *, where: str) -> None:
             found=str(model.intermediate_dim),
             cure="set model.inner_width",
         )
+    # Sizes before what rests on them: a message is about the first thing that is wrong.
     check_head(model, where)
     check_experts(recipe, where)
     check_optimizer(recipe, where)

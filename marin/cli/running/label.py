@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
-from marin.history.labels import Labels, checked_tags, checked_text, label_stream
+from marin.history.labels import Labels, label_stream, marked_label
 from marin.history.runs import load, resolve
 from marin.record.events import RunLabelled, draft
 from marin.record.root import open_root
 
+_TAG = re.compile(r"[A-Za-z][\w./-]{0,63}", re.ASCII)
+LONGEST = 4000
 ACTIONS = ("archive", "restore", "describe", "tag", "untag")
 
 
@@ -57,9 +60,9 @@ def _label_event(run: str, action: str, given: Sequence[str]) -> RunLabelled:
         )
     match action:
         case "describe":
-            return RunLabelled(run=run, description=checked_text(given[0]))
+            return RunLabelled(run=run, description=_checked_text(given[0]))
         case "tag":
-            return RunLabelled(run=run, tags=checked_tags(given))
+            return RunLabelled(run=run, tags=_checked_tags(given))
         case "untag":
             return RunLabelled(run=run, untagged=list(given))
     return RunLabelled(run=run, archived=action == "archive")
@@ -82,3 +85,41 @@ def _in_words(now: Labels) -> str:
     parts += [now.description] if now.description else []
     parts += [f"{name}={value}" if value else name for name, value in now.tags.items()]
     return "; ".join(parts) or "no labels"
+
+
+def _checked_tags(given: Iterable[str]) -> dict[str, str]:
+    """Tags as somebody types them, ``name=value`` or ``name`` alone.
+
+    Raises:
+        UsageError: a name is not one, or is taken by what the ledger itself says.
+    """
+    tags = {}
+    for one in given:
+        name, _, value = one.partition("=")
+        if not _TAG.fullmatch(name) or marked_label(name) != name:
+            raise UsageError(
+                "not the name of a tag",
+                where=one[:80],
+                expected="a letter, then letters, digits or _ . / -, 64 at most; not verified, marin.… or mlflow.…",
+                found=name[:80],
+                cure="write NAME=VALUE",
+            )
+        tags[name] = _checked_text(value)
+    return tags
+
+
+def _checked_text(text: str) -> str:
+    """A description or the value of a tag.
+
+    Raises:
+        UsageError: it is too long to be one.
+    """
+    if len(text) > LONGEST:
+        raise UsageError(
+            "too long for a label",
+            where=f"{text[:40]}…",
+            expected=f"at most {LONGEST} letters",
+            found=str(len(text)),
+            cure="put the text into a file and name that",
+        )
+    return text

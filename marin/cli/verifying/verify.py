@@ -205,6 +205,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             found="none",
             cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
         )
+    # From here on RUN is a run of a root: an address has named that root by now.
     run = published(run)
     if options.html is not None and not options.html.parent.is_dir():
         raise UsageError(
@@ -264,6 +265,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         )
     chosen = [Setting.parse(text, options.devices) for text in options.settings]
     trusted, allowed = [parse_vkey(key) for key in options.vkey], sealed.Allowed.parse(options.allow)
+    # Whose log it is decides where it is judged: under a key of one's own here, anything else in a process that can harm nothing.
     told = sealed.seal()
     mine = None if told is not None or options.bundle is not None else sealed.opened_own(trusted)
     foreign = mine is None
@@ -321,6 +323,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
     else:
         root = mine or open_root()
         own = None if options.no_record else own_root(root, mine is not None, options.record_in)
+    # Screening reads every recorded state, which from a remote store is more than the sample itself.
     far = "://" in root.location
     looks = (options.sample is not None and not far) if options.screen is None else options.screen
     try:
@@ -368,6 +371,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             as_json=options.as_json,
         )
         return
+    # What the run brings is executed last: a log or bytes that do not hold are said before its code is built.
     if options.at_commit is not None and verification.environment.reasons(STEPS):
         known = verification.report(WITHOUT_EXECUTION)  # by the verifier that is installed, before the run's own one
         if known.exit_code() == 1:

@@ -76,7 +76,7 @@ class CollectionCompleted(Body, frozen=True):
     problems: dict[str, int]
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(COLLECTION_STARTED, CollectionStarted, underway=True),
     Kind(COLLECTION_SOURCE, CollectionSource, underway=True),
     Kind(COLLECTION_SHARD, CollectionShard, underway=True),

@@ -179,7 +179,7 @@ def _settings(body: EvaluationRecorded, task: str) -> str:
     return "".join(f", {part}" for part in told)
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(
         EVAL_COMPLETED,
         EvalCompleted,

@@ -79,7 +79,7 @@ class SpeedrunEntered(Body, frozen=True, omit_defaults=True):
     hours: float | None = None
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(EXPERIMENT_REGISTERED, ExperimentRegistered),
     Kind(EXPERIMENT_REPORTED, ExperimentReported),
     Kind(

@@ -80,7 +80,7 @@ def _went_back(fact: Fact[TrainWithdrawn], around: Around) -> Iterator[Claim]:
     yield Claim(back, "claimed", event=fact.index)
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(STOP_REQUESTED, StopRequested, verdict=True),
     Kind(
         TRAIN_WITHDRAWN,

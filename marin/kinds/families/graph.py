@@ -82,7 +82,7 @@ def _ends(run: Folding, fact: Fact[GraphCompleted]) -> None:
     run.outcome, run.completed = fact.body.outcome, Fact(fact.index, fact.time, ended, fact.actor)
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(GRAPH_STARTED, GraphStarted, underway=True, fold=_begins),
     Kind(GRAPH_COMPLETED, GraphCompleted, fold=_ends),
     Kind(STEP_CHECKED, StepChecked),

@@ -42,7 +42,7 @@ class LeaseReleased(Body, frozen=True):
     steps: list[Digest]
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(LEASE_TAKEN, LeaseTaken, underway=True),
     Kind(LEASE_RENEWED, LeaseRenewed, underway=True),
     Kind(LEASE_RELEASED, LeaseReleased, underway=True),

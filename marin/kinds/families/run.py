@@ -115,7 +115,7 @@ def _ended_by_loop(fact: Fact[RunCompleted], seen: SeenLoop) -> Iterator[Pair]:
     yield "metrics", run.metrics, hex_metrics(body.metrics)
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(
         RUN_STARTED,
         RunStarted,

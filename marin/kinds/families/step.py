@@ -229,7 +229,7 @@ def _preempted(fact: Fact[StepPreempted], around: Around) -> Iterator[Claim]:
     yield Claim(f"step {fact.body.step} was preempted: {fact.body.reason}", "claimed", event=fact.index)
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(
         STEP_STARTED,
         StepStarted,

@@ -97,7 +97,7 @@ def _reaches(body: MetricsRecorded) -> int:
     return max((at + 1 for series in body.series for at in series.steps if body.step == "train"), default=0)
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(
         METRICS_RECORDED,
         MetricsRecorded,

@@ -183,7 +183,7 @@ def _attempted(fact: Fact[TrainStarted], around: Around) -> Iterator[Claim]:
     yield Claim(attempt, "claimed", event=fact.index)
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(
         TRAIN_STARTED,
         TrainStarted,

@@ -47,7 +47,7 @@ class StoreScrubbed(Body, frozen=True):
     finished: bool
 
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(REPLAY_COMPLETED, ReplayCompleted, verdict=True, run=Held(claimed=_CLAIMED), loop=Held(claimed=_CLAIMED)),
     Kind(REPLAY_SEGMENT, ReplaySegment, underway=True, verdict=True),
     Kind(STORE_SCRUBBED, StoreScrubbed),

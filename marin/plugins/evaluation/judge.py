@@ -150,7 +150,7 @@ def judge_tree(
     said = f"{where}: {asked_of}: {answered} of {len(keys)} requests answered again by state {body.state}"
     if difference := first_difference(stored.samples, found.samples, body.results, numbers(found.results)):
         line = f"{where}: {difference}"
-        if other := other_code(body.code, body.lock, found.asker.code, subject().recipe):
+        if other := other_code(body.code, body.lock, found.asker.starts, subject().recipe):
             return Verdict("UNAVAILABLE", (other, f"so the difference below proves nothing; {line}")), answered, found
         return Verdict("FAIL", (line,), executed=True), answered, found
     if again is None:

@@ -43,7 +43,7 @@ from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutc
 from marin.training.step.fingerprint import words_sum
 from marin.training.step.shards import sums_and_loads
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed, whole
-from marin.training.step.update import slice_after, slice_print, slice_square, whole_after
+from marin.training.step.update import slice_after, slice_print, slice_square
 
 EXPERTS, INNER = "experts", "mlp"
 """Axes that the matrices of experts have both, as Levanter calls them; the router has the first."""
@@ -294,3 +294,27 @@ def _lowered(function: Exact, *examples: Any, **key: Any) -> str:
     with jax.enable_x64(True):
         text = jax.jit(function.__call__).lower(MINUS_ZERO, *examples, **key).as_text()
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def whole_after(
+    recipe: Recipe,
+    layout: Layout,
+    params: Leaves,
+    moments: Leaves,
+    grads: Leaves,
+    square: jax.Array,
+    loss: jax.Array,
+    weight: jax.Array,
+) -> tuple[list[jax.Array], jax.Array, jax.Array]:
+    """:func:`slice_after` of whole tensors, for an optimizer that looks across them: it gets the batch's mean gradient by
+    the model's names and axes, and clips it by itself."""
+    mean_loss = loss / weight
+    norm = jnp.sqrt(square) / weight
+    finite = jnp.isfinite(mean_loss) & jnp.isfinite(norm)
+    share = 1.0 / weight
+    named = jax.tree.structure(layout.named)
+    tree, mean = (jax.tree.unflatten(named, arrays) for arrays in (params, [g * share for g in grads]))
+    updates, after = optimizer(recipe).update(mean, jax.tree.unflatten(layout.moments_named, moments), tree)
+    changed = [*(p + u for p, u in zip(params, jax.tree.leaves(updates), strict=True)), *jax.tree.leaves(after)]
+    kept = [jnp.where(finite, new, old) for new, old in zip(changed, [*params, *moments], strict=True)]
+    return kept, mean_loss, norm

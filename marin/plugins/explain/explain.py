@@ -166,6 +166,7 @@ def explain(
         base = Path(held.enter_context(TemporaryDirectory(prefix="marin-explain-")))
         for name in ("tokens", "tokenizer"):
             outputs.checkout(store, run.output(name), base / name, kind=name)
+        # A process for each setting: flags, devices and instruction sets are fixed when jax begins.
         checkpoint = _checkpoint(run, store, segment.start, segment.start_state, base)  # "" only at the very beginning
         pair = [held.enter_context(Process(setting, run)) for setting in settings]
 
@@ -187,6 +188,8 @@ def explain(
             )
         for process in pair:
             process.receive()
+        # The record has a fingerprint for each train step: which setting still gives the recorded bits is known before
+        # anything is taken apart.
         prints = [reply["fingerprints"] for reply in ask(do="fingerprints", end=segment.end)]
         lines = list(causes)
         for setting, found in zip(settings, prints, strict=True):

@@ -62,6 +62,7 @@ class Stepwise(Opened):
         records.append(record("gather parameters", before_gather, whole))
         size = step.shard_size
         tokens, weights = (np.asarray(jax.device_get(x)) for x in (batch.tokens, batch.weights))
+        # By logical shard and slice, whose numbers are the same on any number of devices: two settings are compared row by row.
         rows: dict[int, list[np.ndarray]] = {}
         parts: list[Any] = []
         for j in range(local):
@@ -75,6 +76,7 @@ class Stepwise(Opened):
             cut = slice(shard * size, (shard + 1) * size)
             self._made[f"gradient {shard}"] = [*whole, tokens[cut], weights[cut]]
             records.append(record(f"gradient {shard}", self._made[f"gradient {shard}"], rows[shard]))
+        # Once more, as a train step does it: its gradients are summed before they are exchanged, and the sum is a program too.
         grads, loss, weight = step.programs.exchange(step.sums(arrays, batch.tokens, batch.weights, blank=batch.blank))
         scalars = [np.asarray(x.addressable_data(0)) for x in (loss, weight)]
         slices = {d * local + j: [np.asarray(x)[d] for x in grads[j]] for j in range(local) for d in range(devices)}
@@ -111,6 +113,7 @@ class Stepwise(Opened):
                 made += [np.asarray(x.addressable_data(0)) for x in (mean, norm)]
                 self._made[f"update {s}"] = [*before[s], *slices[s], total, *scalars, np.uint32(s)]
                 records.append(record(f"update {s}", self._made[f"update {s}"], made))
+        # In the order of the calculation: the first record that differs is the cause, and those after it follow from it.
         order = {name: i for i, name in enumerate(_ORDER)}
         return sorted(
             records, key=lambda record: (order[record.name.rstrip("0123456789 ")], _last_integer(record.name))

@@ -17,7 +17,6 @@ from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated
 from marin.plugins.evaluation.recorded.records import Key, Outcome, Request, Sample, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.plugins.perplexity.task import SPLIT, VERSION
-from marin.work.code import code_of
 
 
 def evaluated(
@@ -47,5 +46,5 @@ def evaluated(
         outcome = Outcome("none", None, dict(numbers))
         samples[name] = [Sample(0, hashlib.sha256(data).hexdigest(), None, requests, [outcome])]
         results[name] = {f"{metric},none": float.fromhex(value) for metric, value in numbers.items()}
-    asker = Asker(VERSION, code_of(["marin/plugins/perplexity/scoring.py"]))
+    asker = Asker(VERSION, ("marin/plugins/perplexity/scoring.py",))
     return Evaluated(asker, tuple(tasks), settings, results, samples, lambda body: {})

@@ -56,7 +56,6 @@ from marin.training.step.contract import (
     StepOutcome,
     as_words,
     floats,
-    gatherings,
     logical_shards,
     nbytes,
     words,
@@ -578,3 +577,15 @@ def _grad(summed: Callable[..., tuple[jax.Array, jax.Array]]) -> Callable[..., A
         return (loss, grads), weight
 
     return found
+
+
+def gatherings(devices: Sequence[Any]) -> Sequence[Sequence[Sequence[int]] | None]:
+    """How to gather over devices in the order of :func:`mesh_over`: one gathering after the other, each as the groups of
+    devices, by their numbers, that gather among themselves; None stands for one group of all. libtpu gathers along one or two
+    axes of a torus; of a gathering along three it makes a sum over zeros, which brings twice the bytes and writes the zeros."""
+    places = [getattr(device, "coords", ()) for device in devices]
+    sides = [len(set(along)) for along in zip(*places, strict=True)]
+    if len([side for side in sides if side > 1]) < 3 or math.prod(sides) != len(devices):
+        return [None]
+    numbers = np.arange(len(devices)).reshape(-1, sides[-1])
+    return [numbers.tolist(), numbers.T.tolist()]

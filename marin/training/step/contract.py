@@ -100,18 +100,6 @@ def _place(device: Any) -> tuple[int, ...]:
     return (*getattr(device, "coords", ()), getattr(device, "core_on_chip", 0))
 
 
-def gatherings(devices: Sequence[Any]) -> Sequence[Sequence[Sequence[int]] | None]:
-    """How to gather over devices in the order of :func:`mesh_over`: one gathering after the other, each as the groups of
-    devices, by their numbers, that gather among themselves; None stands for one group of all. libtpu gathers along one or two
-    axes of a torus; of a gathering along three it makes a sum over zeros, which brings twice the bytes and writes the zeros."""
-    places = [getattr(device, "coords", ()) for device in devices]
-    sides = [len(set(along)) for along in zip(*places, strict=True)]
-    if len([side for side in sides if side > 1]) < 3 or math.prod(sides) != len(devices):
-        return [None]
-    numbers = np.arange(len(devices)).reshape(-1, sides[-1])
-    return [numbers.tolist(), numbers.T.tolist()]
-
-
 def logical_shards(recipe: Recipe, mesh: Mesh) -> int:
     """How many logical shards a batch has, as many for each device of ``mesh``.
 

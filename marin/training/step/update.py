@@ -71,30 +71,6 @@ def slice_after(
     return kept, mean_loss, norm
 
 
-def whole_after(
-    recipe: Recipe,
-    layout: Layout,
-    params: Leaves,
-    moments: Leaves,
-    grads: Leaves,
-    square: jax.Array,
-    loss: jax.Array,
-    weight: jax.Array,
-) -> tuple[list[jax.Array], jax.Array, jax.Array]:
-    """:func:`slice_after` of whole tensors, for an optimizer that looks across them: it gets the batch's mean gradient by
-    the model's names and axes, and clips it by itself."""
-    mean_loss = loss / weight
-    norm = jnp.sqrt(square) / weight
-    finite = jnp.isfinite(mean_loss) & jnp.isfinite(norm)
-    share = 1.0 / weight
-    named = jax.tree.structure(layout.named)
-    tree, mean = (jax.tree.unflatten(named, arrays) for arrays in (params, [g * share for g in grads]))
-    updates, after = optimizer(recipe).update(mean, jax.tree.unflatten(layout.moments_named, moments), tree)
-    changed = [*(p + u for p, u in zip(params, jax.tree.leaves(updates), strict=True)), *jax.tree.leaves(after)]
-    kept = [jnp.where(finite, new, old) for new, old in zip(changed, [*params, *moments], strict=True)]
-    return kept, mean_loss, norm
-
-
 def slice_print(x: jax.Array, shape: tuple[int, ...], number: jax.Array, lead: int = 1) -> jax.Array:
     """uint32[2]: what slice ``number`` of a tensor of ``shape`` adds to the tensor's fingerprint. ``lead``: of how many
     layers it has a part."""

@@ -76,6 +76,7 @@ def build_caches(task: Task, execute: Run | None = None) -> StepResult:
         )
         if masked and reference is not None:
             encoded = learned.counted(encoded)
+        # Of a pair that is learned together each part is a sequence of its own: no neighbour's tokens are in it.
         if task.recipe.together > 1 and split != VALIDATION_SPLIT:
             encoded = apart(encoded, task.recipe.model.seq_len, task.recipe.tokens.end, split)
         written = (
@@ -91,6 +92,7 @@ def build_caches(task: Task, execute: Run | None = None) -> StepResult:
         if split != VALIDATION_SPLIT and task.recipe.tokens.artifact is None and not as_recorded(task.recipe):
             skipped = without.get(split.partition("/")[2], frozenset())
             (folder / WORDS_FILE).write_bytes(b"%d\n" % words_of(path, skipped))
+        # Read back, and not taken from what was written: the digest is of what a training will find.
         content = cache_content(folder)
         if (content.tokens, content.documents) != written:
             raise DataError(

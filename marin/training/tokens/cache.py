@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ledger import StoredFolder
-from marin.tensors.token_caches import FIELD, WORDS_FILE, document_offsets, open_field, read_words, unfinished
+from marin.tensors.token_caches import FIELD, document_offsets, open_field, unfinished
 from marin.training.tokens.stored import StoredCache
 
 if TYPE_CHECKING:
@@ -74,16 +74,3 @@ def document_of(offsets: NDArray[np.int64], position: int) -> int:
     if not 0 <= position < int(offsets[-1]):
         raise IndexError(f"position {position} is outside of a stream of {int(offsets[-1])} tokens")
     return int(np.searchsorted(offsets, position, side="right")) - 1
-
-
-def counted_words(folder: Cache) -> int | None:
-    """The words of the text that a cache is of, where that was counted.
-
-    Raises:
-        DataError: the number is none.
-    """
-    if isinstance(folder, StoredFolder):
-        size = folder.size(WORDS_FILE)
-        return None if size is None else read_words(folder.read(WORDS_FILE, 0, size), WORDS_FILE)
-    file = folder / WORDS_FILE
-    return read_words(file.read_bytes(), folder.name) if file.is_file() else None

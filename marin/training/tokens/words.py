@@ -12,10 +12,12 @@ from fractions import Fraction
 from itertools import batched, pairwise
 from pathlib import Path
 
+from ledger import StoredFolder
 from marin.data.tokenizer import load_tokenizer
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe, as_recorded
-from marin.training.tokens.cache import Cache, count_tokens, counted_words, read_tokens
+from marin.tensors.token_caches import WORDS_FILE, read_words
+from marin.training.tokens.cache import Cache, count_tokens, read_tokens
 
 _AT_ONCE = 1024
 """Documents that are decoded at a time."""
@@ -28,7 +30,7 @@ def words_a_token(tokenizer: Path, cache: Cache, *, as_recorded: bool = False) -
     Raises:
         UsageError: nothing counted them, and tokens do not tell them.
     """
-    if (counted := counted_words(cache)) is not None:
+    if (counted := _counted_words(cache)) is not None:
         return Fraction(counted, count_tokens(cache))
     library = load_tokenizer(tokenizer, as_recorded=as_recorded)
     if not as_recorded and not library.gives_back:
@@ -97,3 +99,16 @@ def check_epochs(recipe: Recipe, tokens: int) -> None:
         if most
         else "a smaller trainer.batch_size",
     )
+
+
+def _counted_words(folder: Cache) -> int | None:
+    """The words of the text that a cache is of, where that was counted.
+
+    Raises:
+        DataError: the number is none.
+    """
+    if isinstance(folder, StoredFolder):
+        size = folder.size(WORDS_FILE)
+        return None if size is None else read_words(folder.read(WORDS_FILE, 0, size), WORDS_FILE)
+    file = folder / WORDS_FILE
+    return read_words(file.read_bytes(), folder.name) if file.is_file() else None

@@ -22,14 +22,14 @@ from levanter.layers.attention import AttentionBackend, AttentionMask, dot_produ
 
 from marin.errors import UsageError
 from marin.plugins.scale.attention import splash
-from marin.plugins.scale.layered import LayeredStep, halves, passes
+from marin.plugins.scale.layered import LayeredStep, gatherings, halves, passes
 from marin.recipe.cost import work_of
 from marin.recipe.schema import Recipe, check
 from marin.training.initial import initial_state
 from marin.training.loop import step_of
 from marin.training.model import compute_dtype
 from marin.training.state import arrays_of, state_like
-from marin.training.step.contract import gatherings, mesh_of, mesh_over
+from marin.training.step.contract import mesh_of, mesh_over
 
 
 def by_layer(recipe: Recipe, **fields: Any) -> Recipe:

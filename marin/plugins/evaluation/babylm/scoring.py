@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from marin.data.tokenizer import Tokenizer
-from marin.evaluation.code import SCORING
 from marin.evaluation.evaluate import exponential
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
@@ -30,21 +29,7 @@ from marin.record.events import EvaluationRecorded
 
 MOST = 700.0
 """Of which a float has an exponential."""
-ASKER = Asker(
-    BABYLM,
-    (
-        "marin/plugins/evaluation/babylm/scoring.py",
-        "marin/plugins/evaluation/babylm/predictions.py",
-        "marin/plugins/evaluation/babylm/scores.py",
-        "marin/plugins/evaluation/babylm/tasks.py",
-        "marin/evaluation/evaluate.py",
-        "marin/plugins/evaluation/recorded/answering.py",
-        "marin/plugins/evaluation/recorded/evaluated.py",
-        "marin/plugins/evaluation/recorded/records.py",
-        "marin/plugins/evaluation/recorded/task.py",
-        *SCORING,
-    ),
-)
+ASKER = Asker(BABYLM, ("marin/plugins/evaluation/babylm/scoring.py",))
 
 
 def evaluated(

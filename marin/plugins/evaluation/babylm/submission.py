@@ -355,7 +355,7 @@ class _Answers:
     def __init__(self, run: Run, root: Root) -> None:
         self.run, self.root = run, root
         self.scorer: Scorer | None = None
-        self.code, self.lock = deciding_digest(ASKER.code, run.recipe), lock_digest(code_folder())
+        self.code, self.lock = deciding_digest(ASKER.starts, run.recipe), lock_digest(code_folder())
 
     def of(self, subject: Subject, task: EvaluationTask, devices: int) -> _Recorded:
         """The answers of a state to one data set: recorded ones of this very code, or new ones, which are recorded."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from marin.evaluation.code import SCORING
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.plugins.evaluation.harness.evaluator import evaluate, harness_version, own_files
@@ -14,26 +13,7 @@ from marin.plugins.evaluation.recorded.records import Key, Request, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.record.events import EvaluationRecorded
 
-ASKER = Asker(
-    harness_version(),
-    (
-        "marin/plugins/evaluation/harness/computing.py",
-        "marin/plugins/evaluation/harness/documents.py",
-        "marin/plugins/evaluation/harness/evaluator.py",
-        "marin/plugins/evaluation/harness/functions.py",
-        "marin/plugins/evaluation/harness/members.py",
-        "marin/plugins/evaluation/harness/model.py",
-        "marin/plugins/evaluation/harness/recording.py",
-        "marin/plugins/evaluation/harness/tasks.py",
-        "marin/evaluation/marks.py",
-        "marin/work/computing.py",
-        "marin/plugins/evaluation/recorded/answering.py",
-        "marin/plugins/evaluation/recorded/evaluated.py",
-        "marin/plugins/evaluation/recorded/records.py",
-        "marin/plugins/evaluation/recorded/task.py",
-        *SCORING,
-    ),
-)
+ASKER = Asker(harness_version(), ("marin/plugins/evaluation/harness/recording.py",))
 
 
 def evaluated(

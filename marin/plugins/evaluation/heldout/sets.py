@@ -12,13 +12,12 @@ from ledger import Store
 from marin.data.documents import VALIDATION
 from marin.data.local import KINDS, matched, read_file
 from marin.errors import DataMissing, UsageError
-from marin.evaluation.code import SCORING
 from marin.history.run import Run
 from marin.recipe.evaluation import CorpusSet, FilesSet, FolderSet, HeldOut
 from marin.recipe.schema import MixtureDataset, Recipe
 
-CODE = ("marin/evaluation/evaluate.py", "marin/plugins/evaluation/heldout/measuring.py", *SCORING)
-"""The files that decide what a held-out set measures."""
+CODE = ("marin/plugins/evaluation/heldout/measuring.py",)
+"""The file in which the measuring of a held-out set begins."""
 
 DEFAULT: Mapping[str, HeldOut] = {"validation": CorpusSet()}
 """What is measured where a recipe names no set."""

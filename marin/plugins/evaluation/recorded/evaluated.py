@@ -20,10 +20,11 @@ from marin.record.events import EvaluationRecorded
 
 @dataclass(frozen=True)
 class Asker:
-    """Who makes requests of tasks, and numbers of answers. ``code``: the files that decide what it finds."""
+    """Who makes requests of tasks, and numbers of answers. ``starts``: the file in which that begins; what it imports decides
+    what is found."""
 
     version: str
-    code: tuple[str, ...]
+    starts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Evaluated:
             tokenizer=subject.tokenizer_digest,
             identity=artifact,
             harness=self.asker.version,
-            code=deciding_digest(self.asker.code, subject.recipe),
+            code=deciding_digest(self.asker.starts, subject.recipe),
             lock=lock_digest(code_folder()),
             settings=msgspec.to_builtins(self.settings),
             tasks={task.name: described(task, self.samples[task.name]) for task in self.tasks},

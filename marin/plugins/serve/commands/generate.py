@@ -90,22 +90,13 @@ def generate(options: GenerateOptions) -> None:
             found=" and ".join(named) or "none",
         )
     if options.prompts is not None and options.alpaca_eval is not None:
-        _answer_instructions(
-            options.run,
-            options.step,
-            options.prompts,
-            options.alpaca_eval,
-            options.max_tokens,
-            options.temperature,
-            options.seed,
-            options.as_json,
-        )
+        _answer_instructions(options, options.prompts, options.alpaca_eval)
         return
     if options.helm is not None:
-        _answer_scenario(options.run, options.step, *options.helm, options.seed, options.as_json)
+        _answer_scenario(options, *options.helm)
         return
     if options.replay is not None:
-        _replay(options.run, options.step, options.replay, options.as_json)
+        _replay(options, options.replay)
         return
     assert options.prompt is not None
     subject, scorer = model_of(options.run, options.step)
@@ -163,15 +154,16 @@ def model_of(run: str, step: int | None, devices: int = 1) -> tuple[Subject, Sco
     return subject, Scorer(subject.model, subject.recipe, devices=devices)
 
 
-def _replay(run: str, step: int | None, file: Path, as_json: bool) -> None:
+def _replay(options: GenerateOptions, file: Path) -> None:
     from marin.plugins.serve.evidence import read_answer
 
     evidence, answer = read_answer(file.read_bytes(), str(file))
-    subject, scorer = model_of(run, evidence.step if step is None and evidence.run is not None else step)
+    step = evidence.step if options.step is None and evidence.run is not None else options.step
+    subject, scorer = model_of(options.run, step)
     from marin.plugins.serve.replay import replay
 
     found = replay(subject, scorer, evidence, answer)
-    if as_json:
+    if options.as_json:
         print_json(
             {
                 "equal": found.difference is None,
@@ -190,10 +182,8 @@ def _replay(run: str, step: int | None, file: Path, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _answer_instructions(
-    run: str, step: int | None, file: Path, out: Path, limit: int, temperature: float, seed: int, as_json: bool
-) -> None:
-    subject, scorer = model_of(run, step)
+def _answer_instructions(options: GenerateOptions, file: Path, out: Path) -> None:
+    subject, scorer = model_of(options.run, options.step)
     from marin.plugins.serve import files
     from marin.plugins.serve.chat import template_for
 
@@ -204,21 +194,21 @@ def _answer_instructions(
         texts = [files.instruction_prompt(row["instruction"], template) for row in rows]
     except ValueError as error:
         raise UsageError("the chat template refuses an instruction", where=str(file), found=str(error)) from None
-    wanted = files.numbered([files.Wanted(text, limit, temperature, stops) for text in texts])
-    said = _generate_all(subject, scorer, wanted, seed)
-    generator = f"marin:{subject.run or Path(run).resolve().name}:{short(subject.state)}"
+    wanted = files.numbered([files.Wanted(text, options.max_tokens, options.temperature, stops) for text in texts])
+    said = _generate_all(subject, scorer, wanted, options.seed)
+    generator = f"marin:{subject.run or Path(options.run).resolve().name}:{short(subject.state)}"
     out.write_text(files.alpaca_eval(rows, said, generator), encoding="utf-8")
-    _tell_file(out, subject, said, seed, as_json)
+    _tell_file(out, subject, said, options)
 
 
-def _answer_scenario(run: str, step: int | None, file: Path, out: Path, seed: int, as_json: bool) -> None:
-    subject, scorer = model_of(run, step)
+def _answer_scenario(options: GenerateOptions, file: Path, out: Path) -> None:
+    subject, scorer = model_of(options.run, options.step)
     from marin.plugins.serve import files
 
     state, wanted = files.read_scenario(file)
-    said = _generate_all(subject, scorer, wanted, seed)
+    said = _generate_all(subject, scorer, wanted, options.seed)
     out.write_text(files.helm(subject, state, said), encoding="utf-8")
-    _tell_file(out, subject, said, seed, as_json)
+    _tell_file(out, subject, said, options)
 
 
 def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[Said]:
@@ -229,20 +219,19 @@ def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], se
         return say_all(subject, scorer, wanted, seed, lambda count: progress(count, ""))
 
 
-def _tell_file(out: Path, subject: Subject, said: Sequence[Said], seed: int, as_json: bool) -> None:
+def _tell_file(out: Path, subject: Subject, said: Sequence[Said], options: GenerateOptions) -> None:
     cut = sum(one.lost > 0 for one in said)
-    if as_json:
+    if options.as_json:
         print_json(
             {
                 "path": str(out),
                 "state": subject.state,
                 "outputs": len(said),
                 "truncated": cut,
-                "seed": seed,
+                "seed": options.seed,
                 "digest": digest_bytes(out.read_bytes()),
             }
         )
     else:
-        say(
-            f"{out}: {several(len(said), 'outputs')} of state {subject.state}, {cut} prompts longer than the context; seed {seed}"
-        )
+        told = f"{several(len(said), 'outputs')} of state {subject.state}, {cut} prompts longer than the context"
+        say(f"{out}: {told}; seed {options.seed}")

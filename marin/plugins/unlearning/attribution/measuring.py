@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from ledger import Draft, Store
 from marin.data.documents import VALIDATION
 from marin.errors import UsageError
-from marin.evaluation.code import SCORING, deciding_digest
+from marin.evaluation.code import deciding_digest
 from marin.history.run import Fact, Run
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.unlearning.attribution.groups import Group
@@ -32,12 +32,8 @@ from marin.runners.reservation import reservation
 from marin.runners.workers import warm_workers
 from marin.work.cached import results_of
 
-CODE = (
-    *SCORING,
-    "marin/plugins/unlearning/attribution/leaving_out.py",
-    "marin/plugins/evaluation/heldout/measuring.py",
-)
-"""The files that decide what is measured, beside those of the train step."""
+CODE = ("marin/plugins/unlearning/attribution/leaving_out.py", "marin/plugins/evaluation/heldout/measuring.py")
+"""The files in which what is measured begins, beside those of the train step."""
 HELD_OUT = "validation"
 """The set that is measured where none is named: the run's own held-out text."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marin.cli.options import argument, flag, option, takes
+from marin.cli.options import THERE, argument, flag, option, takes
 from marin.cli.output import print_json, print_table, say
 from marin.process.text import several
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from marin.plugins.unlearning.attribution.groups import Group
     from marin.plugins.unlearning.attribution.measuring import Row
     from marin.plugins.unlearning.kinds import AttributionMeasured
-
-File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True)
@@ -30,14 +28,14 @@ class AttributeOptions:
         "FILE",
         "A group of ids a line, as `marin data list RUN` shows them; or its JSON lines.",
         "--documents",
-        type=File,
+        type=THERE,
         required=True,
     )
     sets: tuple[Path, ...] = option(
         "FILE.jsonl",
         "Measure the loss on these texts too, beside the held-out text; may be repeated.",
         "--on",
-        type=File,
+        type=THERE,
         multiple=True,
     )
     out: Path | None = option("DIR", "Write all of it as a data set.", type=click.Path(path_type=Path))

@@ -20,11 +20,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 from bench.faults.params import EXECUTION, recipe
-from bench.forgeries.bench import chosen, judged, table
+from bench.forgeries.bench import Row, chosen, judged, table
 from marin.process.arithmetic import apply
 
 BEGIN, END = "<!-- forgeries: begin -->", "<!-- forgeries: end -->"
@@ -77,6 +79,16 @@ def _doors(options: argparse.Namespace, folder: Path) -> bool:
     return good
 
 
+def _learned(options: argparse.Namespace, numbers: set[int] | None, folder: Path) -> Iterator[Row]:
+    """Those of trainings that learned from rewards, where they are asked for."""
+    if options.sample is not None or (numbers is not None and 17 not in numbers):
+        return iter(())
+    from bench.forgeries.rewards import LIES, rows
+
+    wanted = any((options.only or "") in name for name in LIES)
+    return rows(folder / "rewards", options.only or "") if wanted else iter(())
+
+
 def _roots(options: argparse.Namespace, folder: Path) -> bool:
     """Forge a root in each way, print what came of it; whether nobody believed one."""
     import bench.forgeries.kinds  # noqa: F401  enters all kinds
@@ -84,7 +96,9 @@ def _roots(options: argparse.Namespace, folder: Path) -> bool:
 
     rows = []
     numbers = {int(number) for number in options.numbers.split(",")} if options.numbers else None
-    for row in judged(make(folder), chosen(options.only, numbers, options.sample, options.seed), alone=options.alone):
+    kinds = chosen(options.only, numbers, options.sample, options.seed)
+    found = judged(make(folder), kinds, alone=options.alone) if kinds else iter(())
+    for row in chain(found, _learned(options, numbers, folder)):
         rows.append(row)
         mark = "" if row.good else "BAD "
         line = f"{row.number:2} {mark}{row.kind:52} {row.how:14} {row.seconds:5.1f} s  {row.said}"

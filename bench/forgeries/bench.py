@@ -48,7 +48,7 @@ def judged(base: Base, kinds: Iterable[Kind], *, alone: bool = False) -> Iterato
         except Exception as error:  # the workshop's own: a kind that is no forgery any more is to be seen
             how, said = "broken", f"{type(error).__name__}: {error}"
         yield Row(
-            kind.number, kind.name, kind.by, how, _short(said.replace(str(folder), "ROOT")), time.monotonic() - began
+            kind.number, kind.name, kind.by, how, shortened(said.replace(str(folder), "ROOT")), time.monotonic() - began
         )
         discard(folder)
 
@@ -96,7 +96,8 @@ def _judge(kind: Kind, shop: Shop, seen: Seen) -> tuple[How, str]:
     return "elsewhere", told
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
+    """In one line of a table."""
     plain = visible(" ".join(text.split()))
     return plain if len(plain) <= 150 else plain[:147] + "..."
 

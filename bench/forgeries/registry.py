@@ -27,6 +27,7 @@ CLASSES = {
     14: "bytes beside the content",
     15: "a root that changes",
     16: "numbers of a harness",
+    17: "learned from rewards",
 }
 """Honest controls, the twelve of docs/threat-model.md, and those that were found since."""
 

@@ -7,6 +7,7 @@ started, because the executor asks :func:`citation`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -14,9 +15,19 @@ from ledger import canonical_digest
 from marin.errors import UsageError
 from marin.history.run import Fact
 from marin.history.runs import History, facts, started_runs
+from marin.process.text import clipped
 from marin.recipe.schema import ArtifactDataset, Recipe, digest, from_plain
 from marin.recipe.section import Name
 from marin.record.events import ExperimentRegistered, RunStarted
+
+SAID = {"experiment": "name"} | {
+    name: name
+    for name in (
+        *("question", "hypothesis", "primary", "secondary", "baseline", "seeds"),
+        *("test", "alternative", "alpha", "stopping_rule", "cost_cap"),
+    )
+}
+"""What an event repeats of its registration: its field, and that of the document."""
 
 
 def arm_digest(recipe: Recipe) -> str:
@@ -62,6 +73,33 @@ def runs_with_recipes(history: History) -> Iterator[tuple[Fact[RunStarted], Reci
         except UsageError:
             continue
         yield started, recipe
+
+
+def misstated(body: ExperimentRegistered, document: bytes) -> Iterator[str]:
+    """Where an event of a registration says otherwise than the stored document that it digests. Arms of another version of
+    Marin are compared by their names alone."""
+    try:
+        stated = msgspec.json.decode(document, type=dict[str, Any])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        yield "what is stored is no registration"
+        return
+    told = msgspec.to_builtins(body)
+    for field, name in SAID.items():
+        if stated.get(name) != told[field]:
+            yield f"{field}: the stored registration has {clipped(str(stated.get(name)), 80)}, the event {told[field]!s:.80}"
+    arms, apart = (
+        dict[str, Any](found) if isinstance(found := stated.get(name), dict) else {} for name in ("arms", "apart")
+    )
+    if arms.keys() != body.arms.keys():
+        yield f"arms: the stored registration has {', '.join(sorted(arms))}, the event {', '.join(sorted(body.arms))}"
+        return
+    for name, recipe in arms.items():
+        try:
+            key = arm_key(from_plain(recipe, where=f"arm {name}"), str(apart.get(name, "")))
+        except UsageError:
+            continue
+        if key != body.arms[name]:
+            yield f"arm {name}: the stored registration has {key}, the event {body.arms[name]}"
 
 
 def is_name(word: str) -> bool:

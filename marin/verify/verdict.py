@@ -73,6 +73,16 @@ def judged(judge: Callable[[], Verdict]) -> Verdict:
         return Verdict("UNAVAILABLE", (said,))
 
 
+def explained[T, U](explain: Callable[[], T], without: U) -> T | U:
+    """What says more of a difference that was found. It reads what was brought, and whatever comes of that takes nothing from
+    the difference."""
+    try:
+        return explain()
+    except (Exception, MemoryError, RecursionError) as error:
+        logger.info("nothing more is said of it: %s: %s", type(error).__name__, error)
+        return without
+
+
 def worst(outcomes: Collection[Outcome]) -> Outcome:
     """The one that decides; PASS where there is none."""
     return min(outcomes, key=WORST_FIRST.index, default="PASS")

@@ -10,11 +10,22 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from bench.forgeries.brought import brought
-from bench.forgeries.doors import attempts, boards, bundles, events, published, statements, views
+from bench.forgeries.doors import attempts, boards, bundles, events, published, statements, views, witnesses
 from bench.forgeries.doors.register import Kind, Stall, at, tried
 from bench.forgeries.workshop import Base
 
-__all__ = ["all_kinds", "attempts", "boards", "bundles", "events", "published", "statements", "table_of", "views"]
+__all__ = [
+    "all_kinds",
+    "attempts",
+    "boards",
+    "bundles",
+    "events",
+    "published",
+    "statements",
+    "table_of",
+    "views",
+    "witnesses",
+]
 
 
 def all_kinds(*doors: str) -> Iterator[Kind]:

@@ -55,9 +55,11 @@ class Hand:
         return self.shop.one(kinds.STEP_COMPLETED, step)
 
     def prove(self, **swapped: str) -> None:
-        """Sign the log again and prove its events anew; ``swapped``: of which step the proof of another is."""
+        """Sign the log again, unless that was done, and prove its events anew; ``swapped``: of which step the proof of another
+        is."""
         shop = self.shop
-        shop.sign()
+        if not shop.signed:
+            shop.sign()
         with as_operator(shop.base):
             reader: LogReader = open_root(str(shop.path)).reader()
         for step in bundle.STEPS:

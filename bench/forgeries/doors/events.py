@@ -22,7 +22,8 @@ from marin.plugins.sharing.in_toto import attestations
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
-from marin.record.trust.evidence import NOBODY
+from marin.record.trust.evidence import sources
+from marin.record.trust.trusted import TRUST_VARIABLE
 from marin.reporting.pages import draw
 from marin.verify.verification import Options, Verification
 
@@ -32,7 +33,7 @@ VERDICTS = ("ledger", "artifacts")
 
 def judged(root: Root, run: str, keys: list[VerifierKey], only: tuple[str, ...] = VERDICTS) -> Answer:
     """What verification says of a root."""
-    report = Verification(root, run, Options(Execution(), keys, remember=False, sources=NOBODY)).report(only)
+    report = Verification(root, run, Options(Execution(), keys, remember=False, sources=sources())).report(only)
     wanted = [report.verdicts[name] for name in only]
     said = "\n".join(line for verdict in wanted if verdict.outcome != "PASS" for line in verdict.lines)
     return Answer(all(verdict.outcome == "PASS" for verdict in wanted), said)
@@ -50,8 +51,18 @@ def stranger(stall: Stall) -> Iterator[None]:
     """Somebody with keys and pins of their own, in a folder without a root."""
     mine = stall.folder / "stranger"
     mine.mkdir(exist_ok=True)
-    with variable("MARIN_KEY", str(mine / "key")), variable("MARIN_PINS", str(mine / "pins")), chdir(mine):
+    with (
+        variable("MARIN_KEY", str(mine / "key")),
+        variable("MARIN_PINS", str(mine / "pins")),
+        variable(TRUST_VARIABLE, str(trust_of(stall))),
+        chdir(mine),
+    ):
         yield
+
+
+def trust_of(stall: Stall) -> Path:
+    """The folder that says whom the stranger trusts."""
+    return stall.folder / "trust"
 
 
 @door("root")
@@ -71,7 +82,11 @@ def address(stall: Stall) -> Answer:
 @door("library")
 def library(stall: Stall) -> Answer:
     shop = signed(stall)
-    with as_operator(shop.base), variable("MARIN_PINS", str(stall.folder / "pins")):
+    with (
+        as_operator(shop.base),
+        variable("MARIN_PINS", str(stall.folder / "pins")),
+        variable(TRUST_VARIABLE, str(trust_of(stall))),
+    ):
         found = verified(open_root(str(shop.path)), shop.run, workers=1, only=VERDICTS, record=False)
     wanted = [found.report.verdicts[name] for name in VERDICTS]
     lines = [line for verdict in wanted if verdict.outcome != "PASS" for line in verdict.lines]

@@ -17,9 +17,14 @@ METRICS_RECORDED = "metrics.recorded/v1"
 TRACKING_LOGGED = "tracking.logged/v1"
 GRAD_NORM = "train/grad_norm"
 """The one measured series that evidence covers: the fingerprint of each train step."""
-MEASURED = ("system/", "router/", "rl/")
-"""How the names of measurements begin that no verdict derives: of the machine, of where a mixture's tokens went, and means of
-completions, which are themselves in the store."""
+MACHINE = "system/"
+"""How the names of measurements begin that were taken of the machine, and that no verdict derives."""
+OF_EXPERTS = ("router/entropy", "router/largest_share", "router/idle_experts")
+"""Where a mixture's tokens went: derived by no verdict, and by a run that has no experts not measured."""
+OF_COMPLETIONS = ("rl/reward", "rl/reward_std", "rl/completion_length", "rl/entropy")
+"""Means of completions, which are themselves in the store: as those of experts."""
+MEASURED = (MACHINE, *OF_EXPERTS, *OF_COMPLETIONS)
+"""How the names of measurements begin that are only claimed."""
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -51,7 +56,11 @@ class TrackingLogged(Body, frozen=True):
 def _series(fact: Fact[MetricsRecorded], seen: Seen) -> Iterator[Pair]:
     """A series has one value for each train step, and every step is one of the run's."""
     first, last = seen.recipe.first_step, seen.recipe.last_step
+    measured = {name: "experts" for name in OF_EXPERTS if not seen.recipe.model.num_experts}
+    measured |= {name: "completions" for name in OF_COMPLETIONS if seen.recipe.objective is None}
     for series in fact.body.series:
+        if (lacking := measured.get(series.key)) is not None:
+            yield f"series {series.key}", f"no such measurement, for the recipe has no {lacking}", "one"
         if len(series.steps) != len(series.values) or not all(first <= step < last for step in series.steps):
             yield f"series {series.key}", "a value for each of the run's train steps that it names", "another number"
 
@@ -64,7 +73,8 @@ def _series_of_loop(fact: Fact[MetricsRecorded], seen: SeenLoop) -> Iterator[Pai
 
 def _underived(fact: Fact[MetricsRecorded]) -> Iterator[str]:
     for series in fact.body.series:
-        if (series.key != GRAD_NORM or fact.body.step != "train") and not series.key.startswith(MEASURED):
+        of_training = series.key in (GRAD_NORM, *OF_EXPERTS, *OF_COMPLETIONS) and fact.body.step == "train"
+        if not of_training and not series.key.startswith(MACHINE):
             yield f"a measurement {series.key}"
 
 

@@ -41,11 +41,14 @@ from marin.recipe.schema import (
 from marin.record import events
 from marin.record.events import ExperimentRegistered, ReplayCompleted, Replayed, SpeedrunEntered
 from marin.record.root import Root
+from marin.record.trust.evidence import witnessed
+from marin.record.trust.policy import own_policy
+from marin.record.trust.trusted import default_trust
 from marin.record.verdicts import NAMES, counting, effective, of_the_log, of_this_log, overall, standing
 
 logger = logging.getLogger(__name__)
 
-FIXED = ("dataset", "evaluation", "exclude", "initial", "lora", "tokenizer.artifact", "tokens.artifact")
+FIXED = ("dataset", "evaluation", "exclude", "initial", "lora", "objective", "tokenizer.artifact", "tokens.artifact")
 """Of a recipe, what it is trained and measured on, and whatever of it no limit of a track counts."""
 PER_TOKEN = ("evaluate.loss", "evaluate.perplexity", "train.loss_first", "train.loss_last")
 """Metrics that are comparable only over the same tokens in the same sequences."""
@@ -187,6 +190,7 @@ def submit(
     view = load(history, resolve(history, run))
     recipe, score = _admissible(rules, view)
     _check_files(own.history(), rules, view)
+    _check_seen(of, view, reader, trusted)
     if (failed := _fails(own, view, reader)) is not None:
         raise _unproven(view, of, "your own verification among them", f"FAIL, event {failed} of your log")
     if quorum:
@@ -223,6 +227,24 @@ def submit(
             return fact.body, None
     (receipt,) = own.append([events.draft(entry, f"speedrun/{rules.name}")])
     return entry, receipt.index
+
+
+def _check_seen(of: Root, view: Run, reader: LogReader, trusted: Sequence[VerifierKey]) -> None:
+    """Whoever replayed it: the keeper's own witnesses must have seen the run's end, where the keeper has some for this log.
+
+    Raises:
+        Unverified: they cosigned nothing of it. Tampered: they cosigned another history.
+        MissingEvidence: they cosigned it before the run's last event.
+    """
+    for seen in witnessed(of.storage, reader, of.keys(trusted).verifiers, own_policy(default_trust())):
+        if seen.size <= view.told:
+            raise MissingEvidence(
+                "your witnesses have not seen the end of the run",
+                where=f"run {view.run} in {of.location}",
+                expected=f"a checkpoint that they cosigned, with event {view.told}",
+                found=str(seen),
+                cure="ask its operator for `marin ledger witness ask`",
+            )
 
 
 def entries(history: History, name: str) -> list[Fact[SpeedrunEntered]]:

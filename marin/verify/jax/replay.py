@@ -37,6 +37,7 @@ from marin.verify.jax import known_steps, tensors
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence, FoundSegment
 from marin.verify.segments.ordering import by_execution
+from marin.verify.verdict import explained
 
 logger = logging.getLogger(__name__)
 
@@ -271,17 +272,17 @@ class _Judge:
     saved: Saved
 
     def segment(self, recorded: TrainSegment, record: SegmentRecord, state: SlicedState) -> Divergence | None:
-        named = (
-            self._named(recorded.end_state, record.end_state) if recorded.end_state != record.end_state.digest else ()
-        )
+        ended = recorded.end_state, record.end_state
+        named = explained(lambda: self._named(*ended), ()) if ended[0] != ended[1].digest else ()
         divergence = compare.segment(
             recorded, found(record), _blob(self.store, recorded.trace), self.training.names, named
         )
         if divergence is not None and record.steps.records and divergence.step is not None:
-            divergence = self._completions(recorded, record, divergence)
+            divergence = explained(partial(self._completions, recorded, record, divergence), divergence)
         if divergence is None or recorded.end_state == record.end_state.digest:
             return divergence
-        return replace(divergence, details=self._details(recorded, state), details_after=recorded.end - 1)
+        details = explained(lambda: self._details(recorded, state), ())
+        return replace(divergence, details=details, details_after=recorded.end - 1)
 
     def hint(self, recorded: TrainSegment) -> Hint:
         """What is stored of the completions that a recorded segment's updates saw."""

@@ -17,6 +17,7 @@ from ledger import LedgerError, Malformed, NotFound, StateManifest
 from marin.errors import UsageError
 from marin.history.run import Fact, Run
 from marin.process.progress import bar
+from marin.provenance.plugins import named
 from marin.record import outputs
 from marin.record.events import CheckpointSaved, Output
 from marin.verify.case import Case
@@ -98,6 +99,8 @@ def named_artifacts(run: Run) -> dict[str, str]:
             named |= {initial.model: "the model that it begins with", initial.tokenizer: "the tokenizer of that model"}
         if (taken := run.recipe.tokenizer.artifact) is not None:
             named[taken] = "the tokenizer that was taken over"
+    if cited := run.started.body.experiment:
+        named[cited] = "the registration that it cites"
     for name, step in run.steps.items():
         named.setdefault(step.output.artifact, f"output of {name}")
         for table, digest in step.tables.items():
@@ -136,7 +139,7 @@ def _look_at_contents(case: Case, found: _Found, absent: Collection[str]) -> Non
             if artifact not in absent:
                 found.look(what, findings)
             progress(done + 1, what)
-    found.wrong += _mislabelled(case, absent)
+    found.wrong += [*_mislabelled(case, absent), *_misregistered(case, absent)]
     if case.run.is_loop:
         found.look("state", iter(judge_lists(case)))
 
@@ -189,6 +192,18 @@ def _mislabelled(case: Case, absent: Collection[str]) -> list[str]:
         if fact.body.trace not in absent:
             wrong += [str(item) for item in unfounded(fact.body, norms, case.store.read(fact.body.trace))]
     return wrong
+
+
+def _misregistered(case: Case, absent: Collection[str]) -> Iterator[str]:
+    """Where the registration that the run cites is another than its event says."""
+    started = case.run.started
+    cited = [fact for fact in case.record.registrations if fact.index < started.index]
+    if started.body.experiment in absent or not cited:
+        return
+    arms = named("marin.registrations", "arms", "a registered experiment")
+    document = case.store.read(started.body.experiment)
+    for fact in cited:
+        yield from (f"registration of event {fact.index}: {wrong}" for wrong in arms.misstated(fact.body, document))
 
 
 def _listed(case: Case, manifest: str) -> str:

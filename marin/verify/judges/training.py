@@ -31,7 +31,7 @@ from marin.verify.segments import compare, programs
 from marin.verify.segments.compare import Divergence
 from marin.verify.segments.ordering import by_execution
 from marin.verify.segments.sampling import Selection, describe_bound
-from marin.verify.verdict import NOT_RUN, Outcome, TrainingSummary, Verdict
+from marin.verify.verdict import NOT_RUN, Outcome, TrainingSummary, Verdict, explained
 
 if TYPE_CHECKING:
     from marin.verify.segments.screening import Screening
@@ -264,7 +264,8 @@ class Compared:
         defined = bool(self.present) and all(
             programs.defined(divergence, self.recorded, one, recipe, masked=masked) for one in self.present
         )
-        return Verdict("FAIL", (*divergence.lines(), *self.lines()), executed=True, defined=defined)
+        told = explained(self.lines, ())
+        return Verdict("FAIL", (*divergence.lines(), *told), executed=True, defined=defined)
 
     def _first(self, names: Sequence[str]) -> Mapping[str, str]:
         """Where each of these programs differs first from the recorded one, whose plain form a published root has."""

@@ -68,6 +68,8 @@ def defined(
     if divergence.explanation == TOKENS:
         return False
     first = divergence.explanation == INITIAL
+    if recipe.objective is not None and not first:  # what is drawn, rewarded and learned of completions is code
+        return False
     if (first and (recipe.initial is not None or recipe.phase is not None)) or (masked and not first):
         return False
     theirs, ours = digests(recorded), digests(present)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from marin.errors import Unsupported
 from marin.provenance import environment
+from marin.recipe.objective import Objective
 from marin.recipe.schema import Arithmetic, Recipe
 from marin.verify.environment_diff import EnvironmentDiff, excused
 from marin.verify.jax import known_steps
@@ -54,6 +56,10 @@ def test_what_is_around_a_program_is_code() -> None:
     assert not defined(STATE, RECORDED, HERE, Recipe(), masked=False)
     without = msgspec.structs.replace(RECIPE, exclude=("0" * 64,))
     assert not defined(STATE, RECORDED, HERE, without, masked=False)
+    learned = msgspec.structs.replace(RECIPE, objective=Objective())
+    assert not defined(STATE, RECORDED, HERE, learned, masked=False), "what is drawn and rewarded is code"
+    assert not defined(replace(STATE, explanation="the completions differ"), RECORDED, HERE, learned, masked=False)
+    assert defined(Divergence(0, (), "a", "b", INITIAL), RECORDED, HERE, learned, masked=False)
     assert not defined(STATE, {"profile": "exact", "functions": {}}, HERE, RECIPE, masked=False), "it names none"
 
 

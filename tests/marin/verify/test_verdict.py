@@ -7,7 +7,7 @@ import pytest
 from ledger import LedgerError, NotFound, StorageFailed, Tampered, Unavailable
 from marin.errors import DataError, DataMissing, MissingEvidence, Unsupported, UsageError
 from marin.record.verdicts import NAMES
-from marin.verify.verdict import Report, TrainingSummary, Verdict, judged
+from marin.verify.verdict import Report, TrainingSummary, Verdict, explained, judged
 
 
 def report(wanted: tuple[str, ...] = NAMES, **outcomes: str) -> Report:
@@ -80,6 +80,15 @@ def test_whatever_foreign_bytes_make_of_a_library_ends_in_words(error: Exception
     verdict = judged(judge)
     assert verdict.outcome == "UNAVAILABLE" and len(verdict.lines) == 1
     assert str(error) in verdict.lines[0]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError(), ValueError("a list of tensors"), Tampered("x")])
+def test_what_says_more_of_a_difference_never_takes_it_away(error: Exception) -> None:
+    def explain() -> tuple[str, ...]:
+        raise error
+
+    assert explained(explain, ()) == ()
+    assert explained(lambda: ("in the third layer",), ()) == ("in the third layer",)
 
 
 def test_asked_to_stop_it_stops() -> None:

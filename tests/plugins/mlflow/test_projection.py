@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from marin.plugins.mlflow.projection import follow as projection_module
 from marin.plugins.mlflow.projection import sink as sink_module
 from marin.plugins.mlflow.projection.follow import Follower, MlflowProjection
 from marin.plugins.mlflow.projection.sink import Sink
+from marin.record import events as types
 
 from .dump import client, dump
-from .story import ORIGIN, Log, begin_step, replay, segment, start, whole_run
+from .story import ORIGIN, Log, begin_step, loss, replay, segment, start, whole_run
 
 
 def caught_up(folder: Path, log: Log) -> dict[str, object]:
@@ -97,6 +99,31 @@ def test_one_event_at_a_time_gives_what_all_at_once_gives(tmp_path: Path, log: L
         assert projection.catch_up().applied == 1
     projection.close()
     assert dump(tmp_path / "grown" / "mlflow") == whole
+
+
+def test_points_that_stand_no_more_are_taken_back(tmp_path: Path):
+    """An attempt with other code, whose losses MLflow was told, and then the one that has the result."""
+    log, growing = Log(), Log()
+    whole_run(log, "abcd2345", steps=60)
+    begun = next(at for at, event in enumerate(log.entries) if event.body.get("step") == "train")
+    other = dict(log.entries[begun].body) | {"identity": "sha256:" + "5" * 64}
+    first = next(event for event in log.entries if event.type == types.TRAIN_SEGMENT)
+    wrong = dict(first.body) | {"losses": [(0.25).hex()] * 30, "start": 0, "end": 30}
+    log.entries[begun:begun] = [replace(log.entries[begun], body=other), replace(first, body=wrong)]
+    projection = MlflowProjection(tmp_path / "mlflow", growing)
+    shown = []
+    for event in log.entries:
+        growing.entries.append(event)
+        projection.catch_up()
+        if event.type == types.TRAIN_SEGMENT:
+            (run,) = client(tmp_path / "mlflow").search_runs(["1"], "params.`trainer.batch_size` = '16'")
+            points = client(tmp_path / "mlflow").get_metric_history(run.info.run_id, "train/loss")
+            shown.append({point.step: point.value for point in points})
+            assert len(shown[-1]) == len(points) and run.data.metrics["train/loss"] == shown[-1][max(shown[-1])]
+    projection.close()
+    assert shown[0] == dict.fromkeys(range(30), 0.25)
+    assert shown[1:] == [{step: loss(step) for step in range(end)} for end in (30, 60)]
+    assert caught_up(tmp_path / "again" / "mlflow", log) == dump(tmp_path / "mlflow")
 
 
 def test_nothing_new_writes_nothing(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch):

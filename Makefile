@@ -135,7 +135,7 @@ references: environment
 	@./.ci/references
 
 foreign: environment # what reads exports in its newest version lies beside the lock
-	@./.ci/references build/newest tests/foreign/newest.txt || echo "no build/newest: its tests are skipped" >&2
+	@./.ci/references build/newest tests/foreign/beside/newest.txt || echo "no build/newest: its tests are skipped" >&2
 	$(PYTEST) -q -m foreign tests/foreign --judges-table docs/foreign.md
 
 findings: # no environment of its own: each script makes one

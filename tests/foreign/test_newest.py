@@ -1,7 +1,7 @@
 """Exports in the newest transformers, tokenizers and safetensors, which Levanter's ceilings keep out of the lock.
 
-They lie in an environment of their own with torch (beside/newest.txt; `make foreign` installs it by .ci/references); without it these
-skip.
+They lie in an environment of their own with torch (beside/newest.txt; `make foreign` installs it by
+.ci/references); without it these skip.
 """
 
 import json

@@ -22,6 +22,7 @@ from ledger import Unavailable
 from marin.process.waiting import waiting
 from marin.runners.forking import Beginning, Fork
 from marin.runners.jobs import reference, unpack
+from marin.runners.process import standard_error
 from marin.work.placed import Setup, Start, encode, told
 
 RESTARTS = 2
@@ -56,7 +57,7 @@ class ForkedRunner:
         process = subprocess.Popen(
             [sys.executable, *flags, "-m", "marin.runners.forking", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
-            stdout=_standard_error(),
+            stdout=standard_error(),
             pass_fds=[theirs.fileno()],
             env={**os.environ, **self._variables},
             start_new_session=True,  # Ctrl-C is for the process that asks, which ends these
@@ -159,13 +160,6 @@ def _in_order(answers: Iterator[tuple[int, bytes]], count: int) -> Iterator[byte
         while wanted not in ready:
             number, ready[number] = next(answers)
         yield ready.pop(wanted)
-
-
-def _standard_error() -> int:
-    """Standard output is the caller's data: what a worker prints goes where logs go."""
-    with suppress(OSError, ValueError, AttributeError):
-        return sys.stderr.fileno()
-    return subprocess.DEVNULL
 
 
 def _died(where: str, found: str) -> Unavailable:

@@ -20,7 +20,7 @@ from multiprocessing.reduction import recv_handle
 import msgspec
 
 from marin.process.confinement import end_with
-from marin.process.interpreter import collect_less_often, with_room
+from marin.process.interpreter import collect_less_often, leave, with_room
 from marin.process.text import log_as_worker
 from marin.runners.jobs import answer, resolve
 from marin.work.placed import Start, Work, decode, prepare
@@ -102,5 +102,4 @@ def main(descriptor: int) -> None:
 
 if __name__ == "__main__":
     with_room(main, int(sys.argv[1]))
-    sys.stderr.flush()
-    os._exit(0)
+    leave(0)

@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from ledger import Unavailable
 from marin.provenance.environment import available_cores
@@ -136,11 +136,10 @@ def _process(future: JobFuture, named: str, gpus: list[int], stopped: threading.
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
     reading, writing = os.pipe()
-    # Standard output is the caller's data: what a job prints goes where logs go.
     process = subprocess.Popen(
         [sys.executable, "-m", "marin.runners.child", str(writing)],
         stdin=subprocess.PIPE,
-        stdout=sys.stderr.fileno() if _has_descriptor(sys.stderr) else subprocess.DEVNULL,
+        stdout=standard_error(),
         pass_fds=(writing,),
         env=environment,
         start_new_session=True,
@@ -183,8 +182,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _has_descriptor(stream: IO[str]) -> bool:
-    try:
-        return stream.fileno() >= 0
-    except (OSError, ValueError):
-        return False
+def standard_error() -> int:
+    """What a child has for its standard output: that of this process is the caller's data, and what is printed there goes where
+    logs go."""
+    with suppress(OSError, ValueError):
+        return sys.stderr.fileno()
+    return subprocess.DEVNULL

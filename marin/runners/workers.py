@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from marin.runners import Runner
+from marin.runners.forked import ForkedRunner
 from marin.runners.places import place_of
 from marin.work.placed import Setup, Start, told
 
@@ -42,7 +43,5 @@ def warm_workers(
         return LocalRunner()
     shares = each is None or not (each.gpus or each.tpus or each.cpus > 1)
     if runner == "local" and together == 1 and shares:
-        from marin.runners.forked import ForkedRunner
-
         return ForkedRunner(workers, variables=variables)
     return place_of("ray").workers(workers, each=each, together=together, variables=variables)

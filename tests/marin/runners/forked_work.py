@@ -1,4 +1,4 @@
-"""Work for the forks of tests/marin/runners/test_forked.py, in a module that a process finds by its name."""
+"""Work for the forks of test_forked.py, in a module that a process finds by its name."""
 
 from __future__ import annotations
 

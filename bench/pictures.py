@@ -76,6 +76,7 @@ def main() -> None:
             )
             page.set_default_timeout(600_000)
             page.goto(printed)
+            place = page.url.partition("#")[0]  # the pages have a path of their own for each server
             asked = f"{address}/api/2.0/mlflow/runs/get?run_id={run}"
             headers = {"authorization": f"Bearer {token}"}
             answer = page.request.get(asked, headers=headers)
@@ -85,7 +86,7 @@ def main() -> None:
                 page.wait_for_timeout(1000)
                 answer = page.request.get(asked, headers=headers)
             experiment = answer.json()["run"]["info"]["experiment_id"]
-            page.goto(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics")
+            page.goto(f"{place}#/experiments/{experiment}/runs/{run}/model-metrics")
             page.get_by_text("train loss").first.wait_for()
             page.locator(".js-plotly-plot .scatterlayer path").first.wait_for()
             keep("mlflow", seen(page))

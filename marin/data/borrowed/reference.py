@@ -24,8 +24,8 @@ import msgspec
 from marin.data.tokenizer import cleaned
 from marin.errors import UsageError
 
-SECONDS = 300
-"""How long reading a folder may take."""
+SECONDS = 1800
+"""How long reading a folder may take, by the clock: on a machine with much else to do minutes are usual."""
 TRIED = (
     "The river bends, and the old mill's wheel doesn't turn.",
     "  two  spaces\n\nand a\ttab ",

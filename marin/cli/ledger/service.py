@@ -8,13 +8,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import click
 
-from ledger import LedgerError, Log, LogService, mirror_log, open_storage
+from ledger import AUTHORS_STREAM, Author, LedgerError, Log, LogService, RemoteService, Served, mirror_log, open_storage
 from marin.cli.output import print_json, say
+from marin.errors import UsageError
+from marin.record.keys import known_authors, service_key
 from marin.record.root import Root, open_root
+from marin.record.trust.joined import split_address
 from marin.record.trust.policy import load_policy
 from marin.record.trust.witnesses import WitnessAnswers, ask_all
 
@@ -31,7 +34,12 @@ ASK_WITNESSES = "ask-witnesses"
     default=0,
     show_default="any that is free",
     metavar="N",
-    help="Port on the loopback interface.",
+    help="Port on the loopback interface, for this machine.",
+)
+@click.option(
+    "--at",
+    metavar="HOST:PORT",
+    help="Listen there too, for machines that share no folder: TLS between the keys that `marin ledger key enrol` took.",
 )
 @click.option(
     "--max-events",
@@ -58,16 +66,20 @@ ASK_WITNESSES = "ask-witnesses"
     help="How often the witnesses of this root, if it has any, are asked to cosign.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object when ready: origin, port, endpoint, pid.")
-def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_json: bool) -> None:
+def serve(port: int, at: str | None, max_events: int, max_wait: float, witness_every: float, as_json: bool) -> None:
     """Append for other processes, until interrupted: one writer, many clients.
 
-    Listens on the loopback interface only. Port and token lie in the root, in a file that only this user can read;
-    `marin ledger append`, stages and runs on this root find it and append through it by themselves. What waits is
+    Without --at it listens on the loopback interface alone. Port and token lie in the root, in a file that only this user can
+    read; `marin ledger append`, stages and runs on this root find it and append through it by themselves. What waits is
     committed together, and each client is answered when its events are durable under a signed checkpoint.
+
+    With --at, enrolled people and machines work on this root from elsewhere: they read log and store, add artifacts, and
+    append what they signed. Nobody else is let in, and there are no passwords (docs/lab.md).
 
     \b
     Examples:
       marin ledger serve
+      marin ledger serve --at lab.example:7420
       marin ledger serve --json --max-wait 0.005 &
     """
     root = open_root()
@@ -88,15 +100,55 @@ def serve(port: int, max_events: int, max_wait: float, witness_every: float, as_
             max_seconds=max_wait,
             acts={ASK_WITNESSES: lambda: ask(log).as_json()},
         ) as service,
+        nullcontext() if at is None else _served(root, log, service, at) as far,
     ):
         if as_json:
-            print_json(
-                {"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint), "pid": os.getpid()}
-            )
+            ready = {"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint)}
+            print_json({**ready, "at": None if far is None else far.port, "pid": os.getpid()})
         else:
             say(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
+            if far is not None:
+                say(f"and to {len(enrolled(root))} enrolled authors at {at}: `marin ledger key invite {at}`")
         sys.stdout.flush()
         _tend(root, log, stop, ask, witness_every)
+
+
+def _served(root: Root, log: Log, service: LogService, at: str) -> RemoteService:
+    host, port = split_address(at)
+    people = Enrolled(root, log)
+    served = Served(root.verifier.name, root.storage, service_key(root), people)
+    try:
+        return RemoteService(served, service.committer, host, port)
+    except OSError as error:
+        raise UsageError(
+            "this address cannot be listened at",
+            where=at,
+            expected="an address of this machine, and a port that is free",
+            found=str(error.strerror or error),
+            cure="name another: 0.0.0.0:PORT is every address of this machine",
+        ) from None
+
+
+class Enrolled:
+    """The authors whose keys count by now. Asked at every request, so they are read again only where one came or went."""
+
+    def __init__(self, root: Root, log: Log) -> None:
+        self._root, self._log = root, log
+        self._turn = threading.Lock()
+        self._seen = -1
+        self._found: list[Author] = []
+
+    def __call__(self) -> list[Author]:
+        with self._turn:
+            changes = self._log.length(AUTHORS_STREAM)
+            if changes != self._seen:
+                self._found, self._seen = enrolled(self._root), changes
+            return self._found
+
+
+def enrolled(root: Root) -> list[Author]:
+    """The authors whom the log has not revoked."""
+    return [author for author in known_authors(root) if author.until is None]
 
 
 def _tend(

@@ -145,7 +145,11 @@ class Authority:
 
 
 def check_id(draft: Draft) -> None:
-    """Refuse an id that belongs to another type of event."""
+    """Raises where the id belongs to another type of event.
+
+    Raises:
+        Refused: it does.
+    """
     if str(draft.id).startswith(RESERVED_IDS) and draft.type.partition("/")[0] != str(draft.id).partition(":")[0]:
         raise Refused(
             "an id that is kept for events of keys",

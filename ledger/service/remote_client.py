@@ -228,6 +228,7 @@ class RemoteStorage:
         return False
 
     def rename(self, name: str, to: str) -> None:
+        """Never done here: ``Refused``, or ``NotFound`` where there is nothing."""
         if self.exists(name):
             self._refuse(name)
         raise NotFound("no such name", where=name)

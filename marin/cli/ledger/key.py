@@ -195,8 +195,8 @@ def new(name: str, as_json: bool) -> None:
 def enrol(line: str, may_enrol: bool, as_json: bool) -> None:
     """Enrol the person or machine whose `new` or `join` printed LINE.
 
-    From then on the log takes what this key signs. Compare the id with what its owner sees: whose key it is, you vouch for. A name stands for one key, for ever. Works while
-    `marin ledger serve` runs.
+    From then on the log takes what this key signs. Compare the id with what its owner sees: whose key it is, you vouch for. A
+    name stands for one key, for ever. Works while `marin ledger serve` runs.
 
     \b
     Examples:

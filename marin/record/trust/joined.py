@@ -68,6 +68,7 @@ class Joined:
         Raises:
             Unavailable: there is no key, or the service cannot be reached.
             Unverified: the two keys do not know each other.
+            Refused: another log is served there.
         """
         host, port = split_address(self.address)
         client = RemoteClient(host, port, load_signer(author_key_path(self.vkey.name)), self.certificate)
@@ -131,6 +132,7 @@ def joined(address: str) -> Joined:
 
     Raises:
         Unavailable: this user has joined none there.
+        Refused: what was kept of it cannot be read.
     """
     split_address(address)
     path = _path(address)

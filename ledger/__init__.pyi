@@ -3,6 +3,7 @@
 from ledger.audit.fsck import check as check
 from ledger.authors.certificate import make_certificate as make_certificate
 from ledger.authors.certificate import read_certificate as read_certificate
+from ledger.authors.enrolment import AUTHORS_STREAM as AUTHORS_STREAM
 from ledger.authors.enrolment import check_author_name as check_author_name
 from ledger.authors.enrolment import enrol_author as enrol_author
 from ledger.authors.enrolment import revoke_author as revoke_author
@@ -88,6 +89,10 @@ from ledger.mirror.following import post_to as post_to
 from ledger.mirror.mirror import LogMirror as LogMirror
 from ledger.service.client import LogClient as LogClient
 from ledger.service.client import Spool as Spool
+from ledger.service.remote_client import RemoteClient as RemoteClient
+from ledger.service.remote_client import RemoteStorage as RemoteStorage
+from ledger.service.remote_server import RemoteService as RemoteService
+from ledger.service.remote_server import Served as Served
 from ledger.service.server import GroupCommit as GroupCommit
 from ledger.service.server import LogService as LogService
 from ledger.storage import BROKER_VARIABLE as BROKER_VARIABLE

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ledger.authors.enrolment import STREAM, Enrolment, enrolled_id, read_enrolment, read_revocation, revoked_id
+from ledger.authors.enrolment import (
+    AUTHORS_STREAM,
+    STATEMENTS,
+    Enrolment,
+    enrolled_id,
+    read_enrolment,
+    read_revocation,
+    revoked_id,
+)
 from ledger.authors.statement import Statement, read_signed
 from ledger.errors import LedgerError, Refused
 from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, AUTHOR_TYPES, AUTHORED, RESERVED_IDS, Draft, Event
@@ -36,11 +44,12 @@ class Authority:
         for author in {str(statement.author): statement.author for statement in signed.values()}.values():
             self.enrolment(author)
         for draft in drafts:
-            if draft.type in AUTHOR_TYPES and draft.stream != STREAM:
+            stream = STATEMENTS if draft.type == AUTHORED else AUTHORS_STREAM
+            if draft.type in AUTHOR_TYPES and draft.stream != stream:
                 raise Refused(
                     "an event of authors in another stream",
                     where=f"{draft.type} {draft.id}",
-                    expected=STREAM,
+                    expected=stream,
                     found=draft.stream[:80],
                     cure="use `marin ledger key`",
                 )
@@ -136,7 +145,11 @@ class Authority:
 
 
 def check_id(draft: Draft) -> None:
-    """Refuse an id that belongs to another type of event."""
+    """Raises where the id belongs to another type of event.
+
+    Raises:
+        Refused: it does.
+    """
     if str(draft.id).startswith(RESERVED_IDS) and draft.type.partition("/")[0] != str(draft.id).partition(":")[0]:
         raise Refused(
             "an id that is kept for events of keys",

@@ -24,8 +24,10 @@ from ledger.errors import LedgerError, Malformed, Refused
 from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, Draft
 from ledger.format.note import ED25519, Signer, VerifierKey, decode_base64
 
-STREAM = "log/authors"
-"""Of all events of authors."""
+AUTHORS_STREAM = "log/authors"
+"""Of the events that enrol and revoke authors."""
+STATEMENTS = "log/authorship"
+"""Of the events that say what an author wrote."""
 APPEND, ENROL = "append", "enrol"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,59}\Z")
 _ENROLLED = {"by", "certificate", "may", "signature", "vkey"}
@@ -100,14 +102,14 @@ def enrol_author(
         "signature": base64.b64encode(signer.sign(text)).decode(),
         "vkey": str(vkey),
     }
-    return Draft(AUTHOR_ENROLLED, STREAM, body, id=enrolled_id(vkey.name))
+    return Draft(AUTHOR_ENROLLED, AUTHORS_STREAM, body, id=enrolled_id(vkey.name))
 
 
 def revoke_author(origin: str, signer: Signer, vkey: VerifierKey) -> Draft:
     """The event by which ``signer`` ends what this author may write in the log ``origin``."""
     text = _revocation_text(origin, Revocation(vkey, signer.verifier))
     body = {"by": str(signer.verifier), "signature": base64.b64encode(signer.sign(text)).decode(), "vkey": str(vkey)}
-    return Draft(AUTHOR_REVOKED, STREAM, body, id=revoked_id(vkey.name))
+    return Draft(AUTHOR_REVOKED, AUTHORS_STREAM, body, id=revoked_id(vkey.name))
 
 
 def read_enrolment(origin: str, id: str, body: Mapping[str, Any]) -> Enrolment:

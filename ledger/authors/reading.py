@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ledger.authors.enrolment import STREAM, read_enrolment, read_revocation
+from ledger.authors.enrolment import STATEMENTS, read_enrolment, read_revocation
 from ledger.authors.statement import Statement, read_statement
 from ledger.errors import LedgerError, Malformed
 from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, AUTHORED, KEY_RETIRED, KEY_ROTATED, Event
@@ -121,7 +121,7 @@ class Authors:
         if index not in self._statements:
             event = self._event(index)
             try:
-                found = read_statement(self._origin, event.body) if event.stream == STREAM else None
+                found = read_statement(self._origin, event.body) if event.stream == STATEMENTS else None
             except LedgerError:
                 found = None
             author = None if found is None else self._known.get(found.author.name)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ledger.authors.enrolment import STREAM
+from ledger.authors.enrolment import STATEMENTS
 from ledger.errors import Malformed, Refused
 from ledger.format.canonical import canonical_bytes
 from ledger.format.event import AUTHOR_TYPES, AUTHORED, Draft, Event
@@ -61,7 +61,7 @@ def _stated(origin: str, author: Signer, digests: Mapping[str, str]) -> Draft:
         "signature": base64.b64encode(author.sign(text)).decode(),
     }
     name = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return Draft(AUTHORED, STREAM, body, id=f"log.authored:{name}", actor=author.name)
+    return Draft(AUTHORED, STATEMENTS, body, id=f"log.authored:{name}", actor=author.name)
 
 
 def _in_the_name(author: str, draft: Draft) -> Draft:

@@ -323,6 +323,11 @@ class Log:
         with self._mutex:
             return self._index.find([id]).get(id)
 
+    def length(self, stream: str) -> int:
+        """How many events a stream has."""
+        with self._mutex:
+            return self._index.length(stream)
+
     def append_key_event(self, draft: Draft) -> Receipt:
         """Append an event that only the holder of the key appends; for ``keyring`` and ``vouching`` alone."""
         (outcome,) = self.enter([[draft]], key_events=True).outcomes()

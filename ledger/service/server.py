@@ -223,7 +223,7 @@ class LogService:
         self._endpoint = endpoint
         self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port: int = self._listener.getsockname()[1]
-        self._committer = GroupCommit(log, max_events=max_events, max_seconds=max_seconds)
+        self.committer = self._committer = GroupCommit(log, max_events=max_events, max_seconds=max_seconds)
         self._lobby = Lobby(seats=strangers, inside=clients)
         self._room = Room(_ROOM)
         self._greeting_seconds = greeting_seconds

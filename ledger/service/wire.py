@@ -27,6 +27,8 @@ from ledger.log.batch import Receipt
 from ledger.service.lobby import PromptReader
 
 MAX_FRAME = 64 << 20
+MAX_PIECE = 8 << 20
+"""Bytes of a file that travel in one frame."""
 MAX_GREETING = 1 << 10
 """Bytes of the frame that a client sends before the service knows it."""
 _KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LedgerError)}
@@ -207,6 +209,16 @@ def decode_done(frame: bytes) -> Any:
 def decode_act(frame: bytes) -> str | None:
     """The name of what a frame asks for, where it is no request to append."""
     return str(_member(frame, "do", str)) if frame.startswith(b'{"do"') else None
+
+
+def encode_asked(asked: list[object]) -> bytes:
+    """What a client asks of the storage of a remote service."""
+    return json.dumps({"store": asked}).encode()
+
+
+def decode_asked(frame: bytes) -> list[Any] | None:
+    """What is asked of the storage, where a frame is no request to append."""
+    return list(_member(frame, "store", list)) if frame.startswith(b'{"store"') else None
 
 
 def encode_member(name: str, value: str) -> bytes:

@@ -10,7 +10,8 @@ import click
 from marin.cli.options import flag, option, takes
 from marin.cli.output import print_fields, print_json
 from marin.errors import UsageError
-from marin.record.root import DEFAULT_ROOT, ROOT_VARIABLE, Root, create_root, key_path, root_location
+from marin.record.root import DEFAULT_ROOT, ROOT_VARIABLE, Root, create_root, root_location
+from marin.record.trust.keyfiles import key_path
 
 
 @dataclass(frozen=True)

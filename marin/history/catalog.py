@@ -32,6 +32,7 @@ from marin.kinds.known import type_of
 from marin.record import events as kinds
 from marin.record.events import LoopSegment, ReplayCompleted, TrainSegment
 from marin.record.root import Root, catch_up
+from marin.record.trust.authorship import Written
 from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, same_numbers, standing, twins
 
 _WAIT = 10.0
@@ -44,8 +45,8 @@ _RUN = (
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run as lists show it. ``verdicts``: what this user's verifications say together; ``claimed``: what somebody
-    else's log says of itself."""
+    """One run as lists show it. ``verdicts``: what this user's verifications say together; ``claimed``: what others say in the
+    log, and ``claimed_by`` who; ``by``: the author who began it. Both are "" in a log that enrolled nobody."""
 
     run: str
     index: int
@@ -63,6 +64,8 @@ class RunSummary:
     claimed: Mapping[str, str] | None
     answerable: tuple[str, ...]
     labels: Labels
+    by: str = ""
+    claimed_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,9 @@ class Number:
 class Catalog:
     """The file, caught up with the projection when it is opened. ``path`` None keeps it in memory."""
 
-    def __init__(self, path: Path | None, projection: Projection, reader: LogReader, *, own: bool) -> None:
-        """``own``: this user's key signs the log, so that the verdicts in it are this user's."""
-        self._own = own
+    def __init__(self, path: Path | None, projection: Projection, reader: LogReader, written: Written) -> None:
+        """``written``: who wrote which event, and so which verdicts are this user's."""
+        self._written = written
         self._projection, self._reader = projection, reader
         self._file = FoldedDatabase(path, "the catalog of runs", SCHEMA, version=VERSION, wait=_WAIT)
         try:
@@ -159,16 +162,28 @@ class Catalog:
         run = shown[0]
         last = self._projection.latest(stream=stream_of(run)) if completed is None and failed is not None else None
         replays = [index for (index,) in self._all("SELECT idx FROM replays WHERE run = ? ORDER BY idx", run)]
-        verdicts = standing(filter(None, (self._counting(run, index) for index in replays))) or None
+        mine, others = self._standing(run, replays, mine=True), self._standing(run, replays, mine=False)
+        began = self._projection.event(shown[1])
         values = [
             *shown,
             status(completed is not None, failed, last[0] if last is not None else -1, interrupted=bool(interrupted)),
-            verdicts if self._own else None,
-            None if self._own else verdicts,
+            mine,
+            others,
             answerable(shown[3], [step for (step,) in self._all("SELECT step FROM results WHERE run = ?", run)]),
             labels_in(self._file.connection, run),
+            "" if began is None else self._written.name(shown[1], began),
+            ", ".join(self._claimants(replays)) if others else "",
         ]
         return RunSummary(*values)
+
+    def _claimants(self, replays: Sequence[int]) -> list[str]:
+        """The authors of those of these verdicts that are not this user's."""
+        others = {index: self._projection.event(index) for index in replays if not self._written.is_mine(index)}
+        return sorted({self._written.name(index, event) for index, event in others.items() if event is not None} - {""})
+
+    def _standing(self, run: str, replays: Sequence[int], *, mine: bool) -> Mapping[str, str] | None:
+        chosen = (index for index in replays if self._written.is_mine(index) is mine)
+        return standing(filter(None, (self._counting(run, index) for index in chosen))) or None
 
     def _counting(self, run: str, replayed: int) -> Mapping[str, str] | None:
         """The verdicts of one verification, as they count for the run as it is by now."""
@@ -354,7 +369,8 @@ def open_catalog(root: Root) -> Iterator[Catalog]:
     reader, path = root.reader(), root.projection_path()
     with Projection(path, reader) as projection:
         catch_up(projection, reader)
-        with Catalog(path and path.with_name(f"catalog-{path.name}"), projection, reader, own=root.is_own()) as catalog:
+        written = Written(reader, lambda kind: projection.places(type=kind), own=root.is_own(), mine=root.author_keys())
+        with Catalog(path and path.with_name(f"catalog-{path.name}"), projection, reader, written) as catalog:
             yield catalog
 
 

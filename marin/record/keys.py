@@ -39,8 +39,11 @@ from ledger import (
 )
 from marin.errors import UsageError
 from marin.record.homes import VKEY
-from marin.record.root import Root, author_key_path, key_path, vkey_lines
+from marin.record.root import Root, vkey_lines
+from marin.record.trust.keyfiles import attestation_key_path, author_key_path, key_path, service_key_path
 
+SERVICE = "marin.service"
+"""The name in the certificate of every service."""
 _REQUEST = "marin-author:"
 """How the line begins by which somebody asks to be enrolled."""
 
@@ -81,12 +84,6 @@ def retire(root: Root, name: str) -> tuple[VerifierKey, int]:
     do."""
     retired = _keys_named(root, name)
     return retired[0], retire_key(root.storage, root.signer(), retired)
-
-
-def attestation_key_path(origin: str) -> Path:
-    """Where the key for attestations of this log lies: beside the log's own."""
-    path = key_path(origin)
-    return path.with_name(f"{path.name}.attestations")
 
 
 def vouch(root: Root) -> tuple[Path, LogProof]:
@@ -211,6 +208,12 @@ def revoke_enrolled(root: Root, author: Author) -> int:
         return author.until
     signer = _enrolling(root, known_authors(root), also=author.vkey)
     return root.append([revoke_author(root.verifier.name, signer, author.vkey)])[0].index
+
+
+def service_key(root: Root) -> Signer:
+    """The key that the append service of this root shows to other machines, which is made where there is none."""
+    path = service_key_path(root.verifier.name)
+    return load_signer(path) if path.exists() else create_key(path, SERVICE)
 
 
 def _enrolling(root: Root, enrolled: Authors, also: VerifierKey | None = None) -> Signer:

@@ -42,7 +42,6 @@ from ledger import (
     Unavailable,
     VerifierKey,
     create_key,
-    default_key_path,
     digest_bytes,
     load_signer,
     open_storage,
@@ -54,9 +53,10 @@ from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY, check_home, named_keys, settle_copy
 from marin.record.schemas import MOST_NAMED, Schemas, as_it_fits
 from marin.record.trust.authorship import Written
+from marin.record.trust.keyfiles import KEY_VARIABLE, author_key_path, key_path
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
-from marin.record.writer import RootWriter, connect
+from marin.record.writer import FAR, FarWriter, RootWriter, Writer, connect, connect_far
 
 if TYPE_CHECKING:
     from ledger import LogClient
@@ -65,7 +65,6 @@ log = logging.getLogger(__name__)
 
 DEFAULT_ROOT = ".marin"
 ROOT_VARIABLE = "MARIN_ROOT"
-KEY_VARIABLE = "MARIN_KEY"
 CHECKPOINT = "log/checkpoint"
 INDEXED = ("identity", "plan", "recipe_digest", "executor")
 """Fields of events by which a history finds them."""
@@ -191,6 +190,9 @@ class Root:
         is for reading alone, or a copy of a log that lives elsewhere. Where another process appends for this one, never."""
         if _appender is not None:
             return
+        if self.is_served:
+            connect_far(self.location).close()
+            return
         if (service := self.service()) is not None:
             service.close()
             return
@@ -204,8 +206,15 @@ class Root:
         with closing(self.writer()) as writer:
             return writer.append(drafts)
 
-    def writer(self) -> RootWriter:
+    @property
+    def is_served(self) -> bool:
+        """Whether the root lies on another machine, whose service appends for this user (``ledger://``)."""
+        return self.location.startswith(FAR)
+
+    def writer(self) -> Writer:
         """Appends through the service while one runs, else by opening the log. Close it."""
+        if self.is_served:
+            return FarWriter(self.location, self.verifier.name, self.author)
         # In a bucket the journal is one object, which each append replaces: there it stays short.
         return RootWriter(
             self.verifier.name, self.endpoint, partial(self.log, patient="://" not in self.location), self.author
@@ -215,8 +224,16 @@ class Root:
         """The open log, whose lock this process then holds. Close it, which publishes what it has, or leave it.
 
         Raises:
-            Refused: this is a copy of a log of this user's, which lives elsewhere.
+            Refused: this is a copy of a log of this user's, which lives elsewhere, or is served by another machine.
         """
+        if self.is_served:
+            raise Refused(
+                "the log lies on another machine",
+                where=self.location,
+                expected="the machine where `marin ledger serve` runs",
+                found="this one",
+                cure="do it there",
+            )
         check_home(self.verifier, self.storage, self.absolute)
         return Log.open(
             self.storage, self.signer(), types=Schemas(), wait=wait, index=self.index_path(), patient=patient
@@ -247,6 +264,10 @@ class Root:
         reader = self.reader(trusted)
         path = None if fresh or (trusted and list(trusted) != [self.verifier]) else self.projection_path()
         return LedgerHistory(reader, path, own=self.is_own(trusted), mine=self.author_keys())
+
+    def written(self) -> Written:
+        """Who wrote which event, by now."""
+        return self.history().written
 
     def history_as_read(self, reader: LogReader, trusted: Sequence[VerifierKey] = ()) -> LedgerHistory:
         """As a ``fresh`` :meth:`history`, of the very log that ``reader`` reads: a root may show another one to anyone who
@@ -375,7 +396,7 @@ class LedgerHistory:
         return self._projection.strays(naming, size=self._size)
 
     def _fitting(self, index: int, event: Event) -> Event:
-        return as_it_fits(index, event, where=self._reader.checkpoint().origin)
+        return as_it_fits(index, self.written.shown(index, event), where=self._reader.checkpoint().origin)
 
     def _entry(self, index: int) -> bytes:
         """One entry. Those beside it are kept for a while: what one execution recorded, the next one asks for in the
@@ -418,18 +439,6 @@ def _nearest() -> str:
 def absolute(location: str) -> str:
     """The location as any process of this machine finds it."""
     return location if "://" in location else str(Path(location).resolve())
-
-
-def key_path(origin: str) -> Path:
-    """Where the signing key of the log ``origin`` is looked for."""
-    given = os.environ.get(KEY_VARIABLE)
-    return Path(given) if given else default_key_path(origin)
-
-
-def author_key_path(origin: str) -> Path:
-    """Where this user's key as an author in the log ``origin`` lies: beside the log's own."""
-    path = key_path(origin)
-    return path.with_name(f"{path.name}.author")
 
 
 def vkey_lines(signer: Signer) -> bytes:

@@ -144,12 +144,16 @@ def overall(verdicts: Mapping[str, str], answerable: Collection[str] = NAMES) ->
 
 
 def described(
-    verdicts: Mapping[str, str] | None, claimed: Mapping[str, str] | None = None, answerable: Collection[str] = NAMES
+    verdicts: Mapping[str, str] | None,
+    claimed: Mapping[str, str] | None = None,
+    answerable: Collection[str] = NAMES,
+    *,
+    by: str = "",
 ) -> str:
     """The same for a column: with the verdicts that decide, or ``no`` where this user did not verify; then with what
-    the log itself says (``claimed``)."""
+    the log itself says (``claimed``), or who writes in it (``by``)."""
     if not verdicts:
-        return f"no (claimed by this log: {overall(claimed, answerable)})" if claimed else "no"
+        return f"no (claimed by {by or 'this log'}: {overall(claimed, answerable)})" if claimed else "no"
     word = overall(verdicts, answerable)
     decisive = [name for name in SHOWN if verdicts.get(name) == word]
     passed = sum(verdicts.get(name) == "PASS" for name in NAMES)

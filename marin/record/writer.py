@@ -7,7 +7,9 @@ ids and handing them in twice makes one event.
 
 from __future__ import annotations
 
+import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +18,15 @@ from ledger import AUTHORED, Draft, LedgerError, Locked, Log, Receipt, Signer, U
 from marin.kinds.known import kind_of
 
 if TYPE_CHECKING:
-    from ledger import LogClient
+    from ledger import LogClient, RemoteClient
 
+log = logging.getLogger(__name__)
+
+FAR = "ledger://"
+"""How the addresses of roots begin that lie on another machine and are served there."""
+AWAY_SECONDS = 600.0
+"""How long a service on another machine is waited for."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 10.0
 LOCK_SECONDS = 60.0
 """How long a record waits for another writer: batches take milliseconds, so this is somebody being stuck."""
 WRITERS = "marin.writers"
@@ -26,20 +35,11 @@ _TURN_SECONDS = 1.0
 """How long the lock is waited for before the service is looked for again."""
 
 
-class RootWriter:
-    """Appends to one log, however that can be done right now. ``close`` it when done."""
+class Writer(ABC):
+    """Appends to one log, in the name of its ``author`` where there is one. ``close`` it when done."""
 
-    def __init__(
-        self,
-        origin: str,
-        endpoint: Path,
-        open_log: Callable[[float], Log],
-        author: Callable[[], Signer | None] = lambda: None,
-    ) -> None:
-        """``open_log``, told how long to wait, is asked only where the log must be opened here: a client of the service
-        needs no key of the log. ``author``: whose key signs what is appended, if somebody's does."""
-        self._origin, self._endpoint, self._open_log, self._author = origin, endpoint, open_log, author
-        self._client: LogClient | None = None
+    def __init__(self, origin: str, author: Callable[[], Signer | None]) -> None:
+        self._origin, self._author = origin, author
 
     def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Append one atomic batch, and return when it is durable.
@@ -64,6 +64,31 @@ class RootWriter:
             else [receipt for draft, receipt in zip(drafts, outcome, strict=True) if draft.type != AUTHORED]
             for drafts, outcome in zip(signed, self._append_each(signed), strict=True)
         ]
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the service."""
+
+    @abstractmethod
+    def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
+        """As :meth:`append_each`, of what is signed already."""
+
+
+class RootWriter(Writer):
+    """Appends to a log on this machine, however that can be done right now."""
+
+    def __init__(
+        self,
+        origin: str,
+        endpoint: Path,
+        open_log: Callable[[float], Log],
+        author: Callable[[], Signer | None] = lambda: None,
+    ) -> None:
+        """``open_log``, told how long to wait, is asked only where the log must be opened here: a client of the service
+        needs no key of the log."""
+        super().__init__(origin, author)
+        self._endpoint, self._open_log = endpoint, open_log
+        self._client: LogClient | None = None
 
     def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
         deadline = time.monotonic() + LOCK_SECONDS
@@ -96,6 +121,52 @@ class RootWriter:
         if self._client is None:
             self._client = connect(self._endpoint, self._origin)
         return self._client
+
+
+class FarWriter(Writer):
+    """Appends to a log on another machine, through the service there. One that is away is waited for: a batch that was handed
+    in twice makes one event, so nothing is lost and nothing is there twice."""
+
+    def __init__(
+        self, location: str, origin: str, author: Callable[[], Signer | None], *, away_seconds: float = AWAY_SECONDS
+    ) -> None:
+        super().__init__(origin, author)
+        self._location, self._away_seconds = location, away_seconds
+        self._client: RemoteClient | None = None
+
+    def _append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
+        deadline, pause = time.monotonic() + self._away_seconds, _PAUSE_SECONDS
+        while True:
+            try:
+                if self._client is None:
+                    self._client = connect_far(self._location)
+                return self._client.append_each(requests)
+            except Unavailable as error:
+                self.close()
+                if time.monotonic() + pause > deadline:
+                    raise
+                log.warning("tried again in %.1f s: %s", pause, error)
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def close(self) -> None:
+        """Leave the service."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def connect_far(location: str) -> RemoteClient:
+    """A connection to the service of the root at ``ledger://HOST:PORT``.
+
+    Raises:
+        Unavailable: it cannot be reached.
+        Unverified: it does not know this user's key, or has another one.
+    """
+    from marin.provenance.plugins import named
+
+    client: RemoteClient = named(WRITERS, "remote", location)(location)
+    return client
 
 
 def _is_underway(type: str) -> bool:

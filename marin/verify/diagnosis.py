@@ -25,7 +25,8 @@ from marin.provenance.extras import advice
 from marin.provenance.plugins import named
 from marin.provenance.processor import Processor, processor
 from marin.recipe.schema import Arithmetic, Execution
-from marin.record.root import key_path, open_root
+from marin.record.root import open_root
+from marin.record.trust.keyfiles import key_path
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 12), (3, 14)
 ROOM = 2 * 10**9

@@ -57,10 +57,12 @@ from ledger.mirror.entries import EntriesHead, MirrorInfo, Package, encode_entri
 from ledger.service.wire import (
     FrameSocket,
     decode_act,
+    decode_asked,
     decode_done,
     decode_drafts,
     decode_receipts,
     decode_text,
+    encode_asked,
     encode_done,
     encode_drafts,
     encode_error,
@@ -99,6 +101,7 @@ from marin.recipe.params import load_params
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE, STATEMENT, attested
 from marin.record.keys import read_request
+from marin.record.trust.joined import Joined, read_invitation, split_address
 from marin.record.trust.pins import Pin, read_pin
 from marin.tensors.reading import array_info
 from marin.tensors.token_caches import cache_content
@@ -494,6 +497,24 @@ def parsers() -> list[Parser]:
                 "authors.statement.read_statement",
                 "authors.statement.read_signed",
             ),
+        ),
+        P(
+            "invitation to a log",
+            text(read_invitation),
+            given(Joined("lab.example:7420", events, certificate).line().encode()),
+            ("marin.record.trust.joined.read_invitation",),
+        ),
+        P(
+            "address of a served root",
+            text(split_address),
+            given(b"lab.example:7420", b"[::1]:1"),
+            ("marin.record.trust.joined.split_address",),
+        ),
+        P(
+            "request for a file of a served root",
+            decode_asked,
+            given(encode_asked(["range", "log/checkpoint", 0, 10])),
+            ("service.wire.decode_asked",),
         ),
         P("certificate of an author", read_certificate, given(certificate), ("authors.certificate.read_certificate",)),
         P(

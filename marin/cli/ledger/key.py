@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ledger import Locked, follow_keys, open_vouched
+from ledger import Locked, follow_keys, make_certificate, open_vouched
 from marin.cli.keys import parse_vkey
 from marin.cli.output import print_fields, print_json, print_table, say
 from marin.errors import UsageError
@@ -18,6 +18,8 @@ from marin.record.keys import revoke as revoke_key
 from marin.record.keys import rotate as rotate_key
 from marin.record.keys import vouch as vouch_key
 from marin.record.root import Root, open_root
+from marin.record.trust.joined import Joined, read_invitation, split_address
+from marin.record.trust.trusted import default_trust
 
 
 @contextmanager
@@ -122,7 +124,7 @@ def vouch(as_json: bool) -> None:
 @click.argument("name", metavar="NAME|INDEX")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def revoke(name: str, as_json: bool) -> None:
-    """End a key: that of the author NAME, or the key of event INDEX, which enrolled an author or vouched for a key.
+    """End a key: an author's by NAME, or by INDEX the one that an event enrolled or vouched for.
 
     Of an author the log takes nothing more; what was signed before stays the author's. A vouched key counts no more, whatever
     it signed and whenever; the next `vouch` makes another.
@@ -163,7 +165,7 @@ def revoke(name: str, as_json: bool) -> None:
 @click.argument("name", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def new(name: str, as_json: bool) -> None:
-    """Make your own key as an author in this log, such as ada@desk, and print the line that asks for its enrolment.
+    """Make your own key as an author in this log, and print the line that asks for its enrolment.
 
     From then on it signs every event that you append here. The private half stays in your configuration folder, mode 0600.
     Where the log's own key is at hand it is enrolled at once; else give the line to somebody who may enrol.
@@ -191,10 +193,10 @@ def new(name: str, as_json: bool) -> None:
 @click.option("--may-enrol", is_flag=True, help="This author may enrol and revoke others, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def enrol(line: str, may_enrol: bool, as_json: bool) -> None:
-    """Enrol the person or machine whose `new` or `join` printed LINE: from then on the log takes what this key signs.
+    """Enrol the person or machine whose `new` or `join` printed LINE.
 
-    Compare the id with what its owner sees: whose key it is, you vouch for. A name stands for one key, for ever. Works while
-    `marin ledger serve` runs.
+    From then on the log takes what this key signs. Compare the id with what its owner sees: whose key it is, you vouch for. A
+    name stands for one key, for ever. Works while `marin ledger serve` runs.
 
     \b
     Examples:
@@ -206,6 +208,55 @@ def enrol(line: str, may_enrol: bool, as_json: bool) -> None:
         print_json({"author": vkey.name, "vkey": str(vkey), "index": index, "may_enrol": may_enrol})
     else:
         say(f"event {index} enrols {vkey.name}, key {vkey.key_id:08x}")
+
+
+@key.command()
+@click.argument("address", metavar="HOST:PORT")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def invite(address: str, as_json: bool) -> None:
+    """Print the line by which others join this log at HOST:PORT, where `marin ledger serve --at` serves it.
+
+    The line is no secret: it says where, and by which keys the service and the log are known. Whoever gets it through a channel
+    that you both trust is safe from anybody in between.
+
+    \b
+    Examples:
+      marin ledger key invite lab.example:7420
+    """
+    root = open_root()
+    split_address(address)
+    line = Joined(address, root.verifier, make_certificate(keys.service_key(root))).line()
+    if as_json:
+        print_json({"address": address, "invitation": line})
+    else:
+        say(line)
+        say("give that line to them: `marin ledger key join LINE --as NAME`", err=True)
+
+
+@key.command()
+@click.argument("line", metavar="LINE")
+@click.option("--as", "name", required=True, metavar="NAME", help="Your name as an author there, such as bob@gpu.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def join(line: str, name: str, as_json: bool) -> None:
+    """Join the log on another machine to which LINE invites you, and print the line that asks for enrolment.
+
+    The log's verifier key is trusted from then on. Once you are enrolled, MARIN_ROOT=ledger://HOST:PORT is that root, for
+    every command. Running this again changes nothing.
+
+    \b
+    Examples:
+      marin ledger key join marin-invitation:eyJhZGRyZXNz... --as bob@gpu
+    """
+    there = read_invitation(line)
+    made = keys.new_author_key(there.vkey.name, name)
+    there.keep()
+    default_trust().add_keys([there.vkey])
+    if as_json:
+        print_json({"root": there.location, "vkey": str(made.vkey), "key": str(made.path), "request": made.request})
+    else:
+        print_fields([("author", made.vkey.name), ("key", str(made.path)), ("root", there.location)])
+        say(made.request)
+        say(f"give that line to somebody who may enrol; then `export MARIN_ROOT={there.location}`", err=True)
 
 
 @key.command("people")

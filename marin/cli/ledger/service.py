@@ -8,15 +8,18 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import click
 
-from ledger import LedgerError, Log, LogService, mirror_log, open_storage
+from ledger import AUTHORS_STREAM, Author, LedgerError, Log, LogService, RemoteService, Served, mirror_log, open_storage
 from marin.cli.options import flag, option, takes
 from marin.cli.output import print_json, say
+from marin.errors import UsageError
+from marin.record.keys import known_authors, service_key
 from marin.record.root import Root, open_root
+from marin.record.trust.joined import split_address
 from marin.record.trust.policy import load_policy
 from marin.record.trust.witnesses import WitnessAnswers, ask_all
 
@@ -32,10 +35,14 @@ class ServeOptions:
 
     port: int = option(
         "N",
-        "Port on the loopback interface.",
+        "Port on the loopback interface, for this machine.",
         type=click.IntRange(0, 65535),
         default=0,
         show_default="any that is free",
+    )
+    at: str | None = option(
+        "HOST:PORT",
+        "Listen there too, for machines that share no folder: TLS between the keys that `marin ledger key enrol` took.",
     )
     max_events: int = option("N", "Commit when so many events wait.", least=1, default=4000, show_default=True)
     max_wait: float = option(
@@ -60,13 +67,17 @@ class ServeOptions:
 def serve(options: ServeOptions) -> None:
     """Append for other processes, until interrupted: one writer, many clients.
 
-    Listens on the loopback interface only. Port and token lie in the root, in a file that only this user can read;
-    `marin ledger append`, stages and runs on this root find it and append through it by themselves. What waits is
+    Without --at it listens on the loopback interface alone. Port and token lie in the root, in a file that only this user can
+    read; `marin ledger append`, stages and runs on this root find it and append through it by themselves. What waits is
     committed together, and each client is answered when its events are durable under a signed checkpoint.
+
+    With --at, enrolled people and machines work on this root from elsewhere: they read log and store, add artifacts, and
+    append what they signed. Nobody else is let in, and there are no passwords (docs/lab.md).
 
     \b
     Examples:
       marin ledger serve
+      marin ledger serve --at lab.example:7420
       marin ledger serve --json --max-wait 0.005 &
     """
     root = open_root()
@@ -87,15 +98,57 @@ def serve(options: ServeOptions) -> None:
             max_seconds=options.max_wait,
             acts={ASK_WITNESSES: lambda: ask(log).as_json()},
         ) as service,
+        nullcontext() if options.at is None else _served(root, log, service, options.at) as far,
     ):
         if options.as_json:
-            print_json(
-                {"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint), "pid": os.getpid()}
-            )
+            ready = {"origin": root.verifier.name, "port": service.port, "endpoint": str(root.endpoint)}
+            print_json({**ready, "at": None if far is None else far.port, "pid": os.getpid()})
         else:
             say(f"serving {root.verifier.name} on 127.0.0.1:{service.port}, endpoint {root.endpoint}")
+            if far is not None:
+                say(
+                    f"and to {len(enrolled(root))} enrolled authors at {options.at}: `marin ledger key invite {options.at}`"
+                )
         sys.stdout.flush()
         _tend(root, log, stop, ask, options.witness_every)
+
+
+def _served(root: Root, log: Log, service: LogService, at: str) -> RemoteService:
+    host, port = split_address(at)
+    people = Enrolled(root, log)
+    served = Served(root.verifier.name, root.storage, service_key(root), people)
+    try:
+        return RemoteService(served, service.committer, host, port)
+    except OSError as error:
+        raise UsageError(
+            "this address cannot be listened at",
+            where=at,
+            expected="an address of this machine, and a port that is free",
+            found=str(error.strerror or error),
+            cure="name another: 0.0.0.0:PORT is every address of this machine",
+        ) from None
+
+
+class Enrolled:
+    """The authors whose keys count by now. Asked at every request, so they are read again only where one came or went."""
+
+    def __init__(self, root: Root, log: Log) -> None:
+        self._root, self._log = root, log
+        self._turn = threading.Lock()
+        self._seen = -1
+        self._found: list[Author] = []
+
+    def __call__(self) -> list[Author]:
+        with self._turn:
+            changes = self._log.length(AUTHORS_STREAM)
+            if changes != self._seen:
+                self._found, self._seen = enrolled(self._root), changes
+            return self._found
+
+
+def enrolled(root: Root) -> list[Author]:
+    """The authors whom the log has not revoked."""
+    return [author for author in known_authors(root) if author.until is None]
 
 
 def _tend(

@@ -30,7 +30,7 @@ from marin.record.verdicts import described, passed_as
 COLUMNS = ("run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified")
 """What is shown without being asked for; what differs among the runs stands before the loss. How far a run has come stands
 under ``verified`` while it is not complete."""
-ALL = (*COLUMNS, "train loss", "state", "seed", "tags", "description")
+ALL = (*COLUMNS, "train loss", "state", "seed", "by", "tags", "description")
 SHOWN_ALREADY = {"model": "model", "dataset": "dataset", "trainer.num_steps": "steps"}
 """Keys that differ and have a column without that."""
 FOLLOWED = 20
@@ -198,6 +198,8 @@ def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list
     if named is not None:
         return [table.column(name.strip(), where="--columns") for name in named.split(",")], [], []
     own = [table.column(name, where="--columns") for name in COLUMNS]
+    if any(row.own["by"] for row in rows):  # a log that enrolled nobody has one author
+        own.append(table.column("by", where="--columns"))
     among = Table(rows)
     found = among.varied()
     differing = among.varied_columns(found, taken=COLUMNS)
@@ -236,6 +238,7 @@ def _print_as_json(
                 "metrics": row.numbers,
                 "verdicts": run.verdicts,
                 "claimed": run.claimed,
+                "by": run.by or None,
                 "same_as": twins.get(run.run),
                 "archived": run.labels.archived,
                 "description": run.labels.description,
@@ -247,7 +250,7 @@ def _print_as_json(
 
 
 def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, float], twin: str) -> Row:
-    verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed, run.answerable)
+    verdict = passed_as(twin) if twin else described(run.verdicts, run.claimed, run.answerable, by=run.claimed_by)
     judged = run.status == "completed" or run.verdicts or run.claimed
     own = {
         "run": run.run,
@@ -261,6 +264,7 @@ def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, fl
         "verified": " · ".join([verdict if judged else run.status] + ["archived"] * run.labels.archived),
         "state": run.status,
         "seed": run.seed,
+        "by": run.by,
         "tags": ", ".join(f"{name}={value}" if value else name for name, value in run.labels.tags.items()),
         "description": run.labels.description,
     }
@@ -287,10 +291,10 @@ def summarize(view: Run) -> dict[str, object]:
     }
 
 
-def verdict(view: Run, twin: str = "") -> str:
-    """What was found of a run in a word or two, or of its verified ``twin``."""
+def verdict(view: Run, twin: str = "", *, by: str = "") -> str:
+    """What was found of a run in a word or two, or of its verified ``twin``; ``by``: who claims what this user did not find."""
     claimed = view.claimed[-1].body.verdicts if view.claimed else None
-    return passed_as(twin) if twin else described(view.verdict, claimed, view.answerable)
+    return passed_as(twin) if twin else described(view.verdict, claimed, view.answerable, by=by)
 
 
 def _number(value: float | None) -> str:

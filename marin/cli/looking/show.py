@@ -33,6 +33,7 @@ from marin.history.run import Run, was_interrupted
 from marin.history.table.underway import underway
 from marin.process.text import visible_json, written
 from marin.recipe.units import human_size
+from marin.record.events import ExperimentRegistered
 from marin.record.root import Root, open_root
 
 EVENT_PREFIX, METRIC = "event:", "metric"
@@ -172,6 +173,24 @@ def _contradiction(root: Root, view: Run) -> str:
     return contradiction(root.history(), view.run)
 
 
+def people(root: Root, view: Run) -> list[tuple[str, str]]:
+    """Who trained, verified and registered, in a log that enrolled people."""
+    history = root.history()
+    if not len(history.written.authors):
+        return []
+    judged = dict.fromkeys(fact.actor for fact in (*view.verdicts, *view.claimed))
+    cited = view.started.body.experiment
+    registered = [fact.actor for fact in runs.facts(history, ExperimentRegistered, registration=cited) if cited]
+    found = {"trained by": [view.started.actor], "verified by": list(judged), "registered by": registered}
+    return [(title, ", ".join(names)) for title, names in found.items() if names]
+
+
+def claimants(root: Root, view: Run) -> str:
+    """Whose verdicts those are that are not this user's."""
+    named = len(root.history().written.authors) > 0
+    return ", ".join(dict.fromkeys(fact.actor for fact in view.claimed)) if named else ""
+
+
 def _show_run(root: Root, view: Run) -> None:
     started = view.started.body
     code, now = started.code, datetime.now(UTC)
@@ -182,6 +201,7 @@ def _show_run(root: Root, view: Run) -> None:
             ("run", view.run),
             ("state", view.status if sign is None else f"{view.status}, {sign.sign_in_words(now)}"),
             ("started", view.started.time),
+            *people(root, view),
             ("recipe", started.recipe_digest),
             ("plan", view.plan),
             ("code", f"{code.get('commit') or 'outside Git'}{' with changes' if code.get('dirty') else ''}"),
@@ -192,7 +212,7 @@ def _show_run(root: Root, view: Run) -> None:
             ),
             ("events", f"{view.started.index} to {view.last_index}"),
             *(sign.fields if sign is not None else []),
-            ("verified", verdict(view, twin_of(root, view))),
+            ("verified", verdict(view, twin_of(root, view), by=claimants(root, view))),
             *([("contradicts itself", wrong)] if (wrong := _contradiction(root, view)) else []),
             *([("followed", age)] if root.is_own() and (age := runs.followed(root.history(), view)) else []),
             *([("archived", "yes: lists leave it out")] if view.labels.archived else []),

@@ -1,8 +1,13 @@
-"""Who wrote which event of a log, and which verdicts in it are this user's own."""
+"""Who wrote which event of a log, and which verdicts in it are this user's own.
+
+In a log that enrolled nobody every event is the word of the log's own key, and ``actor`` is shown as it is. In one that enrolled
+authors a name is shown as it is where its author signed the event, and as claimed everywhere else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ledger import Author, Authors, Event, LogReader, VerifierKey
 from marin.record.verdicts import of_this_log
@@ -31,17 +36,22 @@ class Written:
             )
         return self._authors
 
-    def by(self, index: int, event: Event | None = None) -> str:
-        """The author who signed the event at this index; "" where no signature shows one."""
-        found = self._author(index, event)
-        return "" if found is None else found.name
+    def shown(self, index: int, event: Event) -> Event:
+        """The event at this index, whose ``actor`` says so where nobody's signature shows it."""
+        if not len(self.authors) or event.actor == self._reader.checkpoint().origin or self._author(index, event):
+            return event
+        return replace(event, actor=f"{event.actor} (claimed)")
+
+    def name(self, index: int, event: Event) -> str:
+        """The name under which the event is shown; "" where nobody is enrolled, for then it is the log's own word."""
+        return self.shown(index, event).actor if len(self.authors) else ""
 
     def is_mine(self, index: int, event: Event | None = None) -> bool:
         """Whether this user wrote the event: signed it as an author, or holds the key of the log and no author signed it."""
         found = self._author(index, event)
         return self._own if found is None else found.vkey in self._mine
 
-    def counts(self, index: int, log_checkpoint: dict[str, object]) -> bool:
+    def counts(self, index: int, log_checkpoint: Mapping[str, object]) -> bool:
         """Whether the verdict at this index, over this log checkpoint, is this user's, on a run of this log."""
         return self.is_mine(index) and of_this_log(log_checkpoint, self._reader)
 

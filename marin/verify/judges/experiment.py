@@ -26,7 +26,8 @@ from marin.kinds.known import type_of
 from marin.recipe.schema import Artifact, Recipe, artifacts
 from marin.record import events
 from marin.record.events import StepCompleted
-from marin.record.root import KEY_VARIABLE, create_root, open_root
+from marin.record.root import create_root, open_root
+from marin.record.trust.keyfiles import KEY_VARIABLE
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job
 from marin.verify.case import Case

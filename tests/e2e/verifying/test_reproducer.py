@@ -20,7 +20,8 @@ create_root("mine", origin="marin.local/mine")
 """
 HIDE_KEY = """
 from pathlib import Path
-from marin.record.root import open_root, key_path
+from marin.record.root import open_root
+from marin.record.trust.keyfiles import key_path
 key_path(open_root(".marin").verifier.name).unlink()
 """
 FORGE_STATE = """

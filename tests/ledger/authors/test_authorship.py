@@ -29,7 +29,7 @@ from ledger import (
     sign_drafts,
 )
 from ledger.authors.authority import Authority
-from ledger.authors.enrolment import STREAM
+from ledger.authors.enrolment import STATEMENTS
 from ledger.authors.statement import Statement
 
 ORIGIN = "log.example/authors"
@@ -395,4 +395,4 @@ def test_names_that_no_author_has(name) -> None:
 
 def test_statements_stand_in_their_stream(storage) -> None:
     append(storage, *written(BOB, "one"))
-    assert [event.stream for _, event in authors(storage)[1] if event.type == AUTHORED] == [STREAM]
+    assert [event.stream for _, event in authors(storage)[1] if event.type == AUTHORED] == [STATEMENTS]

@@ -15,7 +15,8 @@ from ledger.log.view import LogView
 from marin.cli.verifying.verify import own_root
 from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY
-from marin.record.root import create_root, key_path, open_root
+from marin.record.root import create_root, open_root
+from marin.record.trust.keyfiles import key_path
 from marin.verify import sealed
 
 

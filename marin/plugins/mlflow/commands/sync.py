@@ -27,7 +27,9 @@ def sync(as_json: bool) -> None:
     # Here, because MLflow reads its settings when it is imported.
     from marin.plugins.mlflow.projection.follow import MlflowProjection
 
-    projection = MlflowProjection(root.views() / "mlflow", root.reader(), own=root.is_own())
+    projection = MlflowProjection(
+        root.views() / "mlflow", root.reader(), own=root.is_own(), written=lambda: root.history().written
+    )
     try:
         progress = projection.catch_up()
     finally:

@@ -91,8 +91,8 @@ class Fold:
         for index, event in log:
             yield from self.apply(index, event)
 
-    def apply(self, index: int, event: Event) -> list[Intent]:
-        """Take in one event; returns what MLflow should be told."""
+    def apply(self, index: int, event: Event, *, mine: bool = True) -> list[Intent]:
+        """Take in one event; returns what MLflow should be told. ``mine``: this user wrote it, where the log is this user's."""
         kind = kind_of(event.type)
         if kind is None or not (kind.body in CHANGES or kind.body in OTHERWISE or kind.numbers is not None):
             return []
@@ -108,7 +108,7 @@ class Fold:
         intents = (
             self._of_experiment(RecordedEvent(index, event, milliseconds(event.time)), body)
             if _run_in(body) == ""
-            else self._of_run(index, event, kind, body)
+            else self._of_run(index, event, kind, body, mine)
         )
         intents = [as_others_word(intent) for intent in intents]
         self.logged.watch(intents)
@@ -153,7 +153,7 @@ class Fold:
                 return list(self._experiments.reported(recorded, body))
         return []
 
-    def _of_run(self, index: int, event: Event, kind: Kind, body: types.Body) -> list[Intent]:
+    def _of_run(self, index: int, event: Event, kind: Kind, body: types.Body, mine: bool) -> list[Intent]:
         run = _run_in(body)
         if not (kind.verdict or kind.beside is not None or kind.numbers is not None or is_told_by(event, run)):
             self.skipped += 1
@@ -170,7 +170,7 @@ class Fold:
         step = "train" if isinstance(body, types.TrainStarted) else getattr(body, "step", "")
         recorded = RecordedEvent(index, event, milliseconds(event.time), projected.fold.states.get(step))
         before = projected.verified
-        intents = list(self._taken_in(recorded, projected, kind, body))
+        intents = list(self._taken_in(recorded, projected, kind, body, mine))
         projected.at = index
         if not isinstance(body, types.ReplayCompleted):
             intents += self._went_on(projected, before)
@@ -179,13 +179,13 @@ class Fold:
         return intents
 
     def _taken_in(
-        self, recorded: RecordedEvent, projected: ProjectedRun, kind: Kind, body: types.Body
+        self, recorded: RecordedEvent, projected: ProjectedRun, kind: Kind, body: types.Body, mine: bool
     ) -> Iterator[Intent]:
         """The fold first, then what changed by it."""
         if isinstance(body, types.StepCached):
             yield from self._cached(recorded, projected, body)
         elif isinstance(body, types.ReplayCompleted):
-            counts = self._own is not None and of_this_log(body.log_checkpoint, self._own)
+            counts = mine and self._own is not None and of_this_log(body.log_checkpoint, self._own)
             if counts and of_the_log(body.verdicts, body.log_checkpoint):
                 projected.fold.judge(Fact(recorded.index, recorded.event.time, body, recorded.event.actor), counts=True)
                 yield from verdicts.replayed(recorded, projected, body)

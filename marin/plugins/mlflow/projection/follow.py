@@ -16,7 +16,7 @@ import hashlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.projection.database import damaged, dispose
 from marin.plugins.mlflow.projection.shelf import Shelves
 from marin.plugins.mlflow.projection.sink import Sink
+from marin.record.trust.authorship import Written
 from marin.record.verdicts import Past, Position
 
 VERSION = 18
@@ -67,9 +68,12 @@ class Progress:
 class MlflowProjection:
     """Folds a log into ``folder``. Threads take turns."""
 
-    def __init__(self, folder: Path, source: Source, *, own: bool = True) -> None:
-        """``own``: this user's key signs the log, so that the verdicts in it are this user's."""
-        self._own = own
+    def __init__(
+        self, folder: Path, source: Source, *, own: bool = True, written: Callable[[], Written] | None = None
+    ) -> None:
+        """``own``: this user's key signs the log, so that the verdicts in it are this user's; ``written``: who wrote what in
+        it, by now."""
+        self._own, self._written = own, written
         self.folder = folder
         self.followed = False
         """Whether somebody keeps it up with the log, so that opening a store on it need not."""
@@ -136,13 +140,18 @@ class MlflowProjection:
     def _catch_up(self, position: Position, limit: int | None) -> Progress:
         sink, applied, rebuilt = self._open(position)
         if self._fold is None or self._fold.origin != position.origin or self._folded > applied:
-            self._fold, self._folded = Fold(position.origin, own=self._source if self._own else None), 0
+            self._fold, self._folded = (
+                Fold(position.origin, own=self._source if self._own or self._written else None),
+                0,
+            )
         fold = self._fold
         size = self._folded
         end = position.size if limit is None else min(position.size, applied + limit)
         last: tuple[int, Event] | None = None
+        written = self._written() if self._written is not None and self._folded < end else None
         for index, event in self._source.events(self._folded, end, lenient=True):
-            intents = fold.apply(index, event)
+            known = event if written is None else written.shown(index, event)
+            intents = fold.apply(index, known, mine=written is None or written.is_mine(index, event))
             self._folded = size = index + 1
             if index < applied:
                 fold.touched.clear()

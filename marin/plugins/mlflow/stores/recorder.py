@@ -94,7 +94,9 @@ def projection_of(root: Root) -> MlflowProjection:
     folder = root.views() / "mlflow"
     with _making:
         if folder not in _projections:
-            _projections[folder] = MlflowProjection(folder, root.reader(), own=root.is_own())
+            _projections[folder] = MlflowProjection(
+                folder, root.reader(), own=root.is_own(), written=lambda: root.history().written
+            )
         return _projections[folder]
 
 

@@ -1,0 +1,281 @@
+"""A root on another machine: appends and files through the service there (:mod:`ledger.service.remote_server`)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from ledger.errors import LedgerError, Malformed, NotFound, Refused, Unavailable, Unverified
+from ledger.format.event import Draft
+from ledger.format.note import Signer
+from ledger.log.batch import Receipt
+from ledger.service.tls import client_context, peer_certificate
+from ledger.service.wire import (
+    MAX_PIECE,
+    FrameSocket,
+    decode_done,
+    decode_receipts,
+    decode_text,
+    encode_asked,
+    encode_drafts,
+)
+from ledger.storage.port import Detail, Storage, check_name, check_prefix
+from ledger.storage.ranges import open_by_ranges
+from ledger.store.layout import LEASES
+
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 120.0
+
+
+class RemoteClient:
+    """A connection to the service at an address, by this user's key, to the holder of that certificate and nobody else."""
+
+    def __init__(self, host: str, port: int, signer: Signer, certificate: bytes) -> None:
+        self._address = f"{host}:{port}"
+        try:
+            plain = socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
+        except OSError as error:
+            raise self._gone(error) from error
+        try:
+            connection = client_context(signer, certificate).wrap_socket(plain)
+        except OSError as error:
+            plain.close()
+            raise self._refused(error) from error
+        self._frames = FrameSocket(connection)
+        try:
+            if peer_certificate(connection) != certificate:
+                raise Unverified("the service at this address has another key", where=self._address)
+            connection.settimeout(_ANSWER_SECONDS)
+            self.origin = decode_text(self._received(), "origin")
+        except OSError as error:
+            self.close()
+            raise self._refused(error) from error
+        except LedgerError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection; what was acknowledged stays."""
+        with suppress(OSError):
+            self._frames.close()
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """As ``Log.append``, of drafts that are signed. ``Unavailable`` when the connection broke: the outcome is unknown,
+        hand the same drafts in again."""
+        (outcome,) = self.append_each([drafts])
+        if isinstance(outcome, LedgerError):
+            raise outcome
+        return outcome
+
+    def append_each(self, requests: Sequence[Sequence[Draft]]) -> list[list[Receipt] | LedgerError]:
+        """Several atomic batches, one after another, each with its own outcome."""
+        return [self._outcome(self.exchange(encode_drafts(drafts))) for drafts in requests]
+
+    def _outcome(self, frame: bytes) -> list[Receipt] | LedgerError:
+        try:
+            return decode_receipts(frame)
+        except Malformed as error:
+            raise Unavailable("the service answered in another language", found=str(error)) from error
+        except LedgerError as error:
+            return error
+
+    def ask(self, *asked: object, pieces: Iterable[bytes] = ()) -> Any:
+        """What the storage there answers."""
+        return decode_done(self.exchange(encode_asked(list(asked)), pieces))
+
+    def ask_bytes(self, *asked: object) -> bytes:
+        """As :meth:`ask`, for an answer that has bytes behind it."""
+        self.ask(*asked)
+        try:
+            return self._received()
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def exchange(self, frame: bytes, pieces: Iterable[bytes] = ()) -> bytes:
+        """One request and its answer."""
+        try:
+            self._frames.send(frame)
+            for piece in pieces:
+                self._frames.send(piece)
+            return self._received()
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def _received(self) -> bytes:
+        try:
+            frame = self._frames.receive()
+        except Malformed as error:
+            raise self._gone(error) from error
+        if frame is None:
+            raise self._gone(None)
+        return frame
+
+    def _gone(self, error: Exception | None) -> Unavailable:
+        return Unavailable(
+            "the service of this log cannot be reached",
+            where=self._address,
+            expected="`marin ledger serve --at` on the machine where the root lies",
+            found=str(error or "the connection ended"),
+            cure="try again when it is back: what was committed is not appended twice",
+        )
+
+    def _refused(self, error: OSError) -> LedgerError:
+        if not isinstance(error, ssl.SSLError):
+            return self._gone(error)
+        return Unverified(
+            "the service of this log and this key do not know each other",
+            where=self._address,
+            expected="the key of the invitation there, and an enrolled one here",
+            found=str(error.reason or error)[:120],
+            cure="let somebody enrol this key (`marin ledger key enrol LINE`); where the service has a new one, join again",
+        )
+
+
+class RemoteStorage:
+    """The files of a root on another machine, as far as an author may read and add to them. Safe in threads and forks, each of
+    which has a connection of its own."""
+
+    def __init__(self, address: str, connect: Callable[[], RemoteClient]) -> None:
+        self.address = address
+        self._connect = connect
+        self._here = threading.local()
+
+    @property
+    def writable(self) -> bool:
+        return True
+
+    def guard(self, names: Sequence[str]) -> Storage:
+        return self
+
+    def describe(self) -> str:
+        return self.address
+
+    def local_path(self, name: str) -> Path | None:
+        check_name(name)
+        return None
+
+    def read(self, name: str) -> bytes:
+        found = bytearray()
+        while True:
+            piece = self.read_range(name, len(found), MAX_PIECE)
+            found += piece
+            if len(piece) < MAX_PIECE:
+                return bytes(found)
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        check_name(name)
+        found = bytearray()
+        while length > len(found):
+            wanted = min(MAX_PIECE, length - len(found))
+            piece = self._piece(name, start + len(found), wanted)
+            found += piece
+            if len(piece) < wanted:
+                break
+        return bytes(found)
+
+    def _piece(self, name: str, start: int, length: int) -> bytes:
+        found: bytes = self._do(lambda client: client.ask_bytes("range", name, start, length))
+        return found
+
+    def open(self, name: str) -> BinaryIO:
+        return open_by_ranges(self, name)
+
+    def size(self, name: str) -> int:
+        return int(self._do(lambda client: client.ask("size", check_name(name))))
+
+    def exists(self, name: str) -> bool:
+        return bool(self._do(lambda client: client.ask("exists", check_name(name))))
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        yield from map(str, self._do(lambda client: client.ask("list", check_prefix(prefix))))
+
+    def details(self, prefix: str = "") -> Iterator[Detail]:
+        yield from (Detail(*item) for item in self._do(lambda client: client.ask("details", check_prefix(prefix))))
+
+    def create(self, name: str, data: bytes) -> None:
+        self._put("create", name, data)
+
+    def ensure(self, name: str, data: bytes) -> None:
+        self._put("ensure", name, data)
+
+    def ensure_many(self, items: Iterable[tuple[str, bytes]]) -> None:
+        for name, data in items:
+            if not self.exists(name) or self.size(name) != len(data):  # what is there under a digest was checked there
+                self.ensure(name, data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        if not check_name(name).startswith(LEASES):
+            self._refuse(name)
+        self._do(lambda client: client.ask("renew", name, data.decode()))
+
+    def write_at(self, name: str, offset: int, data: bytes) -> None:
+        self._refuse(name)
+
+    def adopt(self, name: str, path: Path, *, link: bool = False) -> None:
+        size = path.stat().st_size
+        if self.exists(name) and self.size(name) == size:  # it was checked when it came there
+            return
+        count = -(-size // MAX_PIECE)
+        self._do(lambda client: client.ask("ensure", check_name(name), count, pieces=_pieces(path, count)))
+
+    def arrived(self, name: str, content: bytes | Path) -> bool:
+        return False
+
+    def rename(self, name: str, to: str) -> None:
+        """Never done here: ``Refused``, or ``NotFound`` where there is nothing."""
+        if self.exists(name):
+            self._refuse(name)
+        raise NotFound("no such name", where=name)
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        if not check_name(name).startswith(LEASES):
+            self._refuse(name)
+        self._do(lambda client: client.ask("remove", name))
+
+    def lock(self, name: str, holder: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
+        self._refuse(name)
+
+    def _put(self, how: str, name: str, data: bytes) -> None:
+        pieces = [data[at : at + MAX_PIECE] for at in range(0, len(data), MAX_PIECE)]
+        self._do(lambda client: client.ask(how, check_name(name), len(pieces), pieces=pieces))
+
+    def _do(self, act: Callable[[RemoteClient], Any]) -> Any:
+        """On this thread's connection; on another, once, where it has ended meanwhile."""
+        if getattr(self._here, "process", None) != os.getpid():
+            self._here.process, self._here.client = os.getpid(), None
+        for again in (True, False):
+            fresh = self._here.client is None
+            if fresh:
+                self._here.client = self._connect()
+            try:
+                return act(self._here.client)
+            except Unavailable:
+                self._here.client.close()
+                self._here.client = None
+                if fresh or not again:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise Refused(
+            "an author may not do this to a root that is served",
+            where=f"{self.address}/{name}",
+            expected="reading log and store, and adding to the store",
+            cure="do it on the machine where the root lies",
+        )
+
+
+def _pieces(path: Path, count: int) -> Iterator[bytes]:
+    with open(path, "rb") as stream:
+        for _ in range(count):
+            yield stream.read(MAX_PIECE)

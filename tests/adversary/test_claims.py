@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from bench.forgeries.doors.boards import honest_entry
-from bench.forgeries.doors.events import let_go, signed
+from bench.forgeries.doors.events import let_go, signed, stranger
 from bench.forgeries.doors.register import Stall
 from bench.forgeries.doors.views import goes_on
-from bench.forgeries.workshop import OTHER, Shop
+from bench.forgeries.kinds.measuring import cited
+from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import LogReader
+from marin.cli.looking.experiments import print_experiments
 from marin.history.runs import evaluation_stream
 from marin.kinds.known import CORE
 from marin.pipeline.stages import PIPELINE
@@ -45,6 +47,20 @@ def test_what_code_measured_an_evaluation(stall: Stall, field: str, value: str) 
     goes_on(stall, (kinds.EVALUATION_RECORDED, evaluation_stream(shop.run), body))
     said = claimed(shop)
     assert f"was measured by code {body['code']} under lock {body['lock']}" in said and value in said
+
+
+def test_what_a_report_concluded_is_the_word_of_its_log(stall: Stall, capsys: pytest.CaptureFixture[str]) -> None:
+    registered, _ = cited(stall.shop)
+    reported = {"verdict": "confirmatory", "supported": True, "deviations": [], "artifact": OTHER, "runs": []}
+    about = {name: registered.body[name] for name in ("experiment", "registration")}
+    goes_on(stall, (kinds.EXPERIMENT_REPORTED, "experiments", about | reported))
+    with stranger(stall):
+        print_experiments(open_root(str(stall.shop.path)), as_json=False)
+    assert "claimed by this log: confirmatory" in capsys.readouterr().out
+    with as_operator(stall.base):
+        print_experiments(open_root(str(stall.shop.path)), as_json=False)
+    told = capsys.readouterr().out
+    assert "confirmatory" in told and "claimed" not in told
 
 
 @pytest.mark.parametrize("kind", sorted(CORE))

@@ -1,4 +1,5 @@
-"""Class 8: keys that were handed over, halves of keys, several names of one key. Class 7: witnesses of one's own.
+"""Class 8: keys that were handed over, halves of keys, several names of one key. Class 7: witnesses of one's own. Class 15: a
+root that is not the same for anyone who looks again.
 
 Here the operator signs alone, as a thief of the key would; the honest ones beside each forgery say that nothing but
 the forgery is refused.
@@ -6,20 +7,26 @@ the forgery is refused.
 
 from __future__ import annotations
 
+import os
 import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bench.forgeries.registry import kind
 from bench.forgeries.stranger import look
-from bench.forgeries.workshop import Shop, as_operator
+from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import (
     Draft,
     Log,
     LogCheckpoint,
     LogReader,
     PolicyWitness,
+    PosixStorage,
     Signer,
+    Storage,
     WitnessPolicy,
     add_signatures,
     copy_artifacts,
@@ -32,7 +39,7 @@ from ledger import (
 from ledger.format.cosigner import Cosigner
 from marin.record import events as kinds
 from marin.record.homes import VKEY
-from marin.record.root import open_root, vkey_lines
+from marin.record.root import Root, open_root, vkey_lines
 from marin.record.trust.policy import POLICY, WITNESSED
 from marin.verify.derivation.record import read_record
 from marin.verify.judges.artifacts import named_artifacts
@@ -298,3 +305,63 @@ def published_twice(shop: Shop) -> None:
     reader = LogReader(shop.root.storage, [shop.base.root.verifier])
     assert reader.checkpoint().size == len(shop.events)
     mirror_log(shop.base.root.storage, shop.root.storage, [shop.base.root.verifier])
+
+
+# A root that changes
+
+
+class Turning:
+    """Storage that shows the log of ``first`` until its checkpoint was read ``times``, and then that of ``second``."""
+
+    def __init__(self, first: Storage, second: Storage, times: int) -> None:
+        self._first, self._second, self._left = first, second, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._second if self._left < 0 else self._first, name)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of the log that is shown now."""
+        self._left -= name == "log/checkpoint"
+        data: bytes = (self._second if self._left < 0 else self._first).read(name)
+        return data
+
+
+def _turn(shop: Shop, times: int) -> None:
+    """What is published is the forged log, and the honest one for anyone who opens it again."""
+    honest = shop.folder / "honest"
+    shutil.copytree(shop.path, honest, copy_function=os.link)
+
+    def shown(root: Root) -> Root:
+        turning: Any = Turning(PosixStorage(Path(root.location)), PosixStorage(honest), times)
+        return replace(root, storage=turning)
+
+    shop.shown = shown
+
+
+@kind(15, "another log for anyone who looks twice", says="another history")
+def twice(shop: Shop) -> None:
+    """The verdict is to be about the invented perplexity, and the execution about the honest run."""
+    _turn(shop, 1)
+    shop.rerecord(kinds.STEP_COMPLETED, "evaluate").body["metrics"]["perplexity"] = (1.5).hex()
+    shop.follow()
+
+
+@kind(15, "another log for anyone who audits it", says="another log than the one that was read")
+def audited(shop: Shop) -> None:
+    """The records that are judged are not those that are audited."""
+    _turn(shop, 2)
+    shop.one(kinds.RUN_STARTED).body["environment"]["system"] = {"name": "another"}
+    shop.follow()
+
+
+@kind(
+    15,
+    "a trace that nobody has, so that nothing is compared with it",
+    verdict="training",
+    outcomes=("FAIL",),
+    says="the recorded trace",
+)
+def kept_back(shop: Shop) -> None:
+    """Without gradient norms nothing else binds it."""
+    shop.all(kinds.TRAIN_SEGMENT)[1].body["trace"] = OTHER
+    shop.drop(kinds.METRICS_RECORDED)

@@ -61,7 +61,7 @@ def _registration(shop: Shop) -> Registration:
     )
 
 
-def _cited(shop: Shop) -> tuple[Entry, dict[str, Any]]:
+def cited(shop: Shop) -> tuple[Entry, dict[str, Any]]:
     """The run cites what was registered before it: the event, and the document as it can be changed."""
     registration = _registration(shop)
     document = registration.document()
@@ -76,7 +76,7 @@ def _cited(shop: Shop) -> tuple[Entry, dict[str, Any]]:
 
 @kind(0, "an honest run that was registered before", honest=True)
 def honest_registered(shop: Shop) -> None:
-    _cited(shop)
+    cited(shop)
 
 
 def _restated(name: str, **changes: Any) -> None:
@@ -84,7 +84,7 @@ def _restated(name: str, **changes: Any) -> None:
 
     @kind(2, f"a registration with another {name} than was registered", verdict="artifacts", says=name)
     def forge(shop: Shop) -> None:
-        entry, _ = _cited(shop)
+        entry, _ = cited(shop)
         entry.body |= changes
 
 
@@ -103,7 +103,7 @@ def _document(change: Callable[[Shop, dict[str, Any], Entry], None]) -> Forge:
     """Another document was registered, whose digest somebody else has; the event says that it has this run as an arm."""
 
     def forge(shop: Shop) -> None:
-        entry, document = _cited(shop)
+        entry, document = cited(shop)
         change(shop, document, entry)
         digest = shop.store.put_bytes(canonical_bytes(document)).digest
         entry.body["registration"] = shop.one(kinds.RUN_STARTED).body["experiment"] = digest
@@ -132,31 +132,31 @@ def other_seeds(shop: Shop, document: dict[str, Any], entry: Entry) -> None:
 
 @kind(2, "a registration that is no registration", verdict="artifacts", says="registration")
 def nothing_registered(shop: Shop) -> None:
-    entry, _ = _cited(shop)
+    entry, _ = cited(shop)
     digest = shop.store.put_bytes(b"we promise").digest
     entry.body["registration"] = shop.one(kinds.RUN_STARTED).body["experiment"] = digest
 
 
 @kind(2, "a registration that nobody has", verdict="artifacts", outcomes=("UNAVAILABLE",), says="registration")
 def absent_registration(shop: Shop) -> None:
-    entry, _ = _cited(shop)
+    entry, _ = cited(shop)
     entry.body["registration"] = shop.one(kinds.RUN_STARTED).body["experiment"] = OTHER
 
 
 @kind(2, "a registration after the run", says="experiment")
 def registered_later(shop: Shop) -> None:
-    entry, _ = _cited(shop)
+    entry, _ = cited(shop)
     shop.remove(entry)
     shop.events.append(entry)
 
 
 @kind(2, "two registrations of one digest, one of them true", verdict="artifacts", says="hypothesis")
 def registered_twice(shop: Shop) -> None:
-    entry, _ = _cited(shop)
+    entry, _ = cited(shop)
     shop.again(entry, hypothesis="It is better.")
 
 
 @kind(2, "a registered run of another seed", says="experiment")
 def other_seed(shop: Shop) -> None:
-    entry, _ = _cited(shop)
+    entry, _ = cited(shop)
     entry.body["seeds"] = ["8"]

@@ -6,6 +6,7 @@ from marin.cli.output import print_json, print_table
 from marin.history.runs import started_runs
 from marin.record.events import ExperimentReported, write
 from marin.record.root import Root
+from marin.record.trust.trusted import CLAIMED
 
 
 def print_experiments(root: Root, *, as_json: bool) -> None:
@@ -45,13 +46,18 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
                 fact.time[:19] + "Z",
                 str(len(fact.body.arms)),
                 str(len(fact.body.seeds)),
-                str(reported[name][1].get("verdict")) if name in reported else "",
+                _said(reported[name][1].get("verdict"), own=root.is_own()) if name in reported else "",
                 fact.body.hypothesis,
             )
             for name, fact in newest.items()
         ],
         empty="no experiment is registered: `marin experiment register FILE`",
     )
+
+
+def _said(verdict: object, *, own: bool) -> str:
+    """What a report concluded; of somebody else's log it is that log's word, as every verdict in it."""
+    return str(verdict) if own else f"{CLAIMED} {verdict}"
 
 
 def print_sweeps(root: Root, *, as_json: bool) -> None:

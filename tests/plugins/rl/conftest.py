@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from compiled_once import compiled_once
 
-from bench.forgeries.rewards import put_tokenizer, recipe_with
+from bench.forgeries.rewards import VOCABULARY, put_tokenizer, recipe_with
 
-__all__ = ["compiled_once", "recipe_with", "vocabulary"]
+__all__ = ["VOCABULARY", "compiled_once", "recipe_with", "vocabulary"]
 
 
 @pytest.fixture(scope="session")

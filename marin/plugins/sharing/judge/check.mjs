@@ -1648,6 +1648,10 @@ const BY_CONTENT = ["state", "tokens"];
 const VERDICTS = ["replay.completed/v1", "replay.segment/v1", "stop.requested/v1"];
 const BESIDE = ["tracking.logged/v1", "run.labelled/v1", "speedrun.entered/v1"];
 const GRAD_NORM = "train/grad_norm";
+const MEASURED_OF = [
+  [["router/entropy", "router/largest_share", "router/idle_experts"], (recipe) => Boolean(member(member(recipe, "model"), "num_experts")), "experts"],
+  [["rl/reward", "rl/reward_std", "rl/completion_length", "rl/entropy"], (recipe) => Boolean(member(recipe, "objective")), "completions"],
+];
 
 /** What does not fit of a value; "" where all of it does. Members that a form has not are `more`. */
 function fit(value, form, path, more = []) {
@@ -2088,7 +2092,11 @@ class Record {
       if (steps.length !== values.length || (!this.isLoop && !inside)) {
         this.contradiction(event, `series ${visible(key)}`, "a value for each of the run's train steps that it names", "another number");
       }
-      if (!this.isLoop && !(key === GRAD_NORM && event.body.step === "train") && !key.startsWith("system/")) {
+      if (this.isLoop) continue;
+      const lacking = MEASURED_OF.find(([names, has]) => names.includes(key) && !has(this.recipe));
+      if (lacking) this.contradiction(event, `series ${key}`, `no such measurement, for the recipe has no ${lacking[2]}`, "one");
+      const ofTraining = [[[GRAD_NORM]], ...MEASURED_OF].some(([names]) => names.includes(key)) && event.body.step === "train";
+      if (!ofTraining && !key.startsWith("system/")) {
         this.open.push(`event ${event.index}: a measurement ${visible(key)}, which nothing here derives`);
       }
     }
@@ -3373,6 +3381,7 @@ function namedBy(record, gone) {
   name(member(initial, "model"), "the model that it begins with");
   name(member(initial, "tokenizer"), "the tokenizer of that model");
   name(member(member(record.recipe, "tokenizer"), "artifact"), "the tokenizer that was taken over");
+  if (member(record.started.body, "experiment")) name(record.started.body.experiment, "the registration that it cites");
   for (const [step, view] of record.steps) {
     name(view.output.artifact, `output of ${step}`);
     for (const [table, digest] of Object.entries(view.tables)) name(digest, `table ${table} of ${step}`);

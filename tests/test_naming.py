@@ -314,6 +314,9 @@ def bound(file: Path) -> frozenset[str]:
         for one in statements:
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 yield one.name
+            elif isinstance(one, ast.ImportFrom) and one.names[0].name == "*":
+                if (whole := file_of(str(one.module))) is not None:
+                    yield from (name for name in bound(whole) if not name.startswith("_"))
             elif isinstance(one, ast.Import | ast.ImportFrom):
                 yield from ((alias.asname or alias.name).partition(".")[0] for alias in one.names)
             else:

@@ -19,6 +19,7 @@ from marin.errors import UsageError
 from marin.evaluation.code import deciding_digest
 from marin.history.run import Fact, Run
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.evaluation.heldout.sets import CODE
 from marin.plugins.unlearning.attribution.groups import Group
 from marin.plugins.unlearning.attribution.leaving_out import WORKER, Setup, Task, TrainedWithout, encode_sums
 from marin.plugins.unlearning.kinds import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss, attribution_stream
@@ -32,8 +33,8 @@ from marin.runners.reservation import reservation
 from marin.runners.workers import warm_workers
 from marin.work.cached import results_of
 
-CODE = ("marin/plugins/unlearning/attribution/leaving_out.py", "marin/plugins/evaluation/heldout/measuring.py")
-"""The files in which what is measured begins, beside those of the train step."""
+WITHOUT = "marin/plugins/unlearning/attribution/leaving_out.py"
+"""The file in which a training without documents begins."""
 HELD_OUT = "validation"
 """The set that is measured where none is named: the run's own held-out text."""
 
@@ -170,7 +171,7 @@ def _measured_row(
         end_state=answer.end_state,
         same_tokenizer=answer.same_tokenizer,
         sets=sets,
-        code=deciding_digest((*PIPELINE.step("train").code(run.recipe), *CODE), run.recipe),
+        code=deciding_digest((*PIPELINE.step("train").code(run.recipe), WITHOUT, *CODE), run.recipe),
         lock=lock_digest(code_folder()),
     )
     before = known.get(group.documents)

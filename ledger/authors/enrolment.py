@@ -119,7 +119,7 @@ def read_enrolment(origin: str, id: str, body: Mapping[str, Any]) -> Enrolment:
     Raises:
         Refused: it is none, or not signed.
     """
-    texts = _texts(body, _ENROLLED, ("by", "certificate", "signature", "vkey"))
+    texts = _fields_of(body, _ENROLLED, ("by", "certificate", "signature", "vkey"))
     may = body["may"]
     if may not in ([APPEND], [APPEND, ENROL]):
         raise _bad("may", f'["{APPEND}"] or ["{APPEND}", "{ENROL}"]', repr(may))
@@ -138,7 +138,7 @@ def read_revocation(origin: str, id: str, body: Mapping[str, Any]) -> Revocation
     Raises:
         Refused: it is none, or not signed.
     """
-    texts = _texts(body, _REVOKED, ("by", "signature", "vkey"))
+    texts = _fields_of(body, _REVOKED, ("by", "signature", "vkey"))
     found = Revocation(_key(texts["vkey"], "vkey"), _key(texts["by"], "by"))
     _check(id, revoked_id(found.vkey.name), found.by, _revocation_text(origin, found), texts["signature"])
     return found
@@ -160,7 +160,7 @@ def _check(id: str, expected: str, by: VerifierKey, text: str, signature: str) -
         raise _bad("signature", f"one of {by.name}+{by.key_id:08x} over this log, author and rights", "another")
 
 
-def _texts(body: Mapping[str, Any], fields: set[str], texts: tuple[str, ...]) -> dict[str, str]:
+def _fields_of(body: Mapping[str, Any], fields: set[str], texts: tuple[str, ...]) -> dict[str, str]:
     if set(body) != fields or not all(isinstance(body[name], str) for name in texts):
         raise _bad("body", ", ".join(sorted(fields)), ", ".join(sorted(body))[:200])
     return {name: body[name] for name in texts}

@@ -54,7 +54,7 @@ def sign_drafts(origin: str, author: Signer, drafts: Sequence[Draft]) -> list[Dr
 
 
 def _stated(origin: str, author: Signer, digests: Mapping[str, str]) -> Draft:
-    text = _text(origin, Statement(author.verifier, digests))
+    text = _signed_text(origin, Statement(author.verifier, digests))
     body = {
         "author": str(author.verifier),
         "events": [list(item) for item in digests.items()],
@@ -100,7 +100,7 @@ def read_statement(origin: str, body: Mapping[str, Any]) -> Statement:
     except Malformed as error:
         raise _bad("author", error.expected or "a verifier key", error.found or author[:80]) from None
     found = Statement(key, digests)
-    if key.algorithm != ED25519 or not key.verify(_text(origin, found), raw):
+    if key.algorithm != ED25519 or not key.verify(_signed_text(origin, found), raw):
         raise _bad("signature", f"one of {key.name}+{key.key_id:08x} over this log and these events", "another")
     return found
 
@@ -115,7 +115,7 @@ def _is_item(item: object) -> bool:
     )
 
 
-def _text(origin: str, statement: Statement) -> str:
+def _signed_text(origin: str, statement: Statement) -> str:
     lines = "".join(f"{id} {digest}\n" for id, digest in statement.digests.items())
     return f"{AUTHORED}\n{origin}\n{statement.author}\n{lines}"
 

@@ -60,14 +60,17 @@ class Proofs:
             return proofs
         proofs._conditions = conditions(run)
         if not fresh and own.is_own():
+            history = own.history()
             same = results_of(
-                own.history(),
+                history,
                 ReplaySegment,
                 lambda body: body.segment,
                 lambda body: body.conditions == proofs._conditions,
                 stream=replay_stream(run.run),
             )
-            proofs.known = {segment: fact.index for segment, fact in same.items()}
+            # What another author of this log says was executed is that author's word.
+            mine = history.written.is_mine
+            proofs.known = {segment: fact.index for segment, fact in same.items() if mine(fact.index)}
         return proofs
 
     def of(self, segment: TrainSegment) -> int | None:

@@ -414,7 +414,9 @@ def since_index(run: Run, since: str, own: Root, log: LogReader) -> int:
     if since.isdecimal():
         return int(since)
     if since == "last":
-        done = [fact.body for fact in facts(own.history(), ReplayCompleted, stream=stream_of(run.run))]
+        history = own.history()
+        given = facts(history, ReplayCompleted, stream=stream_of(run.run))
+        done = [fact.body for fact in given if history.written.is_mine(fact.index)]
         seen = [
             int(body.log_checkpoint["size"])
             for body in done

@@ -469,9 +469,10 @@ def _answers(
     """The verdicts in the log of ``by`` on this very run, oldest first, as they count."""
     if not by.keys(keys).mine:
         return  # a log that only names itself
-    for fact in facts(by.history_as_read(by.reader(keys), keys), ReplayCompleted, stream=stream_of(view.run)):
+    history = by.history_as_read(by.reader(keys), keys)
+    for fact in facts(history, ReplayCompleted, stream=stream_of(view.run)):
         index, body = fact.index, fact.body
-        if body.run == view.run and of_this_log(body.log_checkpoint, log):
+        if body.run == view.run and history.written.is_keepers(index) and of_this_log(body.log_checkpoint, log):
             yield index, body, counting(body.verdicts, body.training, body.log_checkpoint, view.told)
 
 

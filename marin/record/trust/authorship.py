@@ -51,6 +51,11 @@ class Written:
         found = self._author(index, event)
         return self._own if found is None else found.vkey in self._mine
 
+    def is_keepers(self, index: int) -> bool:
+        """Whether the event at this index is the word of whoever keeps the log, or this user's: no other author signed it."""
+        found = self._author(index, None)
+        return found is None or found.vkey in self._mine
+
     def counts(self, index: int, log_checkpoint: Mapping[str, object]) -> bool:
         """Whether the verdict at this index, over this log checkpoint, is this user's, on a run of this log."""
         return self.is_mine(index) and of_this_log(log_checkpoint, self._reader)

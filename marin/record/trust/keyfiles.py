@@ -18,19 +18,19 @@ def key_path(origin: str) -> Path:
 
 def author_key_path(origin: str) -> Path:
     """This user's key as an author in that log."""
-    return _beside(origin, "author")
+    return _for_the_same_log(origin, "author")
 
 
 def service_key_path(origin: str) -> Path:
     """The key that the append service of that log shows to other machines. It signs nothing."""
-    return _beside(origin, "service")
+    return _for_the_same_log(origin, "service")
 
 
 def attestation_key_path(origin: str) -> Path:
     """The key for attestations of that log."""
-    return _beside(origin, "attestations")
+    return _for_the_same_log(origin, "attestations")
 
 
-def _beside(origin: str, what: str) -> Path:
+def _for_the_same_log(origin: str, what: str) -> Path:
     path = key_path(origin)
     return path.with_name(f"{path.name}.{what}")

@@ -13,6 +13,7 @@ from buckets import Bucket
 from ledger import Conflict, Draft, LedgerError, Log, LogCheckpoint, Malformed, Refused, Unavailable, check, create_key
 from ledger.log.view import LogView
 from marin.cli.verifying.verify import own_root
+from marin.kinds.kind import Fact
 from marin.record.events import ReplayCompleted
 from marin.record.homes import VKEY
 from marin.record.root import create_root, open_root
@@ -238,9 +239,9 @@ def test_a_root_that_names_ones_own_key_is_somebody_elses_under_another_one(
     Log.create(theirs.storage, stranger)
     with Log.open(theirs.storage, stranger) as log:
         log.append([Draft("a.b/v1", "run/x", {})])
-        assert not theirs.history([stranger.verifier]).counts(verdict_over(log.checkpoint))
+        assert not theirs.history([stranger.verifier]).counts(Fact(0, "", verdict_over(log.checkpoint)))
     mine.append([Draft("a.b/v1", "run/x", {})])
-    assert mine.history().counts(verdict_over(mine.reader().checkpoint())), "the same of one's own log"
+    assert mine.history().counts(Fact(0, "", verdict_over(mine.reader().checkpoint()))), "the same of one's own log"
     assert sealed.opened_own([stranger.verifier]) is None
     monkeypatch.setenv("MARIN_ROOT", str(tmp_path / "mine"))
     assert sealed.opened_own() is not None

@@ -92,8 +92,9 @@ def measure(
     """
     store = root.store()
     digests = {name: store.put_bytes(data).digest for name, data in asked.sets.items()}
+    history = root.history()
     known = results_of(
-        root.history(),
+        history,
         AttributionMeasured,
         lambda body: tuple(body.documents),
         partial(_fits, digests, asked),
@@ -102,7 +103,7 @@ def measure(
     todo, again = [], asked.again or not root.is_own()  # what another signed is only claimed
     for group in sorted(groups, key=lambda group: group.place.step):
         found = known.get(group.documents)
-        if found is not None and not again:
+        if found is not None and not again and history.written.is_mine(found.index):
             yield Row(group, found.body, found.index, 0)
         else:
             todo.append(group)

@@ -1,0 +1,41 @@
+"""Whose word an event is, in a log in which several write: nobody's PASS becomes somebody else's."""
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger import Draft, Log, LogReader, MemoryStorage, Signer, enrol_author, make_certificate, sign_drafts
+from marin.record.trust.authorship import Written
+
+LOG, ADA, BOB = (
+    Signer(name, Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32))
+    for seed, name in enumerate(("log.example/written", "ada@desk", "bob@gpu"), 1)
+)
+
+
+def test_each_authors_word_is_that_authors_own() -> None:
+    storage = MemoryStorage()
+    Log.create(storage, LOG)
+    with Log.open(storage, LOG) as log:
+        log.append([enrol_author(LOG.name, LOG, who.verifier, make_certificate(who)) for who in (ADA, BOB)])
+        places = {
+            "log": log.append([Draft("t/v1", "s", {})])[0].index,
+            "ada": log.append(sign_drafts(LOG.name, ADA, [Draft("t/v1", "s", {})]))[0].index,
+            "bob": log.append(sign_drafts(LOG.name, BOB, [Draft("t/v1", "s", {})]))[0].index,
+            "carol": log.append([Draft("t/v1", "s", {}, actor="carol")])[0].index,
+        }
+    reader = LogReader(storage, [LOG.verifier])
+    events = list(reader.events())
+
+    def written(own: bool, mine: list[Signer]) -> Written:
+        keys = [signer.verifier for signer in mine]
+        return Written(reader, lambda kind: [i for i, e in events if e.type == kind], own=own, mine=keys)
+
+    def said(look: Written) -> set[str]:
+        return {name for name, index in places.items() if look.is_mine(index)}
+
+    assert said(written(True, [ADA])) == {"log", "ada", "carol"}  # Ada holds the key of the log
+    assert said(written(True, [])) == {"log", "carol"}
+    assert said(written(False, [BOB])) == {"bob"}
+    assert said(written(False, [])) == set()
+    assert [name for name, index in places.items() if written(False, []).is_keepers(index)] == ["log", "carol"]
+    shown = [written(False, []).shown(index, events[index][1]).actor for index in places.values()]
+    assert shown == [LOG.name, "ada@desk", "bob@gpu", "carol (claimed)"]

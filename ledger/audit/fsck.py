@@ -89,7 +89,7 @@ def check(
 
 
 def _authors(reader: LogReader, found: Mapping[str, Sequence[tuple[int, Event]]]) -> Iterator[Finding]:
-    """Whoever enrolled nobody has no authors, and is asked nothing."""
+    """A log that enrolled nobody has no authors, and is asked nothing."""
     if not found[AUTHOR_ENROLLED] and not found[AUTHOR_REVOKED]:
         return
     try:

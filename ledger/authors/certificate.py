@@ -1,7 +1,7 @@
 """A certificate for an author's key (X.509, self-signed), for connections on which both sides show a key.
 
-It says nothing that the key does not say: the subject is the key's name, it is good for all time and issues nothing. Whoever
-has it knows that its maker has the key, and a connection is accepted from exactly these bytes.
+It says nothing that the key does not say: the subject is the key's name, it is good for all time and issues nothing. Its
+holder knows that its maker has the key, and a connection is accepted from exactly these bytes.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Connection(ssl.SSLSocket):
     """A connection that another thread may end."""
 
     def shutdown(self, how: int) -> None:
-        """End the connection below TLS: whoever reads or writes on it is woken, and nothing more is deciphered."""
+        """End the connection below TLS: a thread that reads or writes on it is woken, and nothing more is deciphered."""
         socket.socket.shutdown(self, how)
 
 

@@ -28,9 +28,9 @@ def _measured(key: str, step: str = "train") -> Forge:
 
 
 for _key in ("router/entropy", "router/largest_share", "router/idle_experts"):
-    kind(2, f"{_key} of a run without experts", says="the recipe has no experts")(_measured(_key))
+    kind(2, f"{_key} of a run without experts", says="no such measurement, for the recipe has no")(_measured(_key))
 for _key in ("rl/reward", "rl/reward_std", "rl/completion_length", "rl/entropy"):
-    kind(2, f"{_key} of a run without completions", says="the recipe has no completions")(_measured(_key))
+    kind(2, f"{_key} of a run without completions", says="no such measurement, for the recipe has no")(_measured(_key))
 for _key in ("router/mmlu", "rl/mmlu", "router/entropy ", "rl/Reward", "router", "system"):
     kind(2, f"a benchmark that calls itself {_key!r}", says="a measurement")(_measured(_key))
 kind(2, "router/entropy of the evaluation", says="router/entropy")(_measured("router/entropy", "evaluate"))

@@ -216,8 +216,8 @@ def enrol(line: str, may_enrol: bool, as_json: bool) -> None:
 def invite(address: str, as_json: bool) -> None:
     """Print the line by which others join this log at HOST:PORT, where `marin ledger serve --at` serves it.
 
-    The line is no secret: it says where, and by which keys the service and the log are known. Whoever gets it through a channel
-    that you both trust is safe from anybody in between.
+    The line is no secret: it says where, and by which keys the service and the log are known. Anyone who gets it through a
+    channel that you both trust is safe from anybody in between.
 
     \b
     Examples:

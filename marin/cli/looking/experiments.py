@@ -46,7 +46,7 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
                 fact.time[:19] + "Z",
                 str(len(fact.body.arms)),
                 str(len(fact.body.seeds)),
-                _said(reported[name][1].get("verdict"), own=root.is_own()) if name in reported else "",
+                _conclusion_of(reported[name][1].get("verdict"), own=root.is_own()) if name in reported else "",
                 fact.body.hypothesis,
             )
             for name, fact in newest.items()
@@ -55,7 +55,7 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
     )
 
 
-def _said(verdict: object, *, own: bool) -> str:
+def _conclusion_of(verdict: object, *, own: bool) -> str:
     """What a report concluded; of somebody else's log it is that log's word, as every verdict in it."""
     return str(verdict) if own else f"{CLAIMED} {verdict}"
 

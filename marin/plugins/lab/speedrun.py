@@ -230,7 +230,7 @@ def submit(
 
 
 def _check_seen(of: Root, view: Run, reader: LogReader, trusted: Sequence[VerifierKey]) -> None:
-    """Whoever replayed it: the keeper's own witnesses must have seen the run's end, where the keeper has some for this log.
+    """No matter who replayed it: the keeper's own witnesses must have seen the run's end, where the keeper has some for this log.
 
     Raises:
         Unverified: they cosigned nothing of it. Tampered: they cosigned another history.

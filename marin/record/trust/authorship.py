@@ -52,7 +52,7 @@ class Written:
         return self._own if found is None else found.vkey in self._mine
 
     def is_keepers(self, index: int) -> bool:
-        """Whether the event at this index is the word of whoever keeps the log, or this user's: no other author signed it."""
+        """Whether the event at this index is the word of the log's keeper, or this user's: no other author signed it."""
         found = self._author(index, None)
         return found is None or found.vkey in self._mine
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from marin.plugins.mlflow.folding.intents import Points, PointsGone
 
 Ground = tuple[str, str]
-"""A step with the identity of its execution, "" where nobody said how it began; or ``STATE`` with the digest of one."""
-STATE = "state"
+"""A step with the identity of its execution, "" where nobody said how it began; or ``OF_STATE`` with the digest of one."""
+OF_STATE = "state"
 Told = Points | PointsGone
 
 
@@ -29,7 +29,7 @@ class Curves:
     def has(self, run: str, key: str, ground: Ground, step: int) -> bool:
         """Whether this point of a curve was told by that."""
         told = self._told.get((run, key), {})
-        return any(step in steps for other, steps in told.items() if _same(ground, other))
+        return any(step in steps for other, steps in told.items() if _same_ground(ground, other))
 
     def tell(self, points: Points, ground: Ground, *, again: bool = False) -> Iterator[Told]:
         """Points that stand: they take the place of those that rest on something else. Of points that rest on the same the
@@ -39,7 +39,7 @@ class Curves:
         for other, theirs in grounds.items():
             if not (both := steps & theirs):
                 continue
-            if again or not _same(ground, other):
+            if again or not _same_ground(ground, other):
                 theirs -= both
                 yield PointsGone(points.run, points.key, sorted(both))
             else:
@@ -55,8 +55,8 @@ class Curves:
     def stands(self, ground: Ground) -> Iterator[Told]:
         """What was told of the step by other executions goes, and what waited for this one is told."""
         step = ground[0]
-        if step != STATE:
-            yield from self._gone(lambda other, _: other[0] == step and not _same(other, ground))
+        if step != OF_STATE:
+            yield from self._gone(lambda other, _: other[0] == step and not _same_ground(other, ground))
         for points in self._waiting.pop(ground, ()):
             yield from self.tell(points, ground)
 
@@ -67,12 +67,12 @@ class Curves:
     def measured(self, points: Points, state: str) -> Iterator[Told]:
         """Points that were measured of a recorded state."""
         self._measured.setdefault(state, []).append(points)
-        yield from self.tell(points, (STATE, state))
+        yield from self.tell(points, (OF_STATE, state))
 
     def withdraw_state(self, state: str) -> Iterator[Told]:
         """What was measured of this state goes, and waits for it to be recorded again."""
-        self._waiting[STATE, state] = self._measured.pop(state, [])
-        yield from self._gone(lambda other, _: other == (STATE, state))
+        self._waiting[OF_STATE, state] = self._measured.pop(state, [])
+        yield from self._gone(lambda other, _: other == (OF_STATE, state))
 
     def _gone(self, leaves: Callable[[Ground, int], bool]) -> Iterator[PointsGone]:
         for (run, key), grounds in self._told.items():
@@ -82,6 +82,6 @@ class Curves:
                     yield PointsGone(run, key, gone)
 
 
-def _same(one: Ground, other: Ground) -> bool:
+def _same_ground(one: Ground, other: Ground) -> bool:
     """Whether both are one execution, as far as is known: of one without a beginning nothing else is."""
-    return one == other or (one[0] == other[0] != STATE and "" in (one[1], other[1]))
+    return one == other or (one[0] == other[0] != OF_STATE and "" in (one[1], other[1]))

@@ -7,7 +7,7 @@ from typing import Any
 
 from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
 from marin.kinds.known import numbers_of
-from marin.plugins.mlflow.folding.curves import STATE
+from marin.plugins.mlflow.folding.curves import OF_STATE
 from marin.plugins.mlflow.folding.intents import Intent, ModelMade, ModelRegistered, Points, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
@@ -37,7 +37,7 @@ def checkpoint(recorded: RecordedEvent, projected: ProjectedRun, body: Checkpoin
     """A training checkpoint is a model of its own, each state once."""
     known = any(saved.state == body.state for saved in projected.checkpoints)
     projected.checkpoints.append(body)
-    yield from projected.curves.stands((STATE, body.state))
+    yield from projected.curves.stands((OF_STATE, body.state))
     run = projected.id()
     if not known:
         tags = {

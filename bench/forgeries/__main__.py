@@ -27,6 +27,7 @@ from pathlib import Path
 
 from bench.faults.params import EXECUTION, recipe
 from bench.forgeries.bench import Row, chosen, judged, table
+from bench.forgeries.registry import OF_REWARDS
 from marin.process.arithmetic import apply
 
 BEGIN, END = "<!-- forgeries: begin -->", "<!-- forgeries: end -->"
@@ -81,7 +82,7 @@ def _doors(options: argparse.Namespace, folder: Path) -> bool:
 
 def _learned(options: argparse.Namespace, numbers: set[int] | None, folder: Path) -> Iterator[Row]:
     """Those of trainings that learned from rewards, where they are asked for."""
-    if options.sample is not None or (numbers is not None and 17 not in numbers):
+    if options.sample is not None or (numbers is not None and OF_REWARDS not in numbers):
         return iter(())
     from bench.forgeries.rewards import LIES, rows
 

@@ -9,6 +9,8 @@ from typing import Literal
 from bench.forgeries.stranger import Asked
 from bench.forgeries.workshop import Shop
 
+OF_REWARDS = 17
+"""The class whose lies are trainings of their own (bench/forgeries/rewards.py)."""
 CLASSES = {
     0: "honest",
     1: "digest and artifact",
@@ -27,7 +29,7 @@ CLASSES = {
     14: "bytes beside the content",
     15: "a root that changes",
     16: "numbers of a harness",
-    17: "learned from rewards",
+    OF_REWARDS: "learned from rewards",
 }
 """Honest controls, the twelve of docs/threat-model.md, and those that were found since."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from bench.forgeries.bench import How, Row, shortened
+from bench.forgeries.registry import OF_REWARDS
 from ledger import MemoryStorage, Store
 from marin.plugins.rl import rewards as own_rewards
 from marin.plugins.rl import rollouts as own_rollouts
@@ -32,7 +33,6 @@ from marin.training.runtime import canary
 from marin.training.runtime.objective import Rollout
 from marin.verify.jax.replay import prepared, replay
 
-CLASS = 17
 VOCABULARY = 260
 GIVEN = {
     "seed": 3,
@@ -392,5 +392,5 @@ def rows(folder: Path, only: str) -> Iterator[Row]:
                 told = runs.trained()
                 found = runs.judged(told)
             how, said = _judged(name, found)
-            number = 0 if name == honest else CLASS
+            number = 0 if name == honest else OF_REWARDS
             yield Row(number, name, "operator", how, shortened(said), time.monotonic() - began)

@@ -51,7 +51,7 @@ class Authority:
                     where=f"{draft.type} {draft.id}",
                     expected=stream,
                     found=draft.stream[:80],
-                    cure="use `marin ledger key`",
+                    cure="use `ledger key`",
                 )
             if draft.type == AUTHOR_ENROLLED:
                 self._check_enrolment(draft)
@@ -72,9 +72,9 @@ class Authority:
             raise _refused(
                 "the log has not enrolled this key",
                 author,
-                "a key that `marin ledger key people` lists",
+                "a key that `ledger key people` lists",
                 "the key of somebody else by that name" if found else "no author of that name",
-                "have it enrolled: `marin ledger key enrol`",
+                "have it enrolled: `ledger key enrol`",
             )
         if self._revoked(author):
             raise _refused(
@@ -82,7 +82,7 @@ class Authority:
                 author,
                 "a key that it did not revoke",
                 "one whose later events are refused",
-                "make another under another name: `marin ledger key new`",
+                "make another under another name: `ledger key new`",
             )
         return found
 
@@ -103,7 +103,7 @@ class Authority:
                 found.vkey,
                 "a key that it enrolled",
                 "none",
-                "see `marin ledger key people`",
+                "see `ledger key people`",
             )
         if found.by != found.vkey:  # anyone may end what the own key may do
             self._check_may_enrol(found.by)

@@ -48,26 +48,14 @@ def read_certificate(data: bytes) -> VerifierKey:
     """The key of a certificate that it has signed itself.
 
     Raises:
-        Refused: it is none.
+        Refused: it is no such certificate, of at most 2,000 bytes.
     """
     try:
-        if len(data) > _MOST:
-            raise ValueError(f"{len(data)} bytes")
-        found = x509.load_der_x509_certificate(data)
-        public, names = found.public_key(), found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        if not isinstance(public, Ed25519PublicKey) or len(names) != 1 or not isinstance(names[0].value, str):
-            raise ValueError("another kind of key, or no name")
-        found.verify_directly_issued_by(found)
-        if not data.endswith(found.tbs_certificate_bytes + _SIGNED_BY_ED25519 + found.signature):
-            raise ValueError("another encoding")
-        issues = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-        if issues or len(list(found.extensions)) != 2 or len(list(found.subject)) != 1:
-            raise ValueError("a certificate that may issue others, or says more")
-        return VerifierKey(names[0].value, ED25519, public.public_bytes_raw())
+        return _read(data)
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound) as error:
         raise Refused(
             "not a certificate of an author's key",
-            expected="what `marin ledger key new` printed",
+            expected="what `ledger key new` printed",
             found=str(error)[:120] or type(error).__name__,
             cure="copy the whole line again",
         ) from None
@@ -75,3 +63,19 @@ def read_certificate(data: bytes) -> VerifierKey:
         if type(error).__module__.partition(".")[0] not in ("cryptography", "ledger"):
             raise
         raise Refused("not a certificate of an author's key", found=str(error)[:120]) from None
+
+
+def _read(data: bytes) -> VerifierKey:
+    if len(data) > _MOST:
+        raise ValueError(f"{len(data)} bytes")
+    found = x509.load_der_x509_certificate(data)
+    public, names = found.public_key(), found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if not isinstance(public, Ed25519PublicKey) or len(names) != 1 or not isinstance(names[0].value, str):
+        raise ValueError("another kind of key, or no name")
+    found.verify_directly_issued_by(found)
+    if not data.endswith(found.tbs_certificate_bytes + _SIGNED_BY_ED25519 + found.signature):
+        raise ValueError("another encoding")
+    issues = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    if issues or len(list(found.extensions)) != 2 or len(list(found.subject)) != 1:
+        raise ValueError("a certificate that may issue others, or says more")
+    return VerifierKey(names[0].value, ED25519, public.public_bytes_raw())

@@ -189,5 +189,5 @@ def _bad(where: str, expected: str, found: str) -> Refused:
         where=where,
         expected=expected,
         found=found[:200],
-        cure="use `marin ledger key enrol` or `marin ledger key revoke`",
+        cure="use `ledger key enrol` or `ledger key revoke`",
     )

@@ -187,7 +187,7 @@ class RemoteService:
         raise Unverified(
             "the log has not enrolled this key, or revoked it",
             where=self._served.origin,
-            expected="a key that `marin ledger key people` lists there",
+            expected="a key that `ledger key people` lists there",
             cure="ask who holds the log's key",
         )
 
@@ -212,7 +212,7 @@ class RemoteService:
             case ["ensure" | "create" as how, str(name), int(pieces)]:
                 if not 0 <= pieces <= _MOST_PIECES:
                     raise OSError(f"{pieces} pieces")  # nobody reads so far, so the connection ends
-                with tempfile.NamedTemporaryFile(prefix="marin-incoming-") as file:
+                with tempfile.NamedTemporaryFile(prefix="ledger-incoming-") as file:
                     for _ in range(pieces):  # read whatever it is, so that the next request is found
                         file.write(frames.receive() or b"")
                     file.flush()

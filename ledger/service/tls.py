@@ -66,7 +66,7 @@ def _show(context: ssl.SSLContext, signer: Signer) -> None:
     """OpenSSL reads keys from files alone; this one is in memory, and no other process sees it."""
     certificate = ssl.DER_cert_to_PEM_cert(make_certificate(signer)).encode()
     private = signer.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    descriptor = os.memfd_create("marin-key", os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("ledger-key", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, certificate + private)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")

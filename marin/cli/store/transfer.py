@@ -58,7 +58,7 @@ class PushOptions:
 @Jobs
 @DryRun
 @Json
-def push(runs: tuple[str, ...], jobs: int, dry_run: bool, as_json: bool, options: PushOptions) -> None:
+def push(options: PushOptions, runs: tuple[str, ...], jobs: int, dry_run: bool, as_json: bool) -> None:
     """Send artifacts to REMOTE: gs://, s3:// or a folder. What it has already is not sent.
 
     What is sent is hashed on arrival: by the service where it answers with a hash of its own, else it is read back.

@@ -1975,6 +1975,13 @@ class Record {
     return undefined;
   }
 
+  /** Events of the registration that the run cites, from before it. */
+  registrations() {
+    const { body, index } = this.started;
+    const cited = body.experiment ?? "";
+    return this.log.events.filter((one) => one.type === "experiment.registered/v1" && one.index < index && cited && one.body.registration === cited);
+  }
+
   /** What a phase begins with was saved before it, by the run that it names. */
   checkContinued(event, link) {
     const saved = this.log.events.some(
@@ -2212,13 +2219,22 @@ class Record {
 /** What a registration has of a run: its recipe as an arm, with its seed; of a phase, and where a step of the experiment made data, only the seed is looked at; or nothing. */
 function registers({ seeds, arms }, { recipe, pipeline }) {
   if (!Array.isArray(seeds) || !seeds.includes(String(recipe.seed)) || !isObject(arms)) return "";
-  const made = ["dataset", "tokens"].some((name) => member(member(member(recipe, name), "artifact"), "maker"));
-  if (member(recipe, "phase") || made) return "seed";
-  const value = { ...recipe, seed: null };
-  delete value.recipe_version;
-  const arm = canonicalDigest({ recipe_version: recipe.recipe_version ?? 1, type: "recipe", value });
+  if (member(recipe, "phase") || madeData(recipe)) return "seed";
+  const arm = armDigest(recipe);
   const keys = pipeline.split(".").slice(1).map((label) => canonicalDigest([arm, label]));
   return [...keys, arm].some((key) => Object.values(arms).includes(key)) ? "recipe" : "";
+}
+
+/** Whether a step of an experiment made data of a recipe. */
+function madeData(recipe) {
+  return ["dataset", "tokens"].some((name) => member(member(member(recipe, name), "artifact"), "maker"));
+}
+
+/** What runs of one arm have in common: the digest of their recipe without its seed. */
+function armDigest(recipe) {
+  const value = { ...recipe, seed: null };
+  delete value.recipe_version;
+  return canonicalDigest({ recipe_version: recipe.recipe_version ?? 1, type: "recipe", value });
 }
 
 function tellsAfter({ type, body }, step) {
@@ -3382,6 +3398,9 @@ function namedBy(record, gone) {
   name(member(initial, "tokenizer"), "the tokenizer of that model");
   name(member(member(record.recipe, "tokenizer"), "artifact"), "the tokenizer that was taken over");
   if (member(record.started.body, "experiment")) name(record.started.body.experiment, "the registration that it cites");
+  const objective = member(record.recipe, "objective");
+  name(member(objective, "questions"), "the prompts that completions are drawn of");
+  name(member(member(objective, "reward"), "digest"), "the code of the reward");
   for (const [step, view] of record.steps) {
     name(view.output.artifact, `output of ${step}`);
     for (const [table, digest] of Object.entries(view.tables)) name(digest, `table ${table} of ${step}`);
@@ -3407,6 +3426,25 @@ function namedBy(record, gone) {
   return named;
 }
 
+/** That an event repeats the stored registration which it digests; arms that this program cannot name again are compared by their names. */
+async function checkRegistration(store, body) {
+  const stated = JSON.parse(decoder.decode(await store.blob(body.registration)));
+  const repeated = ["question", "hypothesis", "primary", "secondary", "baseline", "seeds", "test", "alternative", "alpha", "stopping_rule", "cost_cap"];
+  for (const [field, name] of [["experiment", "name"], ...repeated.map((one) => [one, one])]) {
+    const [told, stood] = [member(body, field) ?? null, member(stated, name) ?? null];
+    if (!equalValues(told, stood)) throw new Wrong("the event says otherwise than the stored registration", { where: field, expected: shown(stood), found: shown(told) });
+  }
+  const [arms, apart] = [member(stated, "arms"), member(stated, "apart")].map((one) => (isObject(one) ? one : {}));
+  const [stood, told] = [arms, body.arms].map((one) => Object.keys(one).sort());
+  if (!equalValues(stood, told)) throw new Wrong("the event says otherwise than the stored registration", { where: "arms", expected: shown(stood), found: shown(told) });
+  for (const [name, recipe] of Object.entries(arms)) {
+    if (!isObject(recipe) || member(recipe, "phase") || madeData(recipe)) continue;
+    const label = member(apart, name);
+    const arm = label ? canonicalDigest([armDigest(recipe), String(label)]) : armDigest(recipe);
+    if (arm !== body.arms[name]) throw new Wrong("the event says otherwise than the stored registration", { where: `arm ${visible(name)}`, expected: arm, found: shown(body.arms[name]) });
+  }
+}
+
 async function judgeHashes(store, record, found, progress) {
   const gone = record.letGo();
   const named = namedBy(record, gone);
@@ -3422,6 +3460,7 @@ async function judgeHashes(store, record, found, progress) {
     });
     await progress("hash", ++done, all);
   }
+  for (const event of record.registrations()) await found.look(`registration of event ${event.index}`, () => checkRegistration(store, event.body));
   const looked = { exported: null, parameters: null };
   const ends = new Map(); // of stored states: the fingerprints of their tensors, by train step
   for (const [step, view] of record.steps) {

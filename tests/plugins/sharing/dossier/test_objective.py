@@ -24,6 +24,7 @@ EXACTLY = {"arithmetic": unplain(plain(EXACT)), "seed": 1, "order": "swap-or-not
             {
                 "dataset": {**FILES, "preferences": True, "chat": True, "chat_reference": "transformers"},
                 "lora": {"dpo_beta": 0.1},
+                **TWO,
             },
             "direct preference optimization (DPO), beta 0.1",
         ),

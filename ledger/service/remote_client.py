@@ -120,7 +120,7 @@ class RemoteClient:
         return Unavailable(
             "the service of this log cannot be reached",
             where=self._address,
-            expected="`ledger serve --at` on the machine where the root lies",
+            expected="`ledger serve` with --at, on the machine where the root lies",
             found=str(error or "the connection ended"),
             cure="try again when it is back: what was committed is not appended twice",
         )
@@ -133,7 +133,7 @@ class RemoteClient:
             where=self._address,
             expected="the key of the invitation there, and an enrolled one here",
             found=str(error.reason or error)[:120],
-            cure="let somebody enrol this key (`ledger key enrol LINE`); where the service has a new one, join again",
+            cure="let somebody enrol this key (`ledger key enrol`, with its line); where the service has a new one, join again",
         )
 
 

@@ -14,7 +14,7 @@ from marin.record.root import Root
 
 
 @dataclass(frozen=True)
-class Said:
+class CellResult:
     """``kind``: equal, differs, fails or other (the tensors are others, or the batches are). ``there`` and ``last``: the distance
     at the first step that differs and at the last, relative: of the difference's norm to the reference's. ``evaluation`` is the
     largest relative difference of its values, 0 where these are equal."""
@@ -54,29 +54,29 @@ class Said:
         return f"{self.step}: {self.there:.0e} → {self.last:.0e}{batch}"
 
 
-def judge(root: Root, reference: Recorded, cell: Recorded) -> Said:
+def judge(root: Root, reference: Recorded, cell: Recorded) -> CellResult:
     """The two runs side by side, by what the ledger and the store have of them."""
     if cell.status != "completed":
-        return Said("fails", reason=cell.failure)
+        return CellResult("fails", reason=cell.failure)
     if [step.number for step in reference.steps] != [step.number for step in cell.steps]:
-        return Said("other", step=len(cell.steps), reason="other steps")
+        return CellResult("other", step=len(cell.steps), reason="other steps")
     steps = list(zip(reference.steps, cell.steps, strict=True))
     states = [(ours, theirs) for ours, theirs in steps if ours.state != theirs.state]
     seen = [(ours, theirs) for ours, theirs in steps if (ours.loss, ours.batch) != (theirs.loss, theirs.batch)]
     for ours, theirs in (states or seen)[:1]:
         return _differs(root, reference, cell, ours, theirs)
-    return Said("equal", evaluation=evaluation(root, reference, cell))
+    return CellResult("equal", evaluation=evaluation(root, reference, cell))
 
 
-def _differs(root: Root, reference: Recorded, cell: Recorded, ours: Step, theirs: Step) -> Said:
+def _differs(root: Root, reference: Recorded, cell: Recorded, ours: Step, theirs: Step) -> CellResult:
     one, two = reference.digests(root, ours), cell.digests(root, theirs)
     if len(one) != len(two):
-        return Said("other", step=ours.number, reason="other tensors")
+        return CellResult("other", step=ours.number, reason="other tensors")
     two = dict(zip(one, two.values(), strict=True))  # both in order: a library may rename what it loads
     unequal = [name for name in one if one[name] != two[name]]
     last = reference.steps[-1].number
     there = distance(reference.arrays(root, file(ours.number)), cell.arrays(root, file(ours.number)))
-    return Said(
+    return CellResult(
         "differs",
         step=ours.number,
         tensor=unequal[0].removeprefix("state.").removesuffix("[<flat index 0>]") if unequal else "",

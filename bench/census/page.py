@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.census.cell import key_of
 from bench.census.changes import AS_IS, CHANGES, Change
-from bench.census.judge import Said, judge
+from bench.census.judge import CellResult, judge
 from bench.census.runs import Cells
 from bench.census.table import TRAININGS, Training
 from marin.record.root import Root
@@ -19,7 +19,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENT = PROJECT / "docs" / "census.md"
 PICTURE = PROJECT / "docs" / "images" / "census.svg"
 BEGIN, END = "<!-- census: begin -->", "<!-- census: end -->"
-type Row = Mapping[str, Said | None]
+type Row = Mapping[str, CellResult | None]
 """By change; None where the cell has not been executed."""
 
 
@@ -47,7 +47,7 @@ def table(rows: Mapping[str, Row]) -> str:
     return "\n".join(lines)
 
 
-def paired(row: Row) -> Sequence[tuple[Change, Said | None]]:
+def paired(row: Row) -> Sequence[tuple[Change, CellResult | None]]:
     return [(change, row.get(change.name)) for change in CHANGES]
 
 
@@ -64,7 +64,7 @@ def counted(rows: Mapping[str, Row]) -> str:
     )
 
 
-def shade(said: Said | None) -> str:
+def shade(said: CellResult | None) -> str:
     """Green where all bits are equal, from yellow to red by the distance after the last step, white where nothing ran."""
     if said is None:
         return "#ffffff"
@@ -105,9 +105,9 @@ def picture(rows: Mapping[str, Row]) -> str:
     y = top + high * len(rows) + 20
     legend = (
         ("#2f9e6e", "equal"),
-        (shade(Said("differs", last=1e-14)), "1e-14"),
-        (shade(Said("differs", last=1e-7)), "1e-7"),
-        (shade(Said("differs", last=1e-2)), "1e-2"),
+        (shade(CellResult("differs", last=1e-14)), "1e-14"),
+        (shade(CellResult("differs", last=1e-7)), "1e-7"),
+        (shade(CellResult("differs", last=1e-2)), "1e-2"),
         ("#8b1a4a", "other tensors or texts"),
         ("#555555", "fails"),
         ("#ffffff", "not run"),

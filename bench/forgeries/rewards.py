@@ -111,7 +111,7 @@ def changes() -> Iterator[Changes]:
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordedTraining:
     """A training as it is recorded: two segments of one update each."""
 
     segments: list[TrainSegment]
@@ -130,7 +130,7 @@ class Runs:
         """The compiled training."""
         return prepared(self.recipe, self.folder, self.tokenizer, Execution())
 
-    def trained(self, tell: Callable[[Steps], None] = lambda steps: None) -> Told:
+    def trained(self, tell: Callable[[Steps], None] = lambda steps: None) -> RecordedTraining:
         """What a training records; ``tell`` changes what is said of a segment."""
         store, training, segments = Store(MemoryStorage()), self.training(), []
         with closing(training):
@@ -143,9 +143,9 @@ class Runs:
                 trace = store.put_bytes(record.steps.trace).digest
                 segments.append(segment_event("run", record, trace))
                 manifest = record.end_state
-        return Told(segments, store)
+        return RecordedTraining(segments, store)
 
-    def judged(self, told: Told) -> str:
+    def judged(self, told: RecordedTraining) -> str:
         """The first difference that replay finds; empty where there is none."""
         found = replay(
             self.recipe,

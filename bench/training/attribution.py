@@ -77,7 +77,7 @@ def the_run(place: Path) -> tuple[Root, Run]:
 
 def measured(root: Root, run: Run, groups: Sequence[Group], seconds: float) -> list[measuring.Row]:
     """The rows that are there when all are measured or the time is up."""
-    asked = measuring.Asked(measuring.read_sets(run, root.store(), ()))
+    asked = measuring.MeasurementRequest(measuring.read_sets(run, root.store(), ()))
     began, rows = time.monotonic(), []
     for row in measuring.measure(root, run, groups, asked):
         assert not row.failure, row.failure

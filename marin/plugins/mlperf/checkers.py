@@ -22,7 +22,7 @@ from typing import Any, Literal
 from marin.errors import DataError, MissingEvidence
 from marin.plugins.mlperf.benchmark import RULESET, Benchmark, rules_file
 from marin.plugins.mlperf.lines import LOCK
-from marin.plugins.mlperf.result import Said, bytes_of, read_result, repeated_seeds
+from marin.plugins.mlperf.result import ResultLine, bytes_of, read_result, repeated_seeds
 
 REFERENCE_POINTS = Path(__file__).parent
 """The folder of rcps_<benchmark>.json, which experiments/exp006_rcp.py measures."""
@@ -99,7 +99,7 @@ def check_results(results: Sequence[Path], benchmark: Benchmark) -> list[Answer]
         folder = Path(place)
         register(benchmark, folder)
         (folder / "results").mkdir()
-        names, said, lines = {}, dict[str, list[Said]](), []
+        names, said, lines = {}, dict[str, list[ResultLine]](), []
         for number, result in enumerate(results):
             copy, data = folder / "results" / f"result_{number}.txt", bytes_of(result)
             copy.write_bytes(data)
@@ -128,7 +128,7 @@ def check_results(results: Sequence[Path], benchmark: Benchmark) -> list[Answer]
         return found
 
 
-def _judged_lines(data: bytes, result: str) -> tuple[list[Said], Answer]:
+def _judged_lines(data: bytes, result: str) -> tuple[list[ResultLine], Answer]:
     """The lines of a result, and whether each is what it says."""
     try:
         said = read_result(data, result)

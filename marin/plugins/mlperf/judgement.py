@@ -30,7 +30,7 @@ from marin.history.runs import History, load, resolve
 from marin.plugins.mlperf.benchmark import Benchmark, Submission
 from marin.plugins.mlperf.checkers import REFERENCE_POINTS
 from marin.plugins.mlperf.lines import Line, check_agreed, lines, phases, until
-from marin.plugins.mlperf.result import Said, bytes_of, read_result
+from marin.plugins.mlperf.result import ResultLine, bytes_of, read_result
 from marin.plugins.mlperf.seeding import seeding
 from marin.record.root import Root
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
@@ -45,7 +45,7 @@ RESULT = "result"
 """The verdict on the file itself, before those on its run."""
 
 
-def stated(said: Sequence[Said]) -> Submission:
+def stated(said: Sequence[ResultLine]) -> Submission:
     """What the submitters say of themselves in a result.
 
     Raises:
@@ -68,7 +68,7 @@ def stated(said: Sequence[Said]) -> Submission:
         ) from None
 
 
-def differences(said: Sequence[Said], recorded: Sequence[Line]) -> list[str]:
+def differences(said: Sequence[ResultLine], recorded: Sequence[Line]) -> list[str]:
     """Where a result differs from the lines of the record, as sentences; none where it does not."""
     wanted = [_entry(line) for line in recorded]
     found = []

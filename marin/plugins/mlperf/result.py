@@ -23,7 +23,7 @@ WORDS = ("global_batch_size", "submission_benchmark", "eval_accuracy", "eval_err
 
 
 @dataclass(frozen=True)
-class Said:
+class ResultLine:
     """A line of a result: where it stands in the file (from 1), and its object without what is of the code. ``mistaken``: for
     what else a checker takes it, in a sentence; "" where it does not."""
 
@@ -44,7 +44,7 @@ def bytes_of(file: Path) -> bytes:
         return stream.read(MOST + 1)
 
 
-def read_result(data: bytes, where: str) -> list[Said]:
+def read_result(data: bytes, where: str) -> list[ResultLine]:
     """The lines of a result, found in it as MLPerf's own checkers find them.
 
     Raises:
@@ -72,7 +72,7 @@ def read_result(data: bytes, where: str) -> list[Said]:
         metadata = entry.get("metadata")
         if isinstance(metadata, dict):
             entry["metadata"] = {key: value for key, value in metadata.items() if key not in OF_THE_CODE}
-        found.append(Said(number, entry, _mistaken(number, entry["key"], told)))
+        found.append(ResultLine(number, entry, _mistaken(number, entry["key"], told)))
     return found
 
 
@@ -84,7 +84,7 @@ def _mistaken(number: int, key: str, told: str) -> str:
     return f"line {number}: {key[:80]}: {taken}, by what else it says"
 
 
-def repeated_seeds(results: Mapping[str, Sequence[Said]]) -> list[str]:
+def repeated_seeds(results: Mapping[str, Sequence[ResultLine]]) -> list[str]:
     """The seeds that two results have, in sentences, wherever in the source they were logged: a replay is no second result."""
     first: dict[str, str] = {}
     seeds = [
@@ -99,7 +99,7 @@ def repeated_seeds(results: Mapping[str, Sequence[Said]]) -> list[str]:
     ]
 
 
-def _seed(said: Said) -> str:
+def _seed(said: ResultLine) -> str:
     """As the checker of seeds reads it."""
     value = said.entry.get("value")
     try:

@@ -24,7 +24,7 @@ from ledger import StorageFailed
 from marin.plugins.scale.chips import bounds_of
 from marin.plugins.scale.hlo import Program
 from marin.plugins.scale.layered import LayeredStep
-from marin.plugins.scale.question import Made, Moved, Question, SlicePrograms
+from marin.plugins.scale.question import Moved, ProgramAnswer, Question, SlicePrograms
 from marin.plugins.scale.stock import lowered
 from marin.process.files import write_whole
 from marin.recipe.schema import Recipe, from_plain
@@ -40,20 +40,20 @@ READING = 2
 """Which reading of a program an answer that is kept is of."""
 
 
-class Kept:
+class AnswerCache:
     """What was found of programs, by what was compiled for which slice."""
 
     def __init__(self, question: Question) -> None:
         self._folder = Path(question.kept) if question.kept else None
         self._about = f"reading {READING} {question.topology} libtpu {version('libtpu')} jaxlib {version('jaxlib')}"
 
-    def compiled(self, lowered: Any) -> Made:
+    def compiled(self, lowered: Any) -> ProgramAnswer:
         """What is asked of one program; compiled where nobody has done it yet."""
         text = hashlib.sha256(f"{self._about}\n{lowered.as_text()}".encode()).hexdigest()
         path = self._folder / f"{text}.json" if self._folder is not None else None
         if path is not None:
             with suppress(OSError, msgspec.MsgspecError):
-                return msgspec.json.decode(path.read_bytes(), type=Made)
+                return msgspec.json.decode(path.read_bytes(), type=ProgramAnswer)
         try:
             made = read(lowered.compile())
         except jax.errors.JaxRuntimeError as error:
@@ -67,7 +67,7 @@ class Kept:
 class _AheadLayers(LayeredStep):
     """A train step of devices that are not here: its programs are compiled and read, never executed."""
 
-    kept: Kept
+    kept: AnswerCache
     moves: bool
 
     def _together(self, *given: Any, **how: Any) -> Any:
@@ -85,7 +85,7 @@ class _AheadLayers(LayeredStep):
 
 
 class _AheadShards(TrainStep):
-    kept: Kept
+    kept: AnswerCache
 
     def _per_device(self, values: list[int]) -> Any:
         return None  # no array can lie on these devices
@@ -94,13 +94,13 @@ class _AheadShards(TrainStep):
         return self.kept.compiled(lowered)
 
 
-def read(compiled: Any) -> Made:
+def read(compiled: Any) -> ProgramAnswer:
     """What a compiled program is."""
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
     program = Program.read(compiled.as_text())
     cycles, unknown = program.cycles
     arguments, alias = memory.argument_size_in_bytes, memory.alias_size_in_bytes
-    return Made(
+    return ProgramAnswer(
         name="",
         identity=program.identity,
         transient=arguments + memory.output_size_in_bytes + memory.temp_size_in_bytes - alias,
@@ -113,14 +113,14 @@ def read(compiled: Any) -> Made:
     )
 
 
-def refused(said: str) -> Made:
+def refused(said: str) -> ProgramAnswer:
     """A program that the compiler did not make."""
     needed = _NEEDED.search(said)
     size = int(float(needed[1]) * _UNITS[needed[2]]) if needed else 0
-    return Made(name="", error=said.strip().splitlines()[0][:500], needed=size)
+    return ProgramAnswer(name="", error=said.strip().splitlines()[0][:500], needed=size)
 
 
-def beside(one: Made, lying: int) -> Made:
+def beside(one: ProgramAnswer, lying: int) -> ProgramAnswer:
     """A program without the bytes of it that lie on the chip anyway; they are in what it would need, too."""
     if one.error:
         return msgspec.structs.replace(one, needed=max(0, one.needed - lying))
@@ -130,7 +130,7 @@ def beside(one: Made, lying: int) -> Made:
 def step_ahead(question: Question, recipe: Recipe, devices: Any) -> Step:
     """The recipe's step, its programs compiled for these devices."""
     kind: Any = _AheadLayers if recipe.arithmetic.gather == "layer" else _AheadShards
-    kind.kept, kind.moves = Kept(question), question.moves
+    kind.kept, kind.moves = AnswerCache(question), question.moves
     step: Step = kind(recipe, mesh_over(devices), state_like(recipe, question.vocabulary))
     return step
 
@@ -165,9 +165,9 @@ def answer(question: Question) -> SlicePrograms:
     )
 
 
-def stock(question: Question, recipe: Recipe, devices: Any) -> Made:
+def stock(question: Question, recipe: Recipe, devices: Any) -> ProgramAnswer:
     """The step as Levanter's own trainer would shard it."""
-    made = Kept(question).compiled(lowered(recipe, devices, question.vocabulary))
+    made = AnswerCache(question).compiled(lowered(recipe, devices, question.vocabulary))
     return msgspec.structs.replace(made, name="stock", computes=True)
 
 

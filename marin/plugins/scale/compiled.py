@@ -32,7 +32,7 @@ import msgspec
 
 from marin.errors import NotInstalled, StepFailed
 from marin.plugins.scale.chips import Chip, chip_of, sides_of
-from marin.plugins.scale.question import Made, Moved, Question, SlicePrograms
+from marin.plugins.scale.question import Moved, ProgramAnswer, Question, SlicePrograms
 from marin.process.arithmetic import check_variables
 from marin.process.cache import compilation_cache
 from marin.recipe.cost import flops_per_token
@@ -67,14 +67,14 @@ class Forecast:
     answer: SlicePrograms
     flops: float
 
-    def hbm(self, program: Made) -> int:
+    def hbm(self, program: ProgramAnswer) -> int:
         """Bytes on a chip while a program runs."""
         answer = self.answer
         between = answer.between if program.name.removesuffix("_blank") not in AFTER else 0
         return answer.state + answer.gradient + between + (program.needed or program.transient)
 
     @property
-    def largest(self) -> Made:
+    def largest(self) -> ProgramAnswer:
         """The program that needs the most memory."""
         return max(self.answer.programs, key=self.hbm)
 
@@ -127,7 +127,7 @@ class Forecast:
             said.append("arithmetic.gather=layer: no chip then holds all parameters")
         return said
 
-    def _seconds(self, programs: list[Made]) -> tuple[float, float]:
+    def _seconds(self, programs: list[ProgramAnswer]) -> tuple[float, float]:
         computing = sum(
             one.executions * (one.cycles / self.chip.hertz + one.kernels / (KERNELS * self.chip.peak))
             for one in programs

@@ -31,7 +31,7 @@ class Moved(msgspec.Struct, frozen=True):
     group: int = 0
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One program. ``identity``: of :mod:`marin.plugins.scale.hlo`; ``transient``: bytes on a chip beside what lies there anyway
     (state, gradient, what goes from layer to layer); ``cycles``: the compiler's estimate; ``kernels``: FLOPs of kernels of
     which it has none, ``without_estimate``: other such instructions; ``error``: its own first line where it made no program,
@@ -61,5 +61,5 @@ class SlicePrograms(msgspec.Struct, frozen=True):
     state: int
     gradient: int
     between: int
-    programs: list[Made]
-    stock: Made | None = None
+    programs: list[ProgramAnswer]
+    stock: ProgramAnswer | None = None

@@ -41,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Said:
+class GeneratedText:
     """``lost``: how many tokens of the prompt had no room. ``logprobs`` are those of ``new``, natural logarithms."""
 
     text: str
@@ -64,9 +64,9 @@ def numbered(wanted: Sequence[Wanted]) -> list[Wanted]:
 
 def say_all(
     subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int, done: Callable[[int], None]
-) -> list[Said]:
+) -> list[GeneratedText]:
     """What the model says after each text. ``done`` hears how many are there."""
-    said: list[Said] = []
+    said: list[GeneratedText] = []
     for start in range(0, len(wanted), AT_ONCE):
         part = wanted[start : start + AT_ONCE]
         cut = [_cut(subject, one) for one in part]
@@ -83,7 +83,7 @@ def say_all(
         scored = iter(scorer.score([row for row in rows if row.scored]))
         for question, (kept, _, lost), new in zip(asking, cut, news, strict=True):
             text, why = question.completion(new)
-            said.append(Said(text, why, new, next(scored).logprobs if new else (), kept, lost))
+            said.append(GeneratedText(text, why, new, next(scored).logprobs if new else (), kept, lost))
         done(len(said))
     return said
 
@@ -124,7 +124,7 @@ def instruction_prompt(text: str, template: ChatTemplate | None) -> str:
     return template.render([{"role": "user", "content": text}]) if template is not None else text
 
 
-def alpaca_eval(rows: Sequence[Mapping[str, str]], said: Sequence[Said], generator: str) -> str:
+def alpaca_eval(rows: Sequence[Mapping[str, str]], said: Sequence[GeneratedText], generator: str) -> str:
     """AlpacaEval's file of outputs."""
     outputs = [{**row, "output": one.text, "generator": generator} for row, one in zip(rows, said, strict=True)]
     return json.dumps(outputs, indent=2, ensure_ascii=False) + "\n"
@@ -165,7 +165,7 @@ def read_scenario(path: Path) -> tuple[dict[str, Any], list[Wanted]]:
         ) from None
 
 
-def helm(subject: Subject, state: Mapping[str, Any], said: Sequence[Said]) -> str:
+def helm(subject: Subject, state: Mapping[str, Any], said: Sequence[GeneratedText]) -> str:
     """The scenario state with its results."""
     answers = iter(said)
     states = []
@@ -177,7 +177,7 @@ def helm(subject: Subject, state: Mapping[str, Any], said: Sequence[Said]) -> st
     return json.dumps({**state, "request_states": states}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _completion(subject: Subject, request: Mapping[str, Any], said: Said) -> dict[str, Any]:
+def _completion(subject: Subject, request: Mapping[str, Any], said: GeneratedText) -> dict[str, Any]:
     tokens = [
         {"text": token_text(subject, token), "logprob": value}
         for token, value in zip(said.new, said.logprobs, strict=True)

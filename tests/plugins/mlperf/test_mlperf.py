@@ -28,7 +28,7 @@ from marin.plugins.mlperf.checkers import REFERENCE_POINTS, check_results
 from marin.plugins.mlperf.hyperparameters import Range, values_of, violations
 from marin.plugins.mlperf.judgement import compare, differences, judge_result, stated
 from marin.plugins.mlperf.lines import Line, check_agreed, lines, number_format, write_log
-from marin.plugins.mlperf.result import Said, read_result, repeated_seeds
+from marin.plugins.mlperf.result import ResultLine, read_result, repeated_seeds
 from marin.plugins.mlperf.seeding import seeding
 from marin.plugins.mlperf.system import stated_in
 from marin.recipe import schema
@@ -517,7 +517,7 @@ def as_written(log: list[Line], **code: object) -> list[dict[str, Any]]:
     ]
 
 
-def said(entries: list[dict[str, Any]]) -> list[Said]:
+def said(entries: list[dict[str, Any]]) -> list[ResultLine]:
     return read_result("".join(f":::MLLOG {json.dumps(entry)}\n" for entry in entries).encode(), "result_0.txt")
 
 
@@ -559,7 +559,7 @@ def test_a_line_is_found_where_the_checkers_find_it() -> None:
 
 
 def test_what_a_submitter_says_of_himself_is_taken_from_the_result() -> None:
-    def lines_with(**fields: object) -> list[Said]:
+    def lines_with(**fields: object) -> list[ResultLine]:
         return said([{"key": f"submission_{name}", "value": value} for name, value in fields.items()])
 
     given = {"benchmark": "grammar_lm", "org": "a lab", "division": "closed", "platform": "two cores"}
@@ -615,7 +615,7 @@ def test_a_line_that_a_checker_takes_for_another_fails(record: Record) -> None:
 
 
 def test_a_seed_is_the_same_wherever_it_was_logged() -> None:
-    def seeded(seed: object, line: int) -> list[Said]:
+    def seeded(seed: object, line: int) -> list[ResultLine]:
         return said([{"key": "seed", "value": seed, "metadata": {"file": "a.py", "lineno": line}}])
 
     assert repeated_seeds({"a": seeded(7, 1), "b": seeded(8, 1)}) == []

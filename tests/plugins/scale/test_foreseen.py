@@ -10,7 +10,7 @@ import pytest
 
 from marin.plugins.scale import compiled, foreseen
 from marin.plugins.scale.chips import chip_of
-from marin.plugins.scale.question import Made, SlicePrograms
+from marin.plugins.scale.question import ProgramAnswer, SlicePrograms
 from marin.recipe.composition import PRICES, compose, conf_folder
 from marin.recipe.cost import load_prices
 
@@ -36,8 +36,10 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(f"{topology} {vocabulary}")
         chip = chip_of(topology)
         programs = [
-            Made(name="layer", computes=True, identity="sha256:a", transient=12 * 10**9, cycles=int(chip.hertz)),
-            Made(name="square", computes=True, identity="sha256:b", transient=10**9),
+            ProgramAnswer(
+                name="layer", computes=True, identity="sha256:a", transient=12 * 10**9, cycles=int(chip.hertz)
+            ),
+            ProgramAnswer(name="square", computes=True, identity="sha256:b", transient=10**9),
         ]
         made = SlicePrograms(chip.kind, 4, 2 * 10**9, 10**9, 4 * 10**9 if "2x4" in topology else 0, programs)
         return compiled.Forecast(topology, chip, made, 1e12)

@@ -12,7 +12,7 @@ from marin.plugins.scale import child
 from marin.plugins.scale.chips import CHIPS, bounds_of, chip_of, count_of
 from marin.plugins.scale.compiled import Forecast, brought, differing
 from marin.plugins.scale.hlo import Program
-from marin.plugins.scale.question import Made, Moved, Question, SlicePrograms
+from marin.plugins.scale.question import Moved, ProgramAnswer, Question, SlicePrograms
 from marin.process.arithmetic import check_variables
 
 TEXT = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
@@ -87,8 +87,8 @@ def test_a_kernel_counts_by_its_shapes_and_does_not_end_a_program() -> None:
     assert Program.read(KERNEL.replace("splash_mqa_dq", "another")).cycles == (9, 1)
 
 
-def computing(identity: str) -> Made:
-    return Made(name="gradient", computes=True, identity=identity)
+def computing(identity: str) -> ProgramAnswer:
+    return ProgramAnswer(name="gradient", computes=True, identity=identity)
 
 
 def test_only_computing_programs_are_compared() -> None:
@@ -99,7 +99,10 @@ def test_only_computing_programs_are_compared() -> None:
             0,
             0,
             0,
-            [Made(name="gradient", computes=True, identity=gradient), Made(name="gather", identity=gather)],
+            [
+                ProgramAnswer(name="gradient", computes=True, identity=gradient),
+                ProgramAnswer(name="gather", identity=gather),
+            ],
         )
         for gradient, gather in (("a", "b"), ("a", "c"))
     )
@@ -120,7 +123,7 @@ def test_only_computing_programs_are_compared() -> None:
 def test_what_moves_along_some_axes_has_their_links_alone(kind: str, group: int, links: float) -> None:
     """A chip of v5p has six links, two an axis."""
     item = Moved(kind, "u16", 1e9, 1, group)
-    answer = SlicePrograms("TPU v5", 128, 0, 0, 0, [Made(name="gather_layer", collectives=[item])])
+    answer = SlicePrograms("TPU v5", 128, 0, 0, 0, [ProgramAnswer(name="gather_layer", collectives=[item])])
     _, moving = Forecast("v5p:4x4x8", CHIPS["v5p"], answer, 1.0).seconds
     assert moving == pytest.approx(brought(item) / (CHIPS["v5p"].link * links / 6))
 
@@ -156,7 +159,7 @@ def test_an_answer_that_cannot_be_kept_is_an_answer(
 ) -> None:
     monkeypatch.setattr(child, "version", lambda name: "0")
     folder = tmp_path / "tpu"
-    kept = child.Kept(Question({}, "v5e:2x4", 64, kept=str(folder)))
+    kept = child.AnswerCache(Question({}, "v5e:2x4", 64, kept=str(folder)))
     made = kept.compiled(TooLarge())
     (path,) = folder.iterdir()
     path.unlink()
@@ -171,7 +174,7 @@ def test_an_answer_that_cannot_be_kept_is_an_answer(
 def test_what_lies_on_a_chip_is_counted_once_of_a_program_that_is_not_made_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its arguments are in the 20 GiB that the compiler says, and 6 GiB of them in what lies there."""
     monkeypatch.setattr(child, "version", lambda name: "0")
-    made = child.beside(child.Kept(Question({}, "v5e:2x4", 64)).compiled(TooLarge()), 6 * 2**30)
+    made = child.beside(child.AnswerCache(Question({}, "v5e:2x4", 64)).compiled(TooLarge()), 6 * 2**30)
     answer = SlicePrograms("TPU v5 lite", 8, 6 * 2**30, 2**30, 0, [made])
     found = Forecast("v5e:2x4", CHIPS["v5e"], answer, 1.0)
     assert not found.fits and found.hbm(made) == 21 * 2**30

@@ -19,7 +19,7 @@ from marin.plugins.collections.making.choice import REASON as SAMPLED
 from marin.plugins.collections.making.choice import STEP as SAMPLING
 from marin.plugins.collections.making.make import EXACT_REASON, EXACT_STEP, NEAR_REASON, NEAR_STEP
 from marin.plugins.collections.queries.documents import Collection, led_to
-from marin.plugins.collections.queries.examples import EXAMPLES, Change, Example, Shown
+from marin.plugins.collections.queries.examples import EXAMPLES, Change, CollectionView, Example
 from marin.plugins.collections.queries.foreign import as_columns, scalars
 from marin.plugins.collections.settings import settings_of
 from marin.plugins.collections.sources.origin import licence
@@ -134,7 +134,7 @@ def _account(collection: Collection, tokens: Mapping[str, int] | None) -> Accoun
     if count := int(told["removed"].get(SAMPLED, 0)):
         decided.steps[SAMPLING, "remove", SAMPLED] += count
     read, sizes, places = _listed(collection, told, decided)
-    shown = Shown(collection, settings_of(unplain(told["settings"]), where=collection.artifact), places)
+    shown = CollectionView(collection, settings_of(unplain(told["settings"]), where=collection.artifact), places)
     kept, size, lengths, licences, splits = (Counter[Any]() for _ in range(5))
     for row in collection.documents(("source", "text", "metadata", "split")):
         count = len(row["text"].encode())

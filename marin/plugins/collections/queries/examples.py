@@ -41,7 +41,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Shown:
+class CollectionView:
     """Makes them. ``places``: address, shard and position of each document by its id."""
 
     collection: Collection

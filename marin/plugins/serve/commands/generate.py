@@ -19,7 +19,7 @@ from marin.process.text import several, short
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
-    from marin.plugins.serve.files import Said, Wanted
+    from marin.plugins.serve.files import GeneratedText, Wanted
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _answer_scenario(options: GenerateOptions, file: Path, out: Path) -> None:
     _tell_file(out, subject, said, options)
 
 
-def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[Said]:
+def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[GeneratedText]:
     from marin.plugins.serve.files import say_all
     from marin.process.progress import bar
 
@@ -219,7 +219,7 @@ def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], se
         return say_all(subject, scorer, wanted, seed, lambda count: progress(count, ""))
 
 
-def _tell_file(out: Path, subject: Subject, said: Sequence[Said], options: GenerateOptions) -> None:
+def _tell_file(out: Path, subject: Subject, said: Sequence[GeneratedText], options: GenerateOptions) -> None:
     cut = sum(one.lost > 0 for one in said)
     if options.as_json:
         print_json(

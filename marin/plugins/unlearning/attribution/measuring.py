@@ -70,7 +70,7 @@ def read_sets(run: Run, store: Store, files: Sequence[Path]) -> dict[str, bytes]
 
 
 @dataclass(frozen=True)
-class Asked:
+class MeasurementRequest:
     """``sets``: as :func:`read_sets` gives them. ``keep_tokenizer``: that of the run is taken as given. ``again``: what is
     recorded is executed too, and compared. ``record``: new results are."""
 
@@ -83,7 +83,11 @@ class Asked:
 
 
 def measure(
-    root: Root, run: Run, groups: Sequence[Group], asked: Asked, done: Callable[[int], None] = lambda count: None
+    root: Root,
+    run: Run,
+    groups: Sequence[Group],
+    asked: MeasurementRequest,
+    done: Callable[[int], None] = lambda count: None,
 ) -> Iterator[Row]:
     """A row for each of ``groups``, in the order in which they are executed: by where their training begins.
 
@@ -122,13 +126,15 @@ def measure(
                 done(count)
 
 
-def _fits(digests: Mapping[str, str], asked: Asked, body: AttributionMeasured) -> bool:
+def _fits(digests: Mapping[str, str], asked: MeasurementRequest, body: AttributionMeasured) -> bool:
     """Whether it measured the same texts, and looked at the tokenizer if that is wanted."""
     same = {name: one.data for name, one in body.sets.items()} == dict(digests)
     return same and (asked.keep_tokenizer or body.same_tokenizer is not None)
 
 
-def _setup(root: Root, run: Run, base: Path, digests: dict[str, str], todo: Sequence[Group], asked: Asked) -> Setup:
+def _setup(
+    root: Root, run: Run, base: Path, digests: dict[str, str], todo: Sequence[Group], asked: MeasurementRequest
+) -> Setup:
     folders = {name: str(base / name) for name in ("corpus", "tokens", "tokenizer")}
     for name, folder in folders.items():
         outputs.checkout(root.store(), run.output(name), Path(folder), kind=outputs.KINDS[name])
@@ -151,7 +157,7 @@ def _measured_row(
     answer: TrainedWithout,
     digests: Mapping[str, str],
     known: Mapping[tuple[str, ...], Fact[AttributionMeasured]],
-    asked: Asked,
+    asked: MeasurementRequest,
 ) -> Row:
     executed = run.recipe.last_step - group.place.step
     if answer.error is not None:

@@ -84,7 +84,7 @@ def attribute(options: AttributeOptions) -> None:
         return
     if not options.no_record:
         root.check_writable()
-    asked = measuring.Asked(
+    asked = measuring.MeasurementRequest(
         measuring.read_sets(view, store, options.sets),
         options.workers,
         Execution(devices=options.devices),

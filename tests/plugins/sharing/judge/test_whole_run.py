@@ -25,7 +25,7 @@ NORM = "train/grad_norm"
 Events = list[tuple[str, dict[str, Any]]]
 
 
-class Kept:
+class GoldenFolder:
     """The run in a folder, as an operator changes and signs it."""
 
     def __init__(self, folder: Path) -> None:
@@ -94,11 +94,11 @@ class Kept:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    return Kept(tmp_path)
+def kept(tmp_path: Path) -> GoldenFolder:
+    return GoldenFolder(tmp_path)
 
 
-def test_every_train_step_is_executed_from_nothing(kept: Kept) -> None:
+def test_every_train_step_is_executed_from_nothing(kept: GoldenFolder) -> None:
     found = kept.checked()
     assert (found.status, found.outcomes) == (0, ["PASS"] * 3), found.said
     told = found.report["execution"]
@@ -110,7 +110,7 @@ def test_every_train_step_is_executed_from_nothing(kept: Kept) -> None:
     assert named[0].startswith("train steps 0 to 1 executed again from the initial program")
 
 
-def test_a_segment_whose_first_state_is_not_stored_follows_the_one_before(kept: Kept) -> None:
+def test_a_segment_whose_first_state_is_not_stored_follows_the_one_before(kept: GoldenFolder) -> None:
     kept.body("checkpoint.saved/v1", step=2).clear()
     kept.signed()
     told = kept.checked().report["execution"]["lines"]
@@ -123,13 +123,13 @@ def test_a_segment_whose_first_state_is_not_stored_follows_the_one_before(kept: 
     )
 
 
-def swapped(kept: Kept) -> None:
+def swapped(kept: GoldenFolder) -> None:
     told = json.loads(kept.hints.read_text())
     told["sequences"]["1"][:2] = reversed(told["sequences"]["1"][:2])
     kept.hints.write_text(json.dumps(told, sort_keys=True, separators=(",", ":")))
 
 
-def twice(kept: Kept) -> None:
+def twice(kept: GoldenFolder) -> None:
     told = json.loads(kept.hints.read_text())
     told["parameters"][1] = told["parameters"][0]
     kept.hints.write_text(json.dumps(told, sort_keys=True, separators=(",", ":")))
@@ -141,12 +141,12 @@ def flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
-def program(name: str, digest: str | None = None) -> Callable[[Kept], None]:
+def program(name: str, digest: str | None = None) -> Callable[[GoldenFolder], None]:
     """The digest of another program, which is published."""
     return lambda kept: kept.functions.update({name: digest or kept.functions["update"]})
 
 
-WRONG: dict[str, tuple[Callable[[Kept], None], str]] = {
+WRONG: dict[str, tuple[Callable[[GoldenFolder], None], str]] = {
     "a loss": (
         lambda kept: kept.step(1, loss="0x1.69a89e0000000p+2"),
         "train step 1, executed again, has another loss",
@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[Callable[[Kept], None], str]] = {
 
 @pytest.mark.long(seconds=2)
 @pytest.mark.parametrize("name", WRONG)
-def test_what_only_execution_finds(kept: Kept, name: str) -> None:
+def test_what_only_execution_finds(kept: GoldenFolder, name: str) -> None:
     forge, says = WRONG[name]
     forge(kept)
     kept.signed()
@@ -188,7 +188,7 @@ def test_what_only_execution_finds(kept: Kept, name: str) -> None:
     assert not any("all 4 train steps" in line for line in found.report["execution"]["lines"])
 
 
-MISSING: dict[str, tuple[Callable[[Kept], None], str]] = {
+MISSING: dict[str, tuple[Callable[[GoldenFolder], None], str]] = {
     "the list of programs": (lambda kept: kept.hints.unlink(), "are not published"),
     "a program": (lambda kept: kept.program("update").unlink(), "a program is not published"),
     "a program that nobody has": (program("gradient", OTHER), "a program is not published"),
@@ -201,7 +201,7 @@ MISSING: dict[str, tuple[Callable[[Kept], None], str]] = {
 
 @pytest.mark.long(seconds=2)
 @pytest.mark.parametrize("name", MISSING)
-def test_what_is_not_published_is_named_and_nothing_is_said_to_be_executed(kept: Kept, name: str) -> None:
+def test_what_is_not_published_is_named_and_nothing_is_said_to_be_executed(kept: GoldenFolder, name: str) -> None:
     forge, says = MISSING[name]
     forge(kept)
     kept.signed()
@@ -211,7 +211,7 @@ def test_what_is_not_published_is_named_and_nothing_is_said_to_be_executed(kept:
     assert not [one for one in found.report["claims"] if one["by"] == "execution" and one["status"] == "established"]
 
 
-def test_a_run_that_learns_from_completions_is_not_executed_and_its_batches_are_stored(kept: Kept) -> None:
+def test_a_run_that_learns_from_completions_is_not_executed_and_its_batches_are_stored(kept: GoldenFolder) -> None:
     started = kept.body("run.started/v1")
     started["recipe"]["objective"] = {"name": "grpo"}
     kept.signed()
@@ -220,7 +220,7 @@ def test_a_run_that_learns_from_completions_is_not_executed_and_its_batches_are_
     assert any("completions of train step 0" in line for line in found.report["verdicts"]["hash"]["lines"])
 
 
-def test_a_recipe_of_no_train_steps_or_with_a_section_that_nobody_knows_is_refused(kept: Kept) -> None:
+def test_a_recipe_of_no_train_steps_or_with_a_section_that_nobody_knows_is_refused(kept: GoldenFolder) -> None:
     kept.body("run.started/v1")["recipe"]["secret"] = {}
     kept.body("run.started/v1")["recipe"]["trainer"]["num_steps"] = 0
     kept.signed()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import wait as ready
 from pathlib import Path
 
 import pytest
@@ -77,7 +77,7 @@ class Checkout:
         """Wait for the worker of DVC's queue, which ends when nothing is queued."""
         told = self.folder / ".dvc" / "tmp" / "exps" / "celery" / "dvc-exp-worker-1.json"
         worker = os.pidfd_open(json.loads(told.read_text())["pid"])
-        assert select.select([worker], [], [], 300)[0], "a worker without work does not end"
+        assert ready([worker], 300), "a worker without work does not end"
         os.close(worker)
 
     def changes(self) -> list[str]:

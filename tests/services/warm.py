@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -24,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
 from itertools import count
+from multiprocessing.connection import wait as ready
 from pathlib import Path
 
 import pytest
@@ -64,7 +64,7 @@ class Warm:
             link.sendall(json.dumps(asked).encode() + b"\n")
             with link.makefile("rb", buffering=0) as server:
                 child = _told(server.readline())
-                late = not select.select([link], [], [], timeout)[0]
+                late = not ready([link], timeout)
                 if late:
                     os.kill(child, signal.SIGKILL)
                 status = _told(server.readline())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.connection import wait as ready
 from types import SimpleNamespace
 from typing import IO, Any
 
@@ -94,7 +94,7 @@ class Fork:
         if not self._mutex.acquire(blocking=False):  # somebody waits for it
             return None
         try:
-            running = self.returncode is None and not select.select([self._link], [], [], 0)[0]
+            running = self.returncode is None and not ready([self._link], 0)
         finally:
             self._mutex.release()
         return None if running else self.wait()

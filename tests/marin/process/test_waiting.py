@@ -6,9 +6,9 @@ import logging
 import os
 import pty
 import re
-import select
 import sys
 from collections.abc import Iterator
+from multiprocessing.connection import wait as ready
 
 import pytest
 
@@ -35,7 +35,7 @@ def until(descriptor: int, wanted: bytes) -> bytes:
     found = b""
     while wanted not in found:
         assert len(found) < 1 << 16, found[:1000]
-        assert select.select([descriptor], [], [], 30)[0], found
+        assert ready([descriptor], 30), found
         found += os.read(descriptor, 4096)
     return found
 

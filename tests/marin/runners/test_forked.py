@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
+from multiprocessing.connection import wait as ready
 from pathlib import Path
 
 import pytest
@@ -76,7 +76,7 @@ def at_work(task: list[str]) -> list[int]:
 
 def assert_ended(processes: list[int]) -> None:
     for process in processes:
-        assert select.select([process], [], [], ENDS_WITHIN_SECONDS)[0], "it is still there"
+        assert ready([process], ENDS_WITHIN_SECONDS), "it is still there"
         os.close(process)
 
 
@@ -84,7 +84,7 @@ def test_leaving_early_ends_those_at_work(held: list[str]) -> None:
     with ForkedRunner(2).run(start, encode((WORKER.name, "setup")), [encode(["echo"]), encode(held)]) as results:
         next(results)
         processes = at_work(held)
-    assert not [one for one in processes if not select.select([one], [], [], 0)[0]], "ended when the block is left"
+    assert not [one for one in processes if not ready([one], 0)], "ended when the block is left"
     assert_ended(processes)
 
 

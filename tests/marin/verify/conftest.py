@@ -19,7 +19,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, tiny_module: ModuleType) 
     folder = tmp_path_factory.mktemp("recorded")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARIN_KEY", str(folder / "key"))
-        made = create_root(str(folder / ".marin"), origin="test.example/log")
+        made = create_root(str(folder / ".marin"), origin="judged.example/log")
         for recipe in (Recipe(), from_mapping({"tokenizer": {"vocab_size": 300}}, where="test")):
             for step in tiny_module.PLAN.steps:
                 run_stage(step.name, plan=tiny_module.PLAN, recipe=recipe, root=made, project=folder)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait as ready
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -150,7 +150,7 @@ def _interrupted(command: int, task: Path) -> bool:
         handle = os.pidfd_open(number)
         try:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
-            assert select.select([handle], [], [], 60)[0], f"worker {number} does not end"
+            assert ready([handle], 60), f"worker {number} does not end"
         finally:
             os.close(handle)
     return task.exists()

@@ -6,9 +6,9 @@ The same checks for processes and for Ray: a runner is what passes them.
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
+from multiprocessing.connection import wait as ready
 from pathlib import Path
 from typing import Any
 
@@ -120,5 +120,5 @@ def test_a_job_ends_with_its_parent(tmp_path: Path) -> None:
             assert parent.poll() is None
         descriptor = os.pidfd_open(int(mark.read_text()))
         parent.kill()
-    assert select.select([descriptor], [], [], 60)[0], "the child has seen that its parent is gone"
+    assert ready([descriptor], 60), "the child has seen that its parent is gone"
     os.close(descriptor)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def _line(descriptor: int, seconds: float) -> bytes:
     """
     found, until = b"", time.monotonic() + seconds
     while not found.endswith(b"\n"):
-        if not select.select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
+        if not wait([descriptor], max(0.0, until - time.monotonic())):  # select refuses numbers from 1,024 on
             raise ValueError(f"no answer in {seconds:.0f} s")
         part = os.read(descriptor, 1 << 16)
         if not part:

@@ -20,7 +20,7 @@ from marin.plugins.sharing.judge.files import judge_files
 from marin.reporting.template import style
 from tests.e2e.conftest import Project
 from tests.plugins.sharing.judge.node import checked, needs_node
-from tests.plugins.sharing.judge.test_whole_run import Kept
+from tests.plugins.sharing.judge.test_whole_run import GoldenFolder
 
 pytestmark = [pytest.mark.browser, needs_node]
 
@@ -152,7 +152,7 @@ def test_a_forged_copy_is_refused_with_its_place(
 
 def test_every_train_step_of_a_run_under_exact_by_one_button(page: Any, tmp_path: Path) -> None:
     """The run that is kept: executed from its first state on; a loss that its operator changed and signed is found."""
-    kept = Kept(tmp_path)
+    kept = GoldenFolder(tmp_path)
     for name, data in judge_files(style()).items():
         (kept.folder / name).write_bytes(data)
 

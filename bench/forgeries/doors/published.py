@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -103,7 +104,9 @@ def _checkpoint(line: int, text: bytes) -> Callable[[Stall], None]:
 
 
 def _signature(data: bytes) -> bytes:
-    return flipped(data, len(data) - 8)
+    """A bit of the last signature; of its bytes, for a bit of its base64 may be no base64."""
+    head, _, line = data.rstrip(b"\n").rpartition(b" ")
+    return head + b" " + b64encode(flipped(b64decode(line), 40)) + b"\n"
 
 
 kind("http", "the honest run", "", honest=True)(lambda stall: stall.shop)

@@ -25,6 +25,7 @@ from bench.faults.flagged import in_force
 from bench.faults.params import EXECUTION
 from bench.faults.params import recipe as honest_recipe
 from marin.process.arithmetic import apply
+from marin.provenance.code import code_folder, files_digest
 from marin.record import events
 
 CLEAN, CLEAN_RUNS = "clean run", 10
@@ -127,9 +128,12 @@ def run(base: Path, seed: int, rows: Sequence[tuple[int, str, int]]) -> Iterator
 
 
 def _honest(base: Path, running: Any) -> dict[int, dict[str, Any]]:
-    """What an honest training records of its segments, by their first train step; and the root before it."""
+    """What an honest training records of its segments, by their first train step; and the root before it. Those of other
+    code are made anew: this code's steps would not find their inputs there."""
     place, told = base / "before", base / "honest.json"
-    if not told.exists():
+    code = files_digest(code_folder(), ("ledger", "marin"))
+    honest = json.loads(told.read_text()) if told.exists() else {}
+    if honest.get("code") != code:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         os.environ["MARIN_PINS"] = str(base / "state" / "before")
@@ -144,8 +148,9 @@ def _honest(base: Path, running: Any) -> dict[int, dict[str, Any]]:
         _wait(
             _forked(lambda: running.train(whole, running.Fault("nothing", 0)), base / "whole.log"), base / "whole.log"
         )
-        told.write_text(json.dumps({body["start"]: body for body in _of(whole, events.TRAIN_SEGMENT)}))
-    return {int(start): body for start, body in json.loads(told.read_text()).items()}
+        honest = {"code": code, "segments": _of(whole, events.TRAIN_SEGMENT)}
+        told.write_text(json.dumps(honest))
+    return {body["start"]: body for body in honest["segments"]}
 
 
 def _play(base: Path, folder: Path, running: Any, fault: Any, row: tuple[str, int, int]) -> None:
@@ -206,7 +211,8 @@ def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tupl
         said = next((line for line in followed.splitlines() if " FAIL: " in line), followed)
     else:
         said = f"the training itself: {trained.strip().splitlines()[-1:]}; the follower: {followed[-200:]}"
-    stopped = not completed and bool(trained.strip())  # a training that ends without a word was stopped by nobody
+    # A training that ends without a word, or that could not begin, was stopped by nobody.
+    stopped = not completed and bool(trained.strip()) and "InputNotMade" not in trained
     return stopped, further, f"{len(segments)} segments; {' '.join(said.split())[:300]}"
 
 

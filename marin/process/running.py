@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 RUN_VARIABLE = "MARIN_RUN"
 STEP_VARIABLE = "MARIN_STEP"
 
 
 @contextmanager
-def running(run: str, step: str) -> Iterator[None]:
-    """Inside, the environment names this run and step; afterwards it is as before."""
-    before = {name: os.environ.get(name) for name in (RUN_VARIABLE, STEP_VARIABLE)}
-    os.environ |= {RUN_VARIABLE: run, STEP_VARIABLE: step}
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """``values`` in the environment of this process and of what it starts; afterwards it is as before."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
@@ -23,3 +23,8 @@ def running(run: str, step: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def running(run: str, step: str) -> AbstractContextManager[None]:
+    """Inside, the environment names this run and step."""
+    return environment({RUN_VARIABLE: run, STEP_VARIABLE: step})

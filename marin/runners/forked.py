@@ -34,7 +34,8 @@ PATIENCE_SECONDS = 20.0
 class ForkedRunner:
     """:class:`marin.runners.Runner` with processes of this machine. ``variables`` are set in them before anything is imported."""
 
-    def __init__(self, workers: int, *, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, workers: int, *, variables: Mapping[str, str] | None = None, **of_others: object) -> None:
+        """``of_others``: what other places are told of their machines."""
         self.workers = workers
         self._variables = dict(variables or {})
 
@@ -170,3 +171,7 @@ def _died(where: str, found: str) -> Unavailable:
         found=found,
         cure="use fewer workers: each needs memory of its own",
     )
+
+
+workers = ForkedRunner
+"""Those of the place ``local`` (:meth:`marin.runners.places.Place.workers`)."""

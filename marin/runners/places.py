@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Place(Protocol):
-    """Machines that a plugin reaches. ``address``: of ones that are there already; None: its own, for as long as needed."""
+    """Machines that a plugin reaches. ``address``: of ones that are there already; None: its own, for as long as needed. The
+    place ``local`` is this machine, and has workers alone."""
 
     def train(self, task: Task) -> StepResult:
         """Execute the step ``train``."""

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import Self
 
 from ledger import Unavailable
 from marin.provenance.environment import available_cores
@@ -21,7 +20,7 @@ GRACE_SECONDS = 10.0
 """How long a process that was asked to stop (SIGTERM) may take before it is killed."""
 
 
-class LocalJobs:
+class LocalJobs(AbstractContextManager["LocalJobs"]):
     """:class:`marin.runners.jobs.JobRunner` with processes of this machine. A process ends when this one does: it reads
     from a pipe whose other end only this process holds."""
 
@@ -33,9 +32,6 @@ class LocalJobs:
         self._mutex = threading.Condition()
         self._waiting: list[tuple[JobFuture, str]] = []
         self._running: dict[JobFuture, threading.Thread] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from marin.runners import Runner
-from marin.runners.forked import ForkedRunner
 from marin.runners.places import place_of
 from marin.work.placed import Setup, Start, told
 
@@ -42,6 +41,5 @@ def warm_workers(
     if workers == together == 1:
         return LocalRunner()
     shares = each is None or not (each.gpus or each.tpus or each.cpus > 1)
-    if runner == "local" and together == 1 and shares:
-        return ForkedRunner(workers, variables=variables)
-    return place_of("ray").workers(workers, each=each, together=together, variables=variables)
+    place = "local" if runner == "local" and together == 1 and shares else "ray"
+    return place_of(place).workers(workers, each=each, together=together, variables=variables)

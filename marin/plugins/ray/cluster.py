@@ -27,6 +27,7 @@ from typing import Any
 from ledger import Unavailable
 from marin.plugins.ray.signals import own_signals
 from marin.process.interruption import Attended, assert_handlers
+from marin.process.running import environment
 from marin.provenance.environment import available_gpus
 
 logger = logging.getLogger(__name__)
@@ -277,21 +278,6 @@ def _own_variables() -> Mapping[str, str]:
         "RAY_health_check_failure_threshold": "10",  # busy is not dead
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     }  # nobody takes this machine away with a warning
-
-
-@contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """``values`` in the environment of this process and of what it starts, and nothing of them afterwards."""
-    previous = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in previous.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def descendants() -> set[int]:

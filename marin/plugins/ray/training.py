@@ -27,7 +27,7 @@ from marin.errors import Interrupted, Paused, UsageError
 from marin.execution import tracker
 from marin.execution.step import StepResult, Task
 from marin.history.runs import stream_of
-from marin.plugins.ray.cluster import connected, environment, logs_of
+from marin.plugins.ray.cluster import connected, logs_of
 from marin.plugins.ray.deaths import described
 from marin.plugins.ray.software import software
 from marin.plugins.ray.train_worker import WorkerFailed, WorkerResult, WorkerSetup, train_loop
@@ -35,6 +35,7 @@ from marin.plugins.ray.writer import start_writer, writer_name
 from marin.process import arithmetic
 from marin.process.interruption import Remembered
 from marin.process.progress import bar
+from marin.process.running import environment
 from marin.recipe.schema import Execution, Recipe, plain
 from marin.record.events import STEP_PREEMPTED, TRAIN_SEGMENT, StepPreempted, TrainSegment
 from marin.record.root import open_root

@@ -39,7 +39,7 @@ from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Frontier, Tile, TileEdge, 
 from ledger.log.journal import read_records
 from ledger.log.reader import LogReader
 from ledger.log.trust import audit_keys
-from ledger.log.vouching import check_revoked, check_vouched
+from ledger.log.vouching.events import check_revoked, check_vouched
 from ledger.storage.port import Storage
 from ledger.store.store import Store
 

@@ -20,6 +20,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +73,7 @@ class Stray:
         return f"an entry that is no event of the log: expected {self.expected}, found {self.found}"
 
 
-class Projection:
+class Projection(AbstractContextManager["Projection"]):
     """Events by stream, type and id, and by what their bodies name."""
 
     def __init__(self, path: Path | None, reader: LogReader, *, indexed: Sequence[str] = ()) -> None:
@@ -81,9 +82,6 @@ class Projection:
         self._reader, self._indexed = reader, frozenset(indexed)
         schema = _SCHEMA + "".join(_INDEX.format(name=_field(name)) for name in indexed)
         self._file = FoldedDatabase(path, "the projection of events", schema, version=_VERSION, wait=_WAIT_SECONDS)
-
-    def __enter__(self) -> Projection:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

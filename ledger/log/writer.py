@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -67,7 +67,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class Log:
+class Log(AbstractContextManager["Log"]):
     """An open log: holds its lock until closed. Use it as a context manager. Safe for threads."""
 
     _view: LogView
@@ -172,9 +172,6 @@ class Log:
             )
             log._resources = resources.pop_all()
             return log
-
-    def __enter__(self) -> Log:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -52,7 +52,7 @@ from ledger.format.note import NoteSignature, VerifierKey, decode_base64, open_n
 from ledger.format.proof import LogProof
 from ledger.log.journal import Record, read_records
 from ledger.log.trust import follow_keys, named_keys
-from ledger.log.vouching import open_vouched
+from ledger.log.vouching.keys import open_vouched
 from ledger.mirror.entries import EntriesHead, MirrorInfo, Package, encode_entries
 from ledger.service.wire import (
     FrameSocket,
@@ -541,7 +541,7 @@ def parsers() -> list[Parser]:
             "proof of a vouched key",
             lambda data: open_vouched(data, [events]),
             lambda: [(PROJECT / "tests/golden/events/log.key-vouched.v1.tlog-proof").read_bytes()],
-            ("log.vouching.open_vouched",),
+            ("log.vouching.keys.open_vouched",),
         ),
         P(
             "request for a subtree",

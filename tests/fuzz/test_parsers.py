@@ -187,7 +187,7 @@ ROOMS = (
 NOT_FOREIGN = {
     "log.keys.load_signer": "the reader's own key",
     "log.keys.read_private": "the reader's own key",
-    "log.vouching.load_attestation_key": "the reader's own key",
+    "log.vouching.keys.load_attestation_key": "the reader's own key",
     "marin.record.trust.joined.open_joined": "an address, parsed by split_address, and a file of the user's own",
     "marin.evaluation.folder_subject.open_folder": "a folder whose configuration is in the table; its tensors have one reader",
     "marin.data.borrowed.reference.read": "a folder, for transformers in a process of its own: its end is an answer too",

@@ -35,7 +35,7 @@ from ledger import (
     revoke_author,
     sign_drafts,
 )
-from ledger.log.vouching import possession_text
+from ledger.log.vouching.events import possession_text
 from marin.kinds.known import own_kinds
 
 BODIES = {kind.type: kind.body for kind in own_kinds()}

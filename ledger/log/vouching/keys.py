@@ -1,49 +1,27 @@
-"""A key of another kind that speaks for a log, where others do not take the log's own kind: for attestations elsewhere.
-
-Sigstore's public log (Rekor v2) takes a signature over a hash, and so neither pure Ed25519, which needs the whole text, nor an
-envelope. An ECDSA key on the curve P-256 signs there, and this event says that it is the log's:
-
-    log.key-vouched/v1   {"algorithm": "ecdsa-p256-sha256", "by": […], "possession": …, "public": …, "use": "attestations"}
-
-``public`` is the base64 of the key's SubjectPublicKeyInfo, ``by`` the keys that signed the log then, ``possession`` the base64 of
-the key's own signature over ``possession_text``: nobody vouches for a key of somebody else. Such a key signs no checkpoint and no
-event, and no reader of the log believes more for it. Its event is a statement of the log's holder, as good as the signature under
-the log; a proof of it (C2SP tlog-proof) stands alone. Only the writer makes it: a client of the append service cannot.
-
-    log.key-revoked/v1   {"algorithm": "ecdsa-p256-sha256", "by": […], "public": …, "use": "attestations"}
-
-From then on nothing under that key counts, whenever it was signed: nobody can see when an attestation was made. It is not
-vouched for again. No proof shows that a log did not say this later: who has the log, or a later state of it, looks there
-(``check_not_revoked``).
-"""
+"""Keys for attestations: made, vouched for by a log, revoked, and opened by a proof."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ledger.errors import Malformed, Refused, Unverified
 from ledger.format.event import KEY_REVOKED, KEY_VOUCHED, Draft, Event, parse_event
-from ledger.format.note import Signer, VerifierKey, decode_base64
+from ledger.format.note import Signer, VerifierKey
 from ledger.format.proof import LogProof, verify_proof
 from ledger.log.keyring import STREAM
 from ledger.log.keys import read_private, secret_of, write_private
 from ledger.log.reader import LogReader, make_proof
+from ledger.log.vouching.events import ALGORITHM, USE, check_revoked, check_vouched, possession_text, public_key
 from ledger.log.writer import Log
 from ledger.storage.port import Storage
-
-ALGORITHM = "ecdsa-p256-sha256"
-USE = "attestations"
-_FIELDS = {"algorithm", "by", "possession", "public", "use"}
-_REVOKED_FIELDS = _FIELDS - {"possession"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +35,7 @@ class VouchedKey:
 
     @property
     def key(self) -> ec.EllipticCurvePublicKey:
-        return _public_key(self.public)
+        return public_key(self.public)
 
     @property
     def pem(self) -> bytes:
@@ -186,16 +164,6 @@ def check_not_revoked(public: bytes, events: Iterable[tuple[int, Event]]) -> Non
             )
 
 
-def check_revoked(body: Mapping[str, Any]) -> bytes:
-    """The public key that an event of this body revokes; empty where it does not say which."""
-    public = body.get("public")
-    known = set(body) == _REVOKED_FIELDS and (body["algorithm"], body["use"]) == (ALGORITHM, USE)
-    try:
-        return decode_base64(public, "revoked key") if known and isinstance(public, str) else b""
-    except Malformed:
-        return b""
-
-
 def _id(kind: str, public: bytes) -> str:
     """The one id of the event of this type about a key."""
     return f"{kind.split('/')[0]}:{hashlib.sha256(public).hexdigest()[:16]}"
@@ -204,43 +172,6 @@ def _id(kind: str, public: bytes) -> str:
 def public_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     """The SubjectPublicKeyInfo of a key, in DER."""
     return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-
-
-def possession_text(origin: str, public: bytes) -> bytes:
-    """What the vouched key signs, to show that anyone who vouches for it has it."""
-    return f"{KEY_VOUCHED}\n{origin}\n{base64.b64encode(public).decode()}\n".encode()
-
-
-def check_vouched(body: Mapping[str, Any], origin: str) -> bytes:
-    """The public key that an event of this body in the log ``origin`` vouches for.
-
-    Raises:
-        Malformed: it is not one.
-        Unverified: the key has not signed that it is this log's.
-    """
-    fields = {name: body.get(name) for name in ("algorithm", "use", "possession", "public")}
-    if set(body) != _FIELDS or not all(isinstance(value, str) for value in fields.values()):
-        raise Malformed(
-            "not an event of a vouched key", expected=", ".join(sorted(_FIELDS)), found=", ".join(body)[:200]
-        )
-    if (fields["algorithm"], fields["use"]) != (ALGORITHM, USE):
-        found = f"{fields['algorithm']} for {fields['use']}"
-        raise Malformed(
-            "a vouched key of a kind that is not known here", expected=f"{ALGORITHM} for {USE}", found=found[:200]
-        )
-    public = decode_base64(str(fields["public"]), "vouched key")
-    try:
-        signature = decode_base64(str(fields["possession"]), "vouched key")
-        _public_key(public).verify(signature, possession_text(origin, public), ec.ECDSA(hashes.SHA256()))
-    except InvalidSignature:
-        raise Unverified(
-            "a vouched key has not signed that it is this log's",
-            where=origin,
-            expected="its signature over the name of the log and itself",
-            found="another signature",
-            cure="do not trust attestations under this key",
-        ) from None
-    return public
 
 
 def open_vouched(proof: bytes, keys: Sequence[VerifierKey]) -> VouchedKey:
@@ -260,13 +191,3 @@ def open_vouched(proof: bytes, keys: Sequence[VerifierKey]) -> VouchedKey:
     if event["type"] != KEY_VOUCHED:
         raise Malformed("not an event of a vouched key", expected=KEY_VOUCHED, found=str(event["type"]))
     return VouchedKey(origin, proven.index, check_vouched(event["body"], origin))
-
-
-def _public_key(public: bytes) -> ec.EllipticCurvePublicKey:
-    try:
-        key = serialization.load_der_public_key(public)
-    except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise Malformed("not a key on P-256", expected="its SubjectPublicKeyInfo", found=f"{len(public)} bytes")
-    return key

@@ -13,7 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 
 
-class LogClient:
+class LogClient(AbstractContextManager["LogClient"]):
     """A connection to the service of which ``endpoint`` tells port and token."""
 
     def __init__(self, endpoint: Path) -> None:
@@ -55,9 +55,6 @@ class LogClient:
         except LedgerError:
             self.close()
             raise
-
-    def __enter__(self) -> LogClient:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,6 +10,7 @@ read of a guest, in bytes and in time as a whole: sending a byte now and then bu
 from __future__ import annotations
 
 import io
+import logging
 import socket
 import threading
 import time
@@ -17,6 +18,10 @@ from collections import Counter
 from collections.abc import Buffer, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+
+from ledger.errors import LedgerError
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -97,6 +102,78 @@ def _send_away(found: tuple[socket.socket, _Guest]) -> None:
     guest.sent_away = True
     with suppress(OSError):  # gone already
         connection.shutdown(socket.SHUT_RDWR)
+
+
+class Door:
+    """A listening socket: each connection that gets a seat in the ``lobby`` is served by a thread, while the door is open."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        lobby: Lobby,
+        serve: Callable[[socket.socket], None],
+        taken: Callable[[socket.socket], socket.socket] = lambda connection: connection,
+    ) -> None:
+        """``serve`` is called for each connection, which is closed when it returns; ``taken`` gives what is served in the place
+        of a plain connection."""
+        self._listener, self._lobby, self._serve, self._taken = listener, lobby, serve, taken
+        self.port: int = listener.getsockname()[1]
+        self._mutex = threading.Lock()
+        self._threads: dict[socket.socket, threading.Thread] = {}
+        self.closing = threading.Event()
+        self._acceptor = threading.Thread(target=self._accept, name="accept", daemon=True)
+
+    def open(self) -> None:
+        """Begin to take connections."""
+        self._acceptor.start()
+
+    def close(self) -> None:
+        """Take nobody more, and wait for the end of every connection: from here on nothing new is read from one."""
+        self.closing.set()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._lobby.close(inside=False)
+        self._acceptor.join()
+        with self._mutex:
+            connections = list(self._threads.items())
+        for connection, _ in connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
+        for _, thread in connections:
+            thread.join()
+
+    def _accept(self) -> None:
+        while not self.closing.is_set():
+            try:
+                plain, address = self._listener.accept()
+            except OSError:  # closed, or for the moment out of something
+                self.closing.wait(0.1)
+                continue
+            try:
+                connection = self._taken(plain)
+            except (LedgerError, OSError) as error:
+                _LOG.warning("a connection was not taken: %s", error)
+                plain.close()
+                continue
+            if not self._lobby.enter(connection, address[0]):
+                connection.close()
+                continue
+            thread = threading.Thread(target=self._served, args=(connection,), name="client", daemon=True)
+            with self._mutex:
+                self._threads[connection] = thread
+            thread.start()
+
+    def _served(self, connection: socket.socket) -> None:
+        try:
+            self._serve(connection)
+        except (LedgerError, OSError) as error:
+            _LOG.info("a client was left: %s", error)
+        finally:
+            connection.close()
+            with self._mutex:
+                self._threads.pop(connection, None)
+            self._lobby.leave(connection)
 
 
 class PromptReader(io.RawIOBase):

@@ -18,9 +18,8 @@ import logging
 import socket
 import ssl
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +30,7 @@ from ledger.authors.statement import read_signed
 from ledger.errors import LedgerError, Refused, Tampered, Unavailable, Unverified
 from ledger.format.event import AUTHOR_TYPES, Draft
 from ledger.format.note import Signer
-from ledger.service.lobby import Lobby
+from ledger.service.lobby import Door, Lobby
 from ledger.service.server import GroupCommit
 from ledger.service.tls import peer_certificate, server_context
 from ledger.service.wire import (
@@ -72,7 +71,7 @@ class Served:
     people: Callable[[], Sequence[Author]]
 
 
-class RemoteService:
+class RemoteService(AbstractContextManager["RemoteService"]):
     """Serves a log and its store to enrolled authors, until closed. Use it as a context manager."""
 
     def __init__(
@@ -90,17 +89,11 @@ class RemoteService:
         self._served, self._committer = served, committer
         self._handshake_seconds, self._patience_seconds = handshake_seconds, patience_seconds
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=128)
-        self.port: int = self._listener.getsockname()[1]
+        listener = socket.create_server((host, port), family=family, backlog=128)
         self._lobby = Lobby(seats=strangers, inside=clients)
-        self._mutex = threading.Lock()
-        self._threads: dict[ssl.SSLSocket, threading.Thread] = {}
-        self._closing = threading.Event()
-        self._acceptor = threading.Thread(target=self._accept, name="accept-remote", daemon=True)
-        self._acceptor.start()
-
-    def __enter__(self) -> RemoteService:
-        return self
+        self._door = Door(listener, self._lobby, self._serve, self._secured)
+        self.port = self._door.port
+        self._door.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -109,58 +102,21 @@ class RemoteService:
 
     def close(self) -> None:
         """Take nobody more, and end every connection once its request is answered."""
-        self._closing.set()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._lobby.close(inside=False)
-        self._acceptor.join()
-        with self._mutex:
-            open_now = list(self._threads.items())
-        for connection, _ in open_now:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RD)
-        for _, thread in open_now:
-            thread.join()
+        self._door.close()
 
-    def _accept(self) -> None:
-        while not self._closing.is_set():
-            try:
-                plain, address = self._listener.accept()
-            except OSError:  # closed, or for the moment out of something
-                self._closing.wait(0.1)
-                continue
-            try:
-                context = server_context(self._served.key, [author.certificate for author in self._served.people()])
-                connection = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
-            except (LedgerError, OSError) as error:
-                _LOG.warning("a connection was not taken: %s", error)
-                plain.close()
-                continue
-            if not self._lobby.enter(connection, address[0]):
-                connection.close()
-                continue
-            thread = threading.Thread(target=self._serve, args=(connection,), name="author", daemon=True)
-            with self._mutex:
-                self._threads[connection] = thread
-            thread.start()
+    def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
+        context = server_context(self._served.key, [author.certificate for author in self._served.people()])
+        return context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
 
-    def _serve(self, connection: ssl.SSLSocket) -> None:
-        try:
-            connection.settimeout(self._handshake_seconds)
-            connection.do_handshake()
-            shown = peer_certificate(connection)
-            connection.settimeout(self._patience_seconds)
-            with closing(FrameSocket(connection)) as frames:
-                self._greet(frames, connection)
-                self._answer(frames, shown)
-        except (LedgerError, OSError) as error:
-            _LOG.info("a connection ended: %s", error)
-        finally:
-            connection.close()
-            with self._mutex:
-                self._threads.pop(connection, None)
-            self._lobby.leave(connection)
+    def _serve(self, connection: socket.socket) -> None:
+        assert isinstance(connection, ssl.SSLSocket), "what was secured"
+        connection.settimeout(self._handshake_seconds)
+        connection.do_handshake()
+        shown = peer_certificate(connection)
+        connection.settimeout(self._patience_seconds)
+        with closing(FrameSocket(connection)) as frames:
+            self._greet(frames, connection)
+            self._answer(frames, shown)
 
     def _greet(self, frames: FrameSocket, connection: ssl.SSLSocket) -> None:
         if not self._lobby.admit(connection):
@@ -170,7 +126,7 @@ class RemoteService:
         frames.send(encode_member("origin", self._served.origin))
 
     def _answer(self, frames: FrameSocket, shown: bytes) -> None:
-        while not self._closing.is_set() and (frame := frames.receive()) is not None:
+        while not self._door.closing.is_set() and (frame := frames.receive()) is not None:
             try:
                 author = self._known(shown)
                 asked = decode_asked(frame)

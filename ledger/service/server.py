@@ -21,7 +21,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, runtime_checkable
@@ -30,7 +30,7 @@ from ledger.errors import LedgerError, Refused, StorageFailed, Unavailable, Unve
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.event import Draft
 from ledger.log.batch import Receipt
-from ledger.service.lobby import Lobby, Room
+from ledger.service.lobby import Door, Lobby, Room
 from ledger.service.wire import (
     FrameSocket,
     decode_act,
@@ -194,7 +194,7 @@ def _settle_all(requests: Sequence[_Request], outcomes: Sequence[list[Receipt] |
             future.set_result(outcome)
 
 
-class LogService:
+class LogService(AbstractContextManager["LogService"]):
     """Serves an open log on the loopback interface until closed. Use it as a context manager."""
 
     def __init__(
@@ -221,24 +221,18 @@ class LogService:
         self._origin = log.checkpoint.origin
         self._token = os.urandom(32).hex()
         self._endpoint = endpoint
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
-        self.port: int = self._listener.getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", port), backlog=128)
+        self.port: int = listener.getsockname()[1]
         self.committer = self._committer = GroupCommit(log, max_events=max_events, max_seconds=max_seconds)
         self._lobby = Lobby(seats=strangers, inside=clients)
         self._room = Room(_ROOM)
         self._greeting_seconds = greeting_seconds
         self._patience_seconds = patience_seconds
-        self._mutex = threading.Lock()
-        self._connections: dict[socket.socket, threading.Thread] = {}
-        self._closing = threading.Event()
         _write_private(
             endpoint, {"port": self.port, "token": self._token, "pid": os.getpid(), "host": socket.gethostname()}
         )
-        self._acceptor = threading.Thread(target=self._accept, name="accept", daemon=True)
-        self._acceptor.start()
-
-    def __enter__(self) -> LogService:
-        return self
+        self._door = Door(listener, self._lobby, self._serve)
+        self._door.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -247,50 +241,15 @@ class LogService:
 
     def close(self) -> None:
         """Take no more requests, finish those that have come, answer them, and go."""
-        self._closing.set()
         with suppress(FileNotFoundError):
             self._endpoint.unlink()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._lobby.close(inside=False)
-        self._acceptor.join()
-        with self._mutex:
-            connections = list(self._connections.items())
-        for connection, _ in connections:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RD)
-        for _, thread in connections:
-            thread.join()
+        self._door.close()
         self._committer.close()
 
-    def _accept(self) -> None:
-        while not self._closing.is_set():
-            try:
-                connection, (address, _) = self._listener.accept()
-            except OSError:  # closed, or for the moment out of something
-                self._closing.wait(0.1)
-                continue
-            if not self._lobby.enter(connection, address):
-                connection.close()
-                continue
-            thread = threading.Thread(target=self._serve, args=(connection,), name="client", daemon=True)
-            with self._mutex:
-                self._connections[connection] = thread
-            thread.start()
-
     def _serve(self, connection: socket.socket) -> None:
-        frames = FrameSocket(connection)
-        try:
+        with closing(FrameSocket(connection)) as frames:
             self._greet(frames, connection)
             self._answer(frames)
-        except (LedgerError, OSError) as error:
-            _LOG.info("a client was left: %s", error)
-        finally:
-            frames.close()
-            with self._mutex:
-                self._connections.pop(connection, None)
-            self._lobby.leave(connection)
 
     def _greet(self, frames: FrameSocket, connection: socket.socket) -> None:
         frame = frames.greeting(self._greeting_seconds)

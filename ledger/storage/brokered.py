@@ -129,12 +129,18 @@ def serving(storage: Storage, path: Path) -> Iterator[None]:
         def handle_error(self, request: object, client_address: object) -> None:
             """Anyone who asked is gone, or asked nonsense: the connection ends."""
 
-    with Server(str(path), Handler) as server:
+    with in_thread(Server(str(path), Handler)):
+        yield
+
+
+@contextmanager
+def in_thread(server: socketserver.BaseServer) -> Iterator[None]:
+    """While entered, a thread answers for ``server``."""
+    with server:
         thread = threading.Thread(
             target=server.serve_forever,
             kwargs={"poll_interval": 0.02},  # anyone who leaves the block waits for it
             daemon=True,
-            name="storage-broker",
         )
         thread.start()
         try:

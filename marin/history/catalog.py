@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -79,7 +79,7 @@ class Number:
     completed_at: int
 
 
-class Catalog:
+class Catalog(AbstractContextManager["Catalog"]):
     """The file, caught up with the projection when it is opened. ``path`` None keeps it in memory."""
 
     def __init__(self, path: Path | None, projection: Projection, reader: LogReader, written: Written) -> None:
@@ -98,9 +98,6 @@ class Catalog:
                 self._catch_up()
         except (sqlite3.Error, DoesNotFit) as error:
             raise self._file.failed(error) from error
-
-    def __enter__(self) -> Catalog:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

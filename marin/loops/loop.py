@@ -21,15 +21,15 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ledger import Draft, LedgerError, StateManifest, canonical_digest, describe_state, digest_bytes
 from marin.errors import UsageError
-from marin.history.names import new_id
+from marin.history.run import new_id
 from marin.loops.tensors import arrays, batch_digest
 from marin.provenance import environment
 from marin.provenance.code import Provenance, code_folder, lock_digest, provenance
@@ -60,7 +60,7 @@ class _Waiting:
         return self.start + len(self.losses)
 
 
-class Loop:
+class Loop(AbstractContextManager["Loop"]):
     """One recorded run. Made by :func:`start_run`; it ends with its ``with`` block, or by :meth:`finish`.
 
     Nothing is recorded twice: train steps are numbered from 0 (or from the first that is logged), one after the other.
@@ -211,9 +211,6 @@ class Loop:
         line = " ".join(said.split())[:2000]
         self._root.append([self._attempt.failed(line)])
         self._ended = True
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -20,7 +20,6 @@ import socketserver
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from ledger import (
     Refused,
     Unavailable,
     VerifierKey,
+    in_thread,
     open_plain,
     open_storage,
     serving,
@@ -412,19 +412,8 @@ def _appending(own: Root, entry: Entry, path: Path) -> Iterator[None]:
         def handle_error(self, request: object, client_address: object) -> None:
             """The child is gone."""
 
-    with Server(str(path), Handler) as server:
-        thread = threading.Thread(
-            target=server.serve_forever,
-            kwargs={"poll_interval": 0.02},  # anyone who leaves the block waits for it
-            daemon=True,
-            name="appends",
-        )
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_thread(Server(str(path), Handler)):
+        yield
 
 
 class _Offered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -36,7 +36,7 @@ FIRST_PROGRAMS = ("initial state", "gradient", "square", "update")
 """Programs that multiply; the others only move and add, and have no operations worth naming."""
 
 
-class Process:
+class Process(AbstractContextManager["Process"]):
     """A :mod:`marin.plugins.explain.stepwise` under one setting."""
 
     def __init__(self, setting: Setting, run: Run) -> None:
@@ -85,9 +85,6 @@ class Process:
         if reply["error"]:
             raise StepFailed("the step was not executed", where=self.setting.name, found=reply["error"])
         return reply
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

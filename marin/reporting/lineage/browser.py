@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from marin.errors import UsageError
-from marin.history.names import plan_of
-from marin.history.run import Run
+from marin.history.run import Run, plan_of
 from marin.history.runs import History, facts, load, load_graph, load_named
 from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
 from marin.record.root import Root

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -72,7 +72,7 @@ class Samples:
     parts: Sequence[str] = ()
 
 
-class Inspector:
+class Inspector(AbstractContextManager["Inspector"]):
     """A process that finds again what train steps saw, started with the first question and ended with this context: it takes
     jax, whose import is most of what one answer costs."""
 
@@ -87,9 +87,6 @@ class Inspector:
         self._stopped = True
         if (process := self._process) is not None:
             process.kill()
-
-    def __enter__(self) -> Inspector:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:

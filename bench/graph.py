@@ -135,7 +135,8 @@ def inner(mode: str) -> dict[str, float]:
     from marin.graph.execution.loop import GraphExecution, Options
     from marin.graph.files import load_graph
     from marin.graph.planning import Planner
-    from marin.record.root import create_root, open_root
+    from marin.record.creation import create_root
+    from marin.record.root import open_root
 
     file = Path(os.environ["BENCH_FOLDER"]) / "chains.py"
     if mode == "run":

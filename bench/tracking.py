@@ -32,8 +32,9 @@ from bench.figure import Figure, seconds
 from ledger import Draft, digest_bytes
 from marin.history.runs import stream_of
 from marin.record import events as types
+from marin.record.creation import create_root
 from marin.record.events import Body, Output
-from marin.record.root import Root, create_root
+from marin.record.root import Root
 
 SEGMENT = 100
 QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}

@@ -30,7 +30,7 @@ BUILD = """
 import json, sys, threading, time
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.settings import settings_of
-from marin.record.root import create_root
+from marin.record.creation import create_root
 peaks, ended = {}, threading.Event()
 def look():
     while not ended.wait(0.2):

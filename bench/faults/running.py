@@ -32,7 +32,8 @@ from marin.execution.step import StepDefinition, StepResult, Task
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Recipe, from_mapping
 from marin.record import events
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 from marin.tensors.token_caches import tokens_content
 from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch

@@ -21,7 +21,8 @@ from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Recipe
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 from marin.record.trust.evidence import NOBODY
 from marin.training.checkpoints.whole import load as load_state
 from marin.training.model import vocabulary_size

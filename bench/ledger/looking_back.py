@@ -21,8 +21,9 @@ from ledger import Draft, digest_bytes
 from marin.history.catalog import open_catalog
 from marin.history.runs import stream_of
 from marin.record import events as types
+from marin.record.creation import create_root
 from marin.record.events import Body, Output
-from marin.record.root import Root, create_root
+from marin.record.root import Root
 
 PER_RUN = 500
 STEPS = ("corpus", "tokenizer", "tokens", "train", "evaluate", "export")

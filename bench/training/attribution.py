@@ -41,7 +41,8 @@ from marin.plugins.unlearning.kinds import AttributionMeasured
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, from_mapping
 from marin.record import outputs
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 
 RECIPE = {
     "seed": 21,

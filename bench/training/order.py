@@ -29,7 +29,8 @@ from marin.process.arithmetic import apply
 from marin.recipe.composition import compose
 from marin.recipe.schema import Execution
 from marin.recipe.section import Order
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 
 PLAN = Plan("default", PIPELINE.steps[:5])
 ORDERS: tuple[Order | None, ...] = (None, *get_args(Order))

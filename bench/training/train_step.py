@@ -237,8 +237,8 @@ def exact(size: str, devices: int, rule: Literal["adamw", "muon"]) -> Served:
 def appended(steps: int) -> float:
     """Seconds to append the two events that end a segment, each durable before the next."""
     from ledger import Draft, digest_bytes
+    from marin.record.creation import create_root
     from marin.record.events import CHECKPOINT_SAVED, TRAIN_SEGMENT, CheckpointSaved, TrainSegment, write
-    from marin.record.root import create_root
 
     digest = digest_bytes(b"")
     segment = TrainSegment(

@@ -33,7 +33,8 @@ from marin.plugins.unlearning import request
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe, from_mapping
 from marin.record import outputs
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 
 STEPS = 60
 PLAN = Plan("default", PIPELINE.steps[:4])

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import click
 
 from marin.cli.options import flag, option, takes
-from marin.cli.output import print_fields, print_json
+from marin.cli.output import print_json
+from marin.cli.tables import print_fields
 from marin.errors import UsageError
-from marin.record.root import DEFAULT_ROOT, ROOT_VARIABLE, Root, create_root, root_location
+from marin.record.creation import create_root
+from marin.record.root import DEFAULT_ROOT, ROOT_VARIABLE, Root, root_location
 from marin.record.trust.keyfiles import key_path
 
 

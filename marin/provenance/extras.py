@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, distribution, requires
 from importlib.util import find_spec
 
 from marin.errors import NotInstalled
+from marin.provenance.plugins import DISTRIBUTION
 
-DISTRIBUTION = "marin-repro"
 PLUGINS = "marin.plugins."
 DRAWING = ("networkx", "mpld3", "matplotlib", "tokenizers", "jax", "scipy")
 """What the data browser and the site are drawn with."""

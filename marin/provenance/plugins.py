@@ -15,10 +15,10 @@ from typing import Any
 
 import marin
 from marin.errors import NotInstalled
-from marin.provenance.extras import DISTRIBUTION
 
 logger = logging.getLogger(__name__)
 
+DISTRIBUTION = "marin-repro"
 OWN_GROUPS = (
     *("marin.judges", "marin.documents", "marin.evaluations", "marin.explanations"),
     *("marin.corpora", "marin.forks", "marin.models", "marin.objectives", "marin.profiles", "marin.registrations"),

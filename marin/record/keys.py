@@ -38,8 +38,9 @@ from ledger import (
     vouch_for,
 )
 from marin.errors import UsageError
-from marin.record.homes import VKEY
-from marin.record.root import Root, vkey_lines
+from marin.record.creation import vkey_lines
+from marin.record.root import Root
+from marin.record.trust.homes import VKEY
 from marin.record.trust.keyfiles import attestation_key_path, author_key_path, key_path, service_key_path
 
 SERVICE = "marin.service"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -41,7 +40,6 @@ from ledger import (
     Stray,
     Unavailable,
     VerifierKey,
-    create_key,
     digest_bytes,
     load_signer,
     open_storage,
@@ -50,9 +48,9 @@ from ledger import (
 from marin.kinds.kind import Fact
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
-from marin.record.homes import VKEY, check_home, named_keys, settle_copy
 from marin.record.schemas import MOST_NAMED, Schemas, as_it_fits
 from marin.record.trust.authorship import Written
+from marin.record.trust.homes import VKEY, check_home, named_keys
 from marin.record.trust.keyfiles import KEY_VARIABLE, author_key_path, key_path
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.trusted import Keys, default_trust
@@ -443,11 +441,6 @@ def absolute(location: str) -> str:
     return location if "://" in location else str(Path(location).resolve())
 
 
-def vkey_lines(signer: Signer) -> bytes:
-    """The file ``vkey`` of a root: the verifier key, and below it the other half of a hybrid one."""
-    return "".join(f"{key}\n" for key in signer.verifiers).encode()
-
-
 def open_root(location: str | None = None) -> Root:
     """Open an existing root.
 
@@ -464,7 +457,7 @@ def open_root(location: str | None = None) -> Root:
     try:
         verifier, *companions = named_keys(storage)
     except NotFound:
-        raise (_no_vkey(where) if storage.exists(CHECKPOINT) else _no_root(where)) from None
+        raise (no_vkey(where) if storage.exists(CHECKPOINT) else _no_root(where)) from None
     except Malformed as error:
         raise Malformed(
             "the root's verifier key cannot be read",
@@ -476,71 +469,8 @@ def open_root(location: str | None = None) -> Root:
     return Root(location=where, local=local.resolve(), storage=storage, verifier=verifier, companions=tuple(companions))
 
 
-def create_root(location: str | None = None, *, origin: str | None = None, hybrid: bool = False) -> Root:
-    """Make a root with an empty log, and its signing key unless ``MARIN_KEY`` names one that exists.
-
-    An interrupted call leaves a key, or a key and a verifier key; the next call goes on with them. A complete root
-    is opened and left as it is. A ``hybrid`` key signs with ML-DSA-44 as well.
-
-    Raises:
-        Refused: the key, or the root that is there, has another origin, the key signs a log elsewhere, or a file is in the
-            root's place.
-    """
-    where = location or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
-    if "://" not in where and Path(where).exists() and not Path(where).is_dir():  # before a key is made for it
-        raise Refused(
-            "something that is no folder is in the root's place",
-            where=where,
-            expected="a folder, or nothing",
-            found="a file",
-            cure="move it, or name another root: MARIN_ROOT or --root",
-        )
-    storage = open_storage(where)
-    if not storage.exists(VKEY):
-        if storage.exists(CHECKPOINT):  # a new key here would disown every event that is there
-            raise _no_vkey(where)
-        named = os.environ.get(KEY_VARIABLE)
-        if named and Path(named).exists():
-            signer = load_signer(Path(named))
-            if origin is not None and signer.verifier.name != origin:
-                raise Refused(
-                    "the key signs for another origin",
-                    where=named,
-                    expected=origin,
-                    found=signer.verifier.name,
-                    cure="leave --origin out, or make a new key",
-                )
-            if (home := settle_copy(signer.verifier, absolute(where))) is not None:
-                raise Refused(
-                    "the key signs another log",
-                    where=named,
-                    expected="a key of no log",
-                    found=f"that of {home}",
-                    cure=f"name a file in {KEY_VARIABLE} that is not there, for a new key, or that root with {ROOT_VARIABLE}",
-                )
-        else:
-            name = origin or f"marin.local/{secrets.token_hex(4)}"
-            signer = create_key(key_path(name), name, hybrid=hybrid)
-        storage.ensure(VKEY, vkey_lines(signer))
-    root = open_root(where)
-    if origin is not None and origin != root.verifier.name:
-        raise Refused(
-            "the root has another origin",
-            where=where,
-            expected=origin,
-            found=root.verifier.name,
-            cure="leave --origin out, or name another root",
-        )
-    if not storage.exists(CHECKPOINT):
-        if "://" not in where:  # a root in somebody's work tree is no part of it
-            storage.ensure(".gitignore", b"*\n")
-        Log.create(storage, root.signer())
-        Pins(default_pins()).settle(root.verifier.name, root.absolute)
-        log.info("made the root %s with the log %s", where, root.verifier.name)
-    return root
-
-
-def _no_vkey(where: str) -> Unavailable:
+def no_vkey(where: str) -> Unavailable:
+    """What to say of a root whose log is there, and its key not."""
     return Unavailable(
         "the root has a log and no verifier key",
         where=f"{where}/{VKEY}",

@@ -50,7 +50,7 @@ def honest(project_once: Path) -> Root:
 
 @pytest.fixture(scope="module")
 def project_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    from marin.record.root import create_root
+    from marin.record.creation import create_root
 
     folder = tmp_path_factory.mktemp("loops")
     with pytest.MonkeyPatch.context() as patch:

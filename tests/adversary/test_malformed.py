@@ -22,8 +22,9 @@ from marin.cli.main import run
 from marin.history.runs import run_ids, stream_of
 from marin.recipe.schema import Execution
 from marin.record import events
+from marin.record.creation import create_root
 from marin.record.events import LEASES
-from marin.record.root import create_root, open_root
+from marin.record.root import open_root
 from marin.record.trust.evidence import NOBODY
 from marin.verify.verification import Options, Verification
 from tests.adversary.changed import changed as bytes_changed

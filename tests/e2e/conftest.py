@@ -32,7 +32,8 @@ from marin.execution.executor import run_stage
 from marin.recipe.params import load_params
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution
-from marin.record.root import create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import open_root
 recipe, execution = load_params(Path("params.yaml")), Execution(devices=int(sys.argv[1]))
 apply(recipe.arithmetic, execution)
 create_root()

@@ -15,7 +15,7 @@ from recorded import RUN, full_card, record_run
 
 from marin.history.runs import load
 from marin.plugins.sharing.dossier.write import write_dossier
-from marin.record.root import create_root
+from marin.record.creation import create_root
 
 PRIVATE = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 

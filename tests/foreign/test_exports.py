@@ -18,7 +18,7 @@ from marin.plugins.sharing.in_toto import bundle
 from marin.plugins.sharing.model_signing import sign_model
 from marin.plugins.sharing.oci import write_oci
 from marin.record import events
-from marin.record.root import create_root
+from marin.record.creation import create_root
 
 MODEL = {"config.json": b'{"a": 1}\n', "model.safetensors": bytes(range(256)) * 99, "tokenizer.json": b"{}\n"}
 PROVENANCE = "https://slsa.dev/provenance/v1"

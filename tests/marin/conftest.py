@@ -59,7 +59,7 @@ def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def project(tmp_path: Path, own_keys: Path) -> Path:
     """An empty project with a root."""
-    from marin.record.root import create_root
+    from marin.record.creation import create_root
 
     folder = tmp_path / "project"
     folder.mkdir()

@@ -22,7 +22,8 @@ from marin.execution.leases.lease import Claimant
 from marin.graph.execution import loop
 from marin.graph.execution.loop import GraphExecution, Options
 from marin.graph.files import load_graph
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 
 
 @lru_cache(maxsize=1)

@@ -17,8 +17,9 @@ from marin.preregistration.registration import Track
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import plain
 from marin.record import events as kinds
+from marin.record.creation import create_root
 from marin.record.events import ExperimentRegistered, Replayed, SpeedrunEntered
-from marin.record.root import Root, create_root, open_root
+from marin.record.root import Root, open_root
 
 METRIC, NAME = "evaluate.loss", "exp001"
 

@@ -16,8 +16,9 @@ from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import variable
 from ledger import Draft, Log, create_key, open_storage
 from marin.history.runs import load
-from marin.record.homes import VKEY
-from marin.record.root import open_root, vkey_lines
+from marin.record.creation import vkey_lines
+from marin.record.root import open_root
+from marin.record.trust.homes import VKEY
 
 
 @contextmanager

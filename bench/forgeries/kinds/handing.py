@@ -38,8 +38,9 @@ from ledger import (
 )
 from ledger.format.cosigner import Cosigner
 from marin.record import events as kinds
-from marin.record.homes import VKEY
-from marin.record.root import Root, open_root, vkey_lines
+from marin.record.creation import vkey_lines
+from marin.record.root import Root, open_root
+from marin.record.trust.homes import VKEY
 from marin.record.trust.policy import POLICY, WITNESSED
 from marin.verify.derivation.record import read_record
 from marin.verify.judges.artifacts import named_artifacts

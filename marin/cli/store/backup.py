@@ -10,9 +10,9 @@ from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remot
 from marin.errors import MissingEvidence
 from marin.process.text import several
 from marin.recipe.units import human_size
-from marin.record.homes import VKEY, named_keys, settle_copy
 from marin.record.retention import kept
 from marin.record.root import absolute, open_root, root_location
+from marin.record.trust.homes import VKEY, named_keys, settle_copy
 from marin.record.trust.pins import Pins, default_pins, read_pin
 
 

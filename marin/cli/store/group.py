@@ -14,8 +14,9 @@ import click
 from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, pin, scrub_store, unpin
 from marin.cli.naming import whole_digest
 from marin.cli.options import flag, option, takes
-from marin.cli.output import describe_finding, print_bytes, print_json, print_table, report_findings, say
+from marin.cli.output import describe_finding, print_bytes, print_json, report_findings, say
 from marin.cli.store.transfer import pull, push, remote_store
+from marin.cli.tables import print_table
 from marin.errors import UsageError
 from marin.execution.leases.lease import Leases
 from marin.execution.workspace import sweep_abandoned

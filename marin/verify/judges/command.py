@@ -20,8 +20,9 @@ from marin.errors import UsageError
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.process.text import several
+from marin.record.creation import create_root
 from marin.record.events import LOOP
-from marin.record.root import create_root, open_root
+from marin.record.root import open_root
 from marin.verify.case import Case
 from marin.verify.judges.loop import Executed, unasked
 from marin.verify.segments.compare import Divergence

@@ -25,8 +25,9 @@ from marin.graph.step import Adopted
 from marin.kinds.known import type_of
 from marin.recipe.schema import Artifact, Recipe, artifacts
 from marin.record import events
+from marin.record.creation import create_root
 from marin.record.events import StepCompleted
-from marin.record.root import create_root, open_root
+from marin.record.root import open_root
 from marin.record.trust.keyfiles import KEY_VARIABLE
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job

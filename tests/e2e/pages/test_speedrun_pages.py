@@ -16,7 +16,7 @@ from marin.plugins.sharing.site import write_site
 from marin.preregistration.registration import Metric, Registration, Track, registered
 from marin.recipe.schema import Optimizer
 from marin.record import events
-from marin.record.root import create_root
+from marin.record.creation import create_root
 from tests.plugins.lab.test_speedrun import BASE, LIMIT, SMALL, SOME, record, verify
 
 pytestmark = pytest.mark.browser

@@ -46,7 +46,8 @@ from marin.execution.plan import Plan
 from marin.pipeline.stages import PIPELINE
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, from_mapping
-from marin.record.root import create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import open_root
 asked = json.loads(sys.argv[1])
 recipe, plan = from_mapping(asked["recipe"], where="test"), Plan("default", PIPELINE.steps[:4])
 apply(recipe.arithmetic, Execution())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Project
 
 OWN = """
-from marin.record.root import create_root
+from marin.record.creation import create_root
 import os
 os.environ["MARIN_ROOT"] = "mine"
 create_root("mine", origin="marin.local/mine")

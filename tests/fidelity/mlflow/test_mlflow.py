@@ -18,7 +18,7 @@ from mlflow.exceptions import MlflowException
 from ledger import LedgerError
 from marin.plugins.mlflow.projection import database
 from marin.plugins.mlflow.stores import recorder
-from marin.record.root import create_root
+from marin.record.creation import create_root
 
 from ..conftest import Compare
 from . import mlflow_integrations, mlflow_logging, mlflow_models, mlflow_text

@@ -18,7 +18,7 @@ import pytest
 from ledger import Draft
 from marin.history.runs import stream_of
 from marin.record import events
-from marin.record.root import create_root
+from marin.record.creation import create_root
 
 SECONDS = 120
 ORIGIN = "test.example/log"

@@ -17,7 +17,8 @@ from ledger import Draft
 from marin.cli import main
 from marin.history.runs import stream_of
 from marin.record import events
-from marin.record.root import create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import open_root
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 from marin.cli.looking.diff import print_comparison
 from marin.cli.looking.ls import COLUMNS
-from marin.cli.output import Branch, fitted, print_fields, print_table, print_tree
+from marin.cli.tables import Branch, fitted, print_fields, print_table, print_tree
 from marin.process import progress
 from marin.process.progress import bar
 from marin.process.text import written

@@ -12,7 +12,8 @@ from ledger import Draft, Log, Signer, create_key, load_authorities, load_signer
 from marin.history.runs import stream_of
 from marin.process.cache import cache_folder
 from marin.record import events
-from marin.record.root import create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import open_root
 from marin.record.trust.keyfiles import key_path
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.verdicts import NAMES

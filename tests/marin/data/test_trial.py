@@ -15,7 +15,8 @@ from marin.data.borrowed import trial
 from marin.errors import DataError
 from marin.history.runs import load, run_ids
 from marin.record import events
-from marin.record.root import create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import open_root
 from marin.reporting.lineage.samples import read_samples
 
 WORDS = ("<|endoftext|>", "the", "river", "mill")

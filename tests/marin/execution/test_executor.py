@@ -296,7 +296,7 @@ def test_committed_pointers_do_not_replace_the_ledger(tiny: ModuleType, project:
     """A fresh clone has every pointer and an empty root."""
     pipeline(tiny, project)
     shutil.rmtree(project / ".marin")
-    from marin.record.root import create_root
+    from marin.record.creation import create_root
 
     create_root(str(project / ".marin"), origin="marin.test/second")
     with pytest.raises(MissingEvidence):

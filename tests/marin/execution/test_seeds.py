@@ -8,8 +8,8 @@ import pytest
 
 from marin.execution.seeds import settled
 from marin.recipe.schema import Recipe, from_mapping
+from marin.record.creation import create_root
 from marin.record.events import SEED_DRAWN
-from marin.record.root import create_root
 
 
 def test_a_seed_is_drawn_once_for_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

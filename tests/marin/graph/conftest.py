@@ -13,7 +13,8 @@ from marin.graph.execution.loop import Options, Outcome, execute_graph
 from marin.graph.execution.work import graph_of
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 
 HEAD = """
 import os

@@ -18,7 +18,8 @@ from marin.history.catalog import open_catalog
 from marin.history.metric_query import answer, parse
 from marin.history.runs import stream_of
 from marin.record import events
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 
 
 def digest(character: str) -> str:

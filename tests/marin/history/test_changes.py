@@ -9,7 +9,8 @@ from ledger import Draft
 from marin.history.changes import reason
 from marin.history.runs import stream_of
 from marin.record import events
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 
 CODE = "sha256:" + "c" * 64
 

@@ -13,7 +13,8 @@ import pytest
 
 from ledger import Draft, LogReader, check
 from marin.record import events
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 
 DIGEST = "sha256:" + "0" * 64
 

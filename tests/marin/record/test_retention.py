@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Draft, Store, collect_garbage
+from marin.record.creation import create_root
 from marin.record.events import CHECKPOINT_SAVED, TRAIN_STARTED, CheckpointSaved, Retention, TrainStarted, write
 from marin.record.retention import kept, let_go
-from marin.record.root import Root, create_root, open_root
+from marin.record.root import Root, open_root
 
 DAY = 86_400.0
 

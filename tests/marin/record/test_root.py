@@ -14,9 +14,10 @@ from ledger import Conflict, Draft, LedgerError, Log, LogCheckpoint, Malformed, 
 from ledger.log.view import LogView
 from marin.cli.verifying.verify import own_root
 from marin.kinds.kind import Fact
+from marin.record.creation import create_root
 from marin.record.events import ReplayCompleted
-from marin.record.homes import VKEY
-from marin.record.root import create_root, open_root
+from marin.record.root import open_root
+from marin.record.trust.homes import VKEY
 from marin.record.trust.keyfiles import key_path
 from marin.verify import sealed
 

@@ -12,7 +12,8 @@ from ledger import Cosigner, LogCheckpoint, PolicyWitness, WitnessPolicy
 from ledger.format.note import Note, parse_note
 from marin.history.runs import run_ids
 from marin.recipe.schema import Execution
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 from marin.record.trust.evidence import NOBODY, Sources
 from marin.record.trust.policy import WITNESSED
 from marin.verify.verdict import Verdict

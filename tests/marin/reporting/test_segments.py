@@ -10,8 +10,9 @@ import pytest
 
 from ledger import Draft, digest_bytes
 from marin.history.run import record_digest
+from marin.record.creation import create_root
 from marin.record.events import REPLAY_SEGMENT, ReplaySegment, TrainSegment, write
-from marin.record.root import create_root, open_root
+from marin.record.root import open_root
 from marin.reporting.verification.segments import reproducers
 
 DIGEST = digest_bytes(b"")

@@ -10,7 +10,8 @@ import pytest
 
 from marin.execution.executor import run_stage
 from marin.recipe.schema import Recipe, from_mapping
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.history import runs
 from marin.recipe.schema import Execution
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 from marin.record.trust.evidence import NOBODY
 from marin.verify.judges.data import judged_steps
 from marin.verify.judges.experiment import judge_artifacts_taken

@@ -121,7 +121,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fresh(project: Path, name: str) -> Path:
-    from marin.record.root import create_root
+    from marin.record.creation import create_root
 
     create_root(str(project / name / ".marin"), origin=f"marin.test/{name}")
     return project / name

@@ -30,7 +30,7 @@ from marin.kinds.families.collection import COLLECTION_COMPLETED, COLLECTION_SHA
 from marin.plugins.collections.build import Asked, build
 from marin.plugins.collections.making import make as making_module
 from marin.record import events
-from marin.record.root import create_root
+from marin.record.creation import create_root
 from tests.plugins.collections.labelled import labelled
 from tests.plugins.collections.making import root_of
 

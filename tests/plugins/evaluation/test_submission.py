@@ -31,7 +31,8 @@ from marin.recipe.schema import (
     recorded,
 )
 from marin.record import events
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 
 SOME, OTHER = ("sha256:" + letter * 64 for letter in "ab")
 TRACK = "strict-small"

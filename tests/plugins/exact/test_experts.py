@@ -39,7 +39,7 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Arithmetic, Execution, Lora, Model, Recipe, check, from_plain, plain
 from marin.training.blank import weighted
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
-from marin.training.experts.loads import measured
+from marin.training.experts.models import measured
 from marin.training.initial import initial_state
 from marin.training.loop import step_of
 from marin.training.loss import routed_losses, token_losses

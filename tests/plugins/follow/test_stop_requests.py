@@ -27,7 +27,8 @@ from marin.plugins.mlflow.folding.intents import Tags
 from marin.recipe.schema import from_mapping
 from marin.recipe.seeds import seeds_of
 from marin.record import events
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
 from marin.verify.derivation.standing import unjudged

@@ -35,7 +35,8 @@ from marin.recipe.schema import (
     recorded,
 )
 from marin.record import events
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
 from marin.record.verdicts import NAMES
 
 Marin = Any

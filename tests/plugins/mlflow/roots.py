@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ledger import Draft
 from marin.record import events as types
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 
 from .story import ORIGIN, Log
 

@@ -35,7 +35,8 @@ from marin.recipe import schema
 from marin.recipe.schema import Recipe, Trainer, digest, recorded
 from marin.recipe.seeds import seeds_of
 from marin.record import events
-from marin.record.root import Root, create_root
+from marin.record.creation import create_root
+from marin.record.root import Root
 from marin.record.verdicts import NAMES
 from marin.verify.verdict import Verdict
 from tests.plugins.mlperf.test_hyperparameters import REFERENCE, TABLE, changed

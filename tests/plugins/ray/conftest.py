@@ -77,7 +77,7 @@ from concurrent.futures import CancelledError
 import work
 from ledger import Unavailable
 from marin.errors import DataError, StepFailed
-from marin.record.root import create_root
+from marin.record.creation import create_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job
 from marin.runners.resources import Resources

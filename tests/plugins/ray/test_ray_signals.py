@@ -16,7 +16,8 @@ import pytest
 
 from marin.plugins.ray.cluster import descendants
 from marin.record import events
-from marin.record.root import create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import open_root
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PATIENCE_SECONDS = 600

@@ -16,8 +16,9 @@ from marin.history.runs import load, resolve, stream_of
 from marin.plugins.sharing.in_toto import payloads
 from marin.plugins.sharing.rekor import check, entry, judge, write_requests
 from marin.record import events
+from marin.record.creation import create_root
 from marin.record.keys import revoke, vouch
-from marin.record.root import Root, create_root, open_root
+from marin.record.root import Root, open_root
 from marin.record.trust.keyfiles import attestation_key_path
 from tests.marin.conftest import own_folders
 

@@ -38,8 +38,9 @@ from marin.plugins.unlearning.kinds import (
 from marin.recipe.schema import Recipe, digest, from_mapping, plain
 from marin.record import events
 from marin.record.attestation import PAYLOAD_TYPE
-from marin.record.homes import VKEY
-from marin.record.root import Root, create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import Root, open_root
+from marin.record.trust.homes import VKEY
 from marin.verify.alone.judgement import Judgement
 from marin.verify.derivation.record import read_record
 from tests.marin.conftest import own_folders

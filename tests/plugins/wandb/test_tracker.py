@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from marin.cli.running.tracker import choose
 from marin.errors import UsageError
 from marin.execution import tracker
+from marin.execution.tracker import choose
 from marin.record.events import TRAIN_STARTED, TrainStarted
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from wandb_server import ENTITY, KEY, Told, wandb_server
 
-from marin.cli.running.tracker import choose
 from marin.errors import UsageError
 from marin.execution import tracker
 from marin.execution.recording.journal import LedgerJournal
+from marin.execution.tracker import choose
 from marin.plugins.wandb.choice import VARIABLE, Choice, choice, from_words
 from marin.plugins.wandb.export import export_wandb
 from marin.plugins.wandb.live import LiveJournal

@@ -13,7 +13,7 @@ from marin.cli.main import run
 from marin.recipe import params
 from marin.recipe.params import load_params
 from marin.recipe.schema import Recipe
-from marin.record.root import create_root
+from marin.record.creation import create_root
 
 SMALL = "dataset: {kind: grammar, train_bytes: 20000, validation_bytes: 2000, minimal_pairs: 3}\n"
 

@@ -113,7 +113,7 @@ def test_an_older_backup_or_another_log_is_refused(
     other = tmp_path / "other"
     other.mkdir()
     marin_root = str(other / ".marin")
-    from marin.record.root import create_root
+    from marin.record.creation import create_root
 
     create_root(marin_root, origin="marin.test/other")
     assert run(["--root", marin_root, "restore", copy]) == 2

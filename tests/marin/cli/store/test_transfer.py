@@ -11,7 +11,8 @@ from buckets import Bucket, Mirror
 from http_faults import Fault
 
 from ledger import Draft, digest_bytes
-from marin.record.root import create_root, open_root
+from marin.record.creation import create_root
+from marin.record.root import open_root
 
 Marin = Any
 

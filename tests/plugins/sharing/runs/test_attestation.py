@@ -20,8 +20,9 @@ from marin.history.runs import load, resolve, stream_of
 from marin.plugins.sharing.in_toto import PROVENANCE, TEST_RESULT, bundle
 from marin.recipe.schema import Recipe
 from marin.record.attestation import PAYLOAD_TYPE
+from marin.record.creation import create_root
 from marin.record.events import REPLAY_COMPLETED, ReplayCompleted, write
-from marin.record.root import Root, create_root
+from marin.record.root import Root
 from marin.record.verdicts import NAMES
 
 

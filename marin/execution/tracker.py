@@ -3,25 +3,29 @@
 A tracker is an entry point of the group ``marin.trackers``: a class without arguments that is a :class:`Tracker`. So
 anyone who executes steps knows none of them, in no process. MLflow needs none of this: it is a projection that is always
 there. Which tracker follows decides no bit, so the choice is in no recipe and in no identity: it is a variable of the
-environment, which stages and workers inherit. Whatever happens to the tracker is said on stderr and takes nothing from
-the run, which the ledger has.
+environment, which stages and workers inherit, and where words of a command line are put. Whatever happens to the tracker is said
+on stderr and takes nothing from the run, which the ledger has.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from marin.errors import UsageError
 from marin.execution.step import Journal
+from marin.process import running
 from marin.provenance.plugins import points
 from marin.record.root import Root
 
 VARIABLE = "MARIN_TRACKER"
 GROUP = "marin.trackers"
 NONE = "none"
+_WORD = re.compile(r"\+{0,2}(?:trainer\.)?tracker=(.*)")
+_OWN = re.compile(r"\+{0,2}([a-z_]+)\.([a-z_]+)=(.*)")
 
 
 class Tracker(Protocol):
@@ -56,17 +60,36 @@ def chosen(named: str | None = None) -> str:
     return tracker
 
 
-@contextmanager
-def untracked() -> Iterator[None]:
+def choose(overrides: Sequence[str] = ()) -> tuple[str, ...]:
+    """The words of a command line without the tracker's (``tracker=NAME``, ``NAME.KEY=VALUE``); what they name is the tracker
+    from now on. A word ``NAME.KEY=VALUE`` names the tracker NAME, unless that says of its words that it does not follow.
+
+    Raises:
+        UsageError: there is no such tracker, here or in the environment; or it does not take a word.
+    """
+    named = [found[1] for word in overrides if (found := _WORD.fullmatch(word))]
+    about: dict[str, dict[str, str]] = {}
+    if any(_OWN.fullmatch(word) for word in overrides):
+        known = trackers()
+        for word in overrides:
+            if (found := _OWN.fullmatch(word)) and found[1] in known:
+                about.setdefault(found[1], {})[found[2]] = found[3]
+    for name, words in about.items():
+        follows = tracker_of(name).choose(words)
+        named = named or [name if follows else NONE]
+    tracker = chosen(named[-1] if named else None)
+    if named:
+        os.environ[VARIABLE] = tracker
+    return tuple(
+        word
+        for word in overrides
+        if not (_WORD.fullmatch(word) or ((found := _OWN.fullmatch(word)) and found[1] in about))
+    )
+
+
+def untracked() -> AbstractContextManager[None]:
     """No tracker follows what is executed in here: it is a part of a run that comes after."""
-    named = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = NONE
-    try:
-        yield
-    finally:
-        os.environ.pop(VARIABLE)
-        if named is not None:
-            os.environ[VARIABLE] = named
+    return running.environment({VARIABLE: NONE})
 
 
 def environment() -> dict[str, str]:

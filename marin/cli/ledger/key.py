@@ -10,7 +10,8 @@ import click
 
 from ledger import Locked, follow_keys, make_certificate, open_vouched
 from marin.cli.keys import parse_vkey
-from marin.cli.output import print_fields, print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.record import keys
 from marin.record.keys import retire as retire_key

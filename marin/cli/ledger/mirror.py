@@ -25,7 +25,8 @@ from ledger import (
 from marin.cli.keys import parse_vkey
 from marin.cli.ledger.service import asked_to_stop
 from marin.cli.ledger.witness import load_cosigners, log_server
-from marin.cli.output import print_fields, print_json, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields
 from marin.errors import UsageError
 
 _LOG = logging.getLogger(__name__)

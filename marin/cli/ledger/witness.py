@@ -16,7 +16,8 @@ from ledger import Cosigner, PolicyWitness, PosixStorage, VerifierKey, Witness, 
 from marin.cli.keys import parse_vkey
 from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
 from marin.cli.options import argument, flag, option, takes
-from marin.cli.output import print_fields, print_json, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields
 from marin.errors import UsageError
 from marin.record.root import open_root
 from marin.record.trust.policy import add_witness, load_policy

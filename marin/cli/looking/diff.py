@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ledger import LedgerError
-from marin.cli.output import print_json, print_table, say, say_folded, shortened
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table, say_folded, shortened
 from marin.history.table.comparable import beside
 from marin.process.text import written
 from marin.process.waiting import waiting

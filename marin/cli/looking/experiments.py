@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from marin.cli.output import print_json, print_table
+from marin.cli.output import print_json
+from marin.cli.tables import print_table
 from marin.history.runs import started_runs
 from marin.record.events import ExperimentReported, write
 from marin.record.root import Root

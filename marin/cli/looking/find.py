@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ledger import LedgerError, NotFound
 from marin.cli.naming import whole_digest
-from marin.cli.output import print_fields, print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.execution.pointer import read_pointer
 from marin.graph.addresses import at_address

@@ -10,7 +10,8 @@ import click
 
 from ledger import Projection
 from marin.cli.naming import known_digest
-from marin.cli.output import Branch, print_json, print_tree, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import Branch, print_tree
 from marin.errors import UsageError
 from marin.history.catalog import open_catalog
 from marin.history.lineage import Lineage, LineageNode

@@ -11,8 +11,9 @@ import click
 
 from ledger import Event, LogReader
 from marin.cli.options import flag, option, takes
-from marin.cli.output import columns_here, fitted, print_json, say
-from marin.history.names import plan_of
+from marin.cli.output import print_json, say
+from marin.cli.tables import columns_here, fitted
+from marin.history.run import plan_of
 from marin.record.root import Root, open_root
 
 POLL_SECONDS = 0.5

@@ -13,7 +13,8 @@ from ledger import LedgerError
 from marin.cli.choice import OneOf
 from marin.cli.looking.experiments import print_experiments, print_sweeps
 from marin.cli.options import argument, flag, option, takes
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table
 from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.nondeterminism import MARK, nondeterministic

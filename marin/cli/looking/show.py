@@ -23,13 +23,13 @@ from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
 from marin.cli.naming import known_digest
 from marin.cli.options import argument, flag, option, takes
-from marin.cli.output import print_fields, print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog, twin_of
-from marin.history.names import plan_of
 from marin.history.nondeterminism import MARK, nondeterministic
-from marin.history.run import Run, was_interrupted
+from marin.history.run import Run, plan_of, was_interrupted
 from marin.history.table.underway import underway
 from marin.process.text import visible_json, written
 from marin.recipe.units import human_size

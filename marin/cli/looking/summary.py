@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ledger import LogCheckpoint
-from marin.cli.output import print_fields, say
+from marin.cli.output import say
+from marin.cli.tables import print_fields
 from marin.history.run import Run
 from marin.history.runs import LATEST
 from marin.record.verdicts import passed_as

@@ -10,7 +10,8 @@ import click
 
 from marin.cli.execution import Machine, no_diff
 from marin.cli.options import argument, flag, group, option, takes
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table
 from marin.process.waiting import waiting
 from marin.recipe.units import human_size
 
@@ -71,7 +72,7 @@ def run(options: RunOptions) -> None:
         label(str(options.file), options.said[0], options.said[1:], as_json=options.as_json)
         return
     with waiting(f"reading {options.file.name}"):
-        from marin.cli.running.tracker import choose
+        from marin.execution.tracker import choose
         from marin.graph.execution.loop import Options
         from marin.graph.experiment.sanity import sanity as shrunk
         from marin.graph.files import load_graph

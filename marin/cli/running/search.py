@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, say
 from marin.cli.running.trained import Trained, as_json, number
+from marin.cli.tables import print_table
 from marin.process.text import several
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from marin.cli.choice import OneOf
 from marin.cli.execution import Machine, no_diff
 from marin.cli.options import FILE, argument, flag, group, option, takes
 from marin.cli.output import print_json, say
-from marin.cli.running.tracker import choose
+from marin.execution.tracker import choose
 from marin.process.interruption import Interruption
 from marin.record.events import STEPS
 

@@ -13,9 +13,10 @@ import click
 
 from marin.cli.execution import Machine, no_diff
 from marin.cli.options import FILE, argument, flag, group, option, takes
-from marin.cli.output import print_json, print_table, say
-from marin.cli.running.tracker import choose
+from marin.cli.output import print_json, say
 from marin.cli.running.trained import Trained, print_trained
+from marin.cli.tables import print_table
+from marin.execution.tracker import choose
 from marin.process.waiting import waiting
 from marin.record.root import Root, open_root
 

@@ -31,6 +31,14 @@ class Written:
     note: str = ""
 
 
+def write_text(what: str, path: Path, text: str) -> Written:
+    """A file of this text."""
+    from ledger import digest_bytes
+
+    path.write_text(text, "utf-8")
+    return Written(what, path, digest_bytes(text.encode()))
+
+
 def _nothing(values: Values) -> None:
     pass
 

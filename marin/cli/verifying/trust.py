@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from marin.cli.keys import parse_vkey
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table
 from marin.errors import UsageError
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

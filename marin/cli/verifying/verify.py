@@ -16,7 +16,8 @@ from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, Ve
 from marin.cli.execution import execution_of, of_accelerator, of_topology, on_devices, on_processes
 from marin.cli.keys import parse_vkey
 from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
-from marin.cli.output import agree, print_json, print_table, say
+from marin.cli.output import agree, print_json, say
+from marin.cli.tables import print_table
 from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
@@ -559,8 +560,8 @@ def refuse_outside(address: str | None, at_commit: object, by: str = "") -> None
 def own_root(verified: Root, mine: bool, given: str | None) -> Root | None:
     """The root that gets what is found: the one that is named, the log that the verified one is or is a copy of if it is
     ``mine``, or the local one."""
-    from marin.record.homes import home_of
     from marin.record.root import DEFAULT_ROOT, open_root
+    from marin.record.trust.homes import home_of
 
     if given is not None:
         named = open_root(given)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table
 
 if TYPE_CHECKING:
     from marin.plugins.collections.queries.documents import Collection, DocumentRecord

@@ -11,7 +11,8 @@ import click
 
 from marin.cli.execution import on_devices, recorded_state
 from marin.cli.options import FOLDER, argument, flag, option, takes
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table
 from marin.errors import UsageError
 from marin.plugins.evaluation.recorded.benchmark import benchmarks
 from marin.process.text import several

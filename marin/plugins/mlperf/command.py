@@ -10,7 +10,8 @@ import click
 
 from marin.cli.choice import OneOf
 from marin.cli.options import FOLDER, FOLDER_THERE, THERE, argument, flag, option, takes
-from marin.cli.output import print_bytes, print_fields, print_json
+from marin.cli.output import print_bytes, print_json
+from marin.cli.tables import print_fields
 from marin.record.root import open_root
 
 SHOWN = 6
@@ -253,7 +254,7 @@ def check(ctx: click.Context, results: tuple[Path, ...], as_json: bool) -> None:
       marin mlperf check result_0.txt
       marin mlperf check results/result_*.txt --json
     """
-    from marin.cli.output import print_table
+    from marin.cli.tables import print_table
     from marin.plugins.mlperf.benchmark import GRAMMAR_LM
     from marin.plugins.mlperf.checkers import check_results
 

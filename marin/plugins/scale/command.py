@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marin.cli.options import argument, flag, option, takes
-from marin.cli.output import print_fields, print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields, print_table
 from marin.process.text import short
 from marin.recipe.units import human_size
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.lazy import Lazy
-from marin.cli.sharing.shapes import MODEL, Shape, Values, Written
+from marin.cli.sharing.shapes import MODEL, Shape, Values, Written, write_text
 
 if TYPE_CHECKING:
     from marin.history.run import Run
@@ -77,13 +77,10 @@ def write_signature(root: Root, view: Run, values: Values) -> Iterator[Written]:
 
 def write_statements(root: Root, view: Run, values: Values) -> Iterator[Written]:
     """Attestations of steps and verifications."""
-    from ledger import digest_bytes
     from marin.plugins.sharing.in_toto import attestations
 
-    path: Path = values["statements"]
     text = attestations(root.history(), view.run, root.signer())
-    path.write_text(text, "utf-8")
-    yield Written("in-toto", path, digest_bytes(text.encode()))
+    yield write_text("in-toto", values["statements"], text)
 
 
 def write_requests(root: Root, view: Run, values: Values) -> Iterator[Written]:
@@ -100,16 +97,13 @@ def write_requests(root: Root, view: Run, values: Values) -> Iterator[Written]:
 
 def write_blank_card(root: Root, view: Run, values: Values) -> Iterator[Written]:
     """A card to be filled in by the provider."""
-    from ledger import digest_bytes
     from marin.plugins.sharing.dossier.evidence import gather
     from marin.plugins.sharing.dossier.facts import derived
     from marin.plugins.sharing.dossier.stated import blank_card
 
-    path: Path = values["blank"]
     proven, _ = gather(root.history(), root.reader(), view.run)
     text = blank_card({told.name: told.value for told in derived(view, proven)})
-    path.write_text(text, "utf-8")
-    yield Written("blank-card", path, digest_bytes(text.encode()))
+    yield write_text("blank-card", values["blank"], text)
 
 
 def check_card(values: Values) -> None:

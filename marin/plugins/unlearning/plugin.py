@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.lazy import Lazy
-from marin.cli.sharing.shapes import Shape, Values, Written
+from marin.cli.sharing.shapes import Shape, Values, Written, write_text
 
 if TYPE_CHECKING:
     from marin.history.run import Run
@@ -29,13 +29,10 @@ COMMANDS = {
 
 def write_certificate(root: Root, view: Run, values: Values) -> Iterator[Written]:
     """What the run has unlearned."""
-    from ledger import digest_bytes
     from marin.plugins.unlearning import certificate
 
-    path: Path = values["certificate"]
     text = certificate.certificate(root.history(), root.reader(), view.run, root.signer())
-    path.write_text(text, "utf-8")
-    yield Written("unlearning", path, digest_bytes(text.encode()))
+    yield write_text("unlearning", values["certificate"], text)
 
 
 CERTIFICATE = Shape(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.options import FILE, argument, flag, option, takes
-from marin.cli.output import print_json, print_table, say, say_folded
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table, say_folded
 from marin.process.files import write_whole
 from marin.process.waiting import waiting
 from marin.record.root import open_root

@@ -12,7 +12,8 @@ import click
 from ledger import digest_bytes
 from marin.cli.looking.experiments import print_experiments
 from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
-from marin.cli.output import print_fields, print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.history.runs import History, facts
 from marin.process.files import write_whole

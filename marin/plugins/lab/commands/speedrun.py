@@ -11,7 +11,8 @@ import click
 
 from marin.cli.keys import parse_vkey
 from marin.cli.options import argument, flag, option, takes
-from marin.cli.output import print_fields, print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.record.root import open_root
 

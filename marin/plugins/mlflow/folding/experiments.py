@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 
 from marin.errors import MarinError
-from marin.history.names import data_of, model_of, plan_of
+from marin.history.names import data_of, model_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.text import plain
+from marin.history.run import plan_of
 from marin.plugins.mlflow.folding.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.plugins.mlflow.folding.projected import RecordedEvent
 from marin.preregistration.arms import arm_of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from marin.history.names import data_of, model_of, plan_of
+from marin.history.names import data_of, model_of
 from marin.history.projection.text import flatten
+from marin.history.run import plan_of
 from marin.history.table.sweeps import RECIPES, VARIED
 from marin.history.table.varied import name_among
 from marin.plugins.mlflow.folding.experiments import Experiments

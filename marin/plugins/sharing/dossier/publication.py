@@ -33,8 +33,8 @@ from marin.plugins.sharing.judge.files import PAGE, PROGRAM
 from marin.plugins.sharing.judge.programs import program_files
 from marin.plugins.sharing.site import pages
 from marin.record.attestation import digests
-from marin.record.homes import VKEY
 from marin.record.root import Root
+from marin.record.trust.homes import VKEY
 from marin.reporting.folder import Page
 from marin.reporting.template import render
 

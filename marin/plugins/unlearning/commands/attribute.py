@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from marin.cli.options import THERE, argument, flag, option, takes
-from marin.cli.output import print_json, print_table, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import print_table
 from marin.process.text import several
 
 if TYPE_CHECKING:

@@ -42,8 +42,7 @@ from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
 from marin.execution.workspace import Workspace, execute
 from marin.history.changes import keep_listing, reason
 from marin.history.fold import step_view
-from marin.history.names import new_id
-from marin.history.run import Fact, Run, StepView
+from marin.history.run import Fact, Run, StepView, new_id
 from marin.history.runs import History, completions, load, started_runs, stream_of
 from marin.process.arithmetic import settings
 from marin.process.files import write_whole

@@ -15,8 +15,8 @@ from ledger import Event
 from marin.errors import MarinError
 from marin.history.fold import by_address, step_view, taken
 from marin.history.labels import Labels, label_stream
-from marin.history.names import model_of, plan_of, section
-from marin.history.run import Fact, Indexed, StepView, was_interrupted
+from marin.history.names import model_of, section
+from marin.history.run import Fact, Indexed, StepView, plan_of, was_interrupted
 from marin.history.runs import is_told_by
 from marin.record import events as kinds
 from marin.record.events import (

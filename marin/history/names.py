@@ -7,19 +7,9 @@ A recipe is what somebody recorded, of any version: what is missing or has anoth
 
 from __future__ import annotations
 
-from base64 import b32encode
 from collections.abc import Mapping
-from secrets import token_bytes
 
-from marin.record.events import DEFAULT_PIPELINE, LOOP
-
-MAIN = "pipeline"
-"""What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
-
-
-def plan_of(pipeline: str) -> str:
-    """What people call the plan whose recorded name is ``pipeline``."""
-    return MAIN if pipeline == DEFAULT_PIPELINE else pipeline
+from marin.record.events import LOOP
 
 
 def model_of(recipe: Mapping[str, object]) -> str:
@@ -61,8 +51,3 @@ def section(recipe: Mapping[str, object], name: str) -> Mapping[str, object]:
     """A section of a recorded recipe; empty where it has none."""
     found = recipe.get(name)
     return found if isinstance(found, Mapping) else {}
-
-
-def new_id() -> str:
-    """The id of a run or of an execution of a graph: eight letters and digits, 40 random bits."""
-    return b32encode(token_bytes(5)).decode().lower()

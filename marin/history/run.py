@@ -7,8 +7,10 @@ the nodes of the graph, by address.
 from __future__ import annotations
 
 import math
+from base64 import b32encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from secrets import token_bytes
 from typing import Literal
 
 from ledger import Event, canonical_digest
@@ -18,6 +20,7 @@ from marin.kinds.kind import Fact as Fact
 from marin.kinds.kind import StepView as StepView
 from marin.recipe.schema import Recipe, from_plain
 from marin.record.events import (
+    DEFAULT_PIPELINE,
     LOOP,
     STEPS,
     CheckpointSaved,
@@ -37,6 +40,8 @@ from marin.record.events import (
 from marin.record.retention import let_go
 from marin.record.verdicts import NAMES, answerable, overall, standing
 
+MAIN = "pipeline"
+"""What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
 Indexed = tuple[int, Event]
 """An event and its index in the log."""
 
@@ -304,3 +309,13 @@ def ordered(states: Mapping[str, StepState]) -> list[StepState]:
     """These steps in the order of the pipeline."""
     place = {name: position for position, name in enumerate(STEPS)}
     return sorted(states.values(), key=lambda step: place.get(step.step, len(STEPS)))
+
+
+def plan_of(pipeline: str) -> str:
+    """What people call the plan whose recorded name is ``pipeline``."""
+    return MAIN if pipeline == DEFAULT_PIPELINE else pipeline
+
+
+def new_id() -> str:
+    """The id of a run or of an execution of a graph: eight letters and digits, 40 random bits."""
+    return b32encode(token_bytes(5)).decode().lower()

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from marin.errors import MissingEvidence
 from marin.history.catalog import twin_of
-from marin.history.names import plan_of
-from marin.history.run import Run
+from marin.history.run import Run, plan_of
 from marin.history.runs import followed, load_named
 from marin.provenance.plugins import named
 from marin.record.root import Root

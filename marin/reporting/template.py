@@ -17,7 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from marin.history.names import plan_of
+from marin.history.run import plan_of
 from marin.process.text import SEEN_DIGITS, visible, written
 from marin.recipe.units import duration, human_size
 

@@ -13,8 +13,8 @@ from marin.errors import UsageError
 from marin.history.run import Fact, Run, record_digest
 from marin.history.runs import History, facts, replay_stream
 from marin.record.events import StopRequested, TrainSegment, draft
-from marin.record.homes import home_of
 from marin.record.root import Root, open_root
+from marin.record.trust.homes import home_of
 
 LONGEST = 2000
 """Letters of what a request says was found."""

@@ -23,9 +23,9 @@ import msgspec
 import wandb
 
 from marin.errors import MarinError
-from marin.history.names import data_of, model_of, plan_of
+from marin.history.names import data_of, model_of
 from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
-from marin.history.run import Run, StepView
+from marin.history.run import Run, StepView, plan_of
 from marin.kinds.known import numbers_of
 from marin.plugins.wandb.choice import Choice
 from marin.plugins.wandb.file import EVALUATED, STEP, TRAINING

@@ -15,9 +15,9 @@ from msgspec import to_builtins
 
 from ledger import LedgerError, NotFound, Store
 from marin.errors import UsageError
-from marin.history.names import MAIN, data_of, model_of, name_of, plan_of
+from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
-from marin.history.run import Run, shown
+from marin.history.run import MAIN, Run, plan_of, shown
 from marin.recipe.cost import parameters
 from marin.recipe.units import duration
 from marin.record.events import LOOP

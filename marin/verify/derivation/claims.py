@@ -21,8 +21,7 @@ from ledger import LedgerError
 from marin.data.exclusion import not_excluded_from
 from marin.errors import UsageError
 from marin.execution.plan import Plan
-from marin.history.names import plan_of
-from marin.history.run import Fact, StepView
+from marin.history.run import Fact, StepView, plan_of
 from marin.kinds.claim import Basis as Basis
 from marin.kinds.claim import Claim as Claim
 from marin.kinds.claim import Status as Status

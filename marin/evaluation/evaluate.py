@@ -33,12 +33,12 @@ from marin.process.cache import compilation_cache
 from marin.process.waiting import waiting
 from marin.recipe.schema import Recipe, as_recorded
 from marin.record.events import EVAL_COMPLETED, EvalCompleted
-from marin.training.adapters import merged
 from marin.training.checkpoints.whole import restore
 from marin.training.data import token_dataset
 from marin.training.loss import token_losses
 from marin.training.model import attention_mask
 from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.runtime.parts import plain_model
 from marin.training.state import named_key
 from marin.training.step.compiled import compiled
 
@@ -214,7 +214,7 @@ def evaluate(task: Task) -> StepResult:
     recipe = task.recipe
     with waiting("restoring the trained state"):
         trained, digest = restore(task)
-        model = merged(trained)
+        model = plain_model(recipe, trained)
     score = scorer(model, task.recipe)
     with waiting("scoring held-out text"):
         loss, tokens = validation_loss(recipe, task.inputs["tokens"] / "validation", score)

@@ -27,13 +27,13 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe, as_recorded
 from marin.record import outputs
 from marin.record.events import CheckpointSaved
-from marin.training.adapters import merged
 from marin.training.checkpoints.whole import load, proven
 from marin.training.imported import imported_state
 from marin.training.initial import initial_state
 from marin.training.model import vocabulary_size
 from marin.training.runtime import canary
 from marin.training.runtime.compilation import use_compilation_cache
+from marin.training.runtime.parts import plain_model
 from marin.training.state import TrainState, manifest_of
 
 LOOKED_BACK = 16
@@ -120,7 +120,7 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
     return Subject(
         run.run,
         recipe,
-        merged(state.model),
+        plain_model(recipe, state.model),
         tokenizer,
         digest,
         int(state.step),

@@ -7,6 +7,7 @@ from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import profile_plugins
+from marin.recipe.model import model_plugins
 from marin.recipe.schema import Execution, Recipe
 
 
@@ -41,5 +42,5 @@ EVALUATE = StepDefinition(
     starts=("marin/pipeline/evaluate.py",),
     run=run,
     devices="one",
-    plugins=lambda recipe: profile_plugins(recipe.arithmetic),
+    plugins=lambda recipe: (*profile_plugins(recipe.arithmetic), *model_plugins(recipe)),
 )

@@ -6,7 +6,7 @@ from marin.execution.step import StepDefinition, StepResult, Task
 from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
-from marin.recipe.model import CHATS
+from marin.recipe.model import CHATS, model_plugins
 from marin.recipe.schema import Execution, Recipe, chats
 
 
@@ -34,5 +34,5 @@ EXPORT = StepDefinition(
     starts=("marin/pipeline/export.py",),
     run=run,
     devices="one",
-    plugins=lambda recipe: (CHATS,) if chats(recipe.dataset) else (),
+    plugins=lambda recipe: (*model_plugins(recipe), *((CHATS,) if chats(recipe.dataset) else ())),
 )

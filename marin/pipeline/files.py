@@ -1,7 +1,8 @@
-"""A corpus of files: the user's own by globs, or one that is fetched; text, JSON lines, conversations and preferences.
+"""A corpus of files: the user's own by globs, one that is fetched, or those of an artifact that somebody made; text, JSON lines,
+conversations and preferences.
 
-An entry point of the group ``marin.corpora`` (:class:`marin.pipeline.corpus.Read`): the code of a step ``corpus`` whose data set
-names files, and of no other.
+An entry point of the group ``marin.corpora`` (:class:`marin.pipeline.corpus.Reader`): the code of a step ``corpus`` whose data
+set names files, and of no other.
 """
 
 from __future__ import annotations
@@ -14,46 +15,96 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
-from marin.data.documents import VALIDATION, Document, write_divided
+from marin.data.documents import TRAIN, VALIDATION, Document, SplitWriter, read_documents, write_divided
 from marin.data.local import Marked, Skipped, SourceFile, Written, matched, mirrored_glob, read_file, read_pairs
 from marin.data.preferences import hold_out
 from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of
 from marin.data.text import lines, split_text
 from marin.data.tokenizer import END_OF_TEXT
-from marin.errors import NoConversation
+from marin.errors import DataError, NoConversation, UsageError
 from marin.execution.step import Task
-from marin.pipeline.corpus import EARLIER, URL, Corpus
+from marin.pipeline.corpus import EARLIER, PAIRS, URL, Corpus
 from marin.provenance.plugins import named
-from marin.recipe.schema import FilesDataset, UrlDataset
+from marin.recipe.schema import Artifact, ArtifactDataset, FilesDataset, UrlDataset
 
 log = logging.getLogger(__name__)
 
 
-def sources(dataset: UrlDataset | FilesDataset) -> dict[str, str]:
+def sources(dataset: UrlDataset | FilesDataset | ArtifactDataset) -> dict[str, str]:
     """The digests of the files, and of those with minimal pairs, by name.
 
     Raises:
         DataError: a file is missing or cannot be read.
     """
+    if isinstance(dataset, ArtifactDataset):
+        return {dataset.artifact.address: dataset.artifact.digest or ""}
     found = {f"minimal_pairs:{file.name}": file.digest() for file in _pair_files(dataset)}
     if isinstance(dataset, UrlDataset):
         return found | {dataset.url: f"sha256:{dataset.sha256}"}
     return found | {file.name: file.digest() for file in matched(dataset.globs)}
 
 
-def pairs(dataset: UrlDataset | FilesDataset) -> Iterable[dict[str, str]]:
+def pairs(dataset: UrlDataset | FilesDataset | ArtifactDataset, task: Task) -> Iterable[dict[str, str]]:
     """The minimal pairs that the data set names."""
-    return read_pairs(_pair_files(dataset))
+    return (
+        _pairs_of(dataset.artifact, task) if isinstance(dataset, ArtifactDataset) else read_pairs(_pair_files(dataset))
+    )
 
 
-def pairs_of(path: Path) -> Iterable[dict[str, str]]:
-    """Those in one file."""
-    return read_pairs([SourceFile(path, path.name)])
-
-
-def corpus(dataset: UrlDataset | FilesDataset, task: Task, out: Path) -> Corpus:
+def corpus(dataset: UrlDataset | FilesDataset | ArtifactDataset, task: Task, out: Path) -> Corpus:
     """Both splits of the documents, in ``out``."""
+    if isinstance(dataset, ArtifactDataset):
+        return _of_artifact(dataset, task, out)
     return _of_address(dataset, task, out) if isinstance(dataset, UrlDataset) else _of_files(dataset, task, out)
+
+
+def _of_artifact(dataset: ArtifactDataset, task: Task, out: Path) -> Corpus:
+    """Each document is read and written anew, so that this corpus is one, no matter who made that artifact."""
+    counts = []
+    with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
+        made = _taken(dataset.artifact, task, Path(folder) / "corpus")
+        for split in (TRAIN, VALIDATION):
+            with (out / split).open("wb") as file:
+                writer = SplitWriter(file)
+                for document in read_documents(_file_of(dataset.artifact, made, split)):
+                    writer.write(document)
+                counts.append(writer.count())
+    if not counts[0].documents:
+        raise DataError(
+            "corpus is empty", where=dataset.artifact.address, expected=f"documents in {TRAIN}", found="none"
+        )
+    return Corpus(counts[0], counts[1], sources(dataset))
+
+
+def _pairs_of(artifact: Artifact, task: Task) -> Iterable[dict[str, str]]:
+    with TemporaryDirectory(dir=task.work, prefix="artifact-") as folder:
+        path = _taken(artifact, task, Path(folder) / "corpus") / PAIRS
+        return list(read_pairs([SourceFile(path, path.name)])) if path.is_file() else []
+
+
+def _taken(artifact: Artifact, task: Task, folder: Path) -> Path:
+    if artifact.digest is None:
+        raise UsageError(
+            "a corpus that is not made yet",
+            where=f"dataset.artifact: {artifact.address}",
+            expected="its digest",
+            found="null",
+            cure="run the experiment file that makes it: marin run FILE",
+        )
+    task.store.checkout(artifact.digest, folder)
+    return folder
+
+
+def _file_of(artifact: Artifact, folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        raise DataError(
+            "an artifact is no corpus",
+            where=artifact.address,
+            expected=f"a folder with {TRAIN} and {VALIDATION}",
+            found=f"no {name}",
+            cure="write both into context.out, one document a line: id, text, source, metadata",
+        )
+    return folder / name
 
 
 def _of_address(dataset: UrlDataset, task: Task, out: Path) -> Corpus:

@@ -12,7 +12,7 @@ from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import step_plugins
-from marin.recipe.model import IMPORTED, WORDS
+from marin.recipe.model import IMPORTED, WORDS, model_plugins
 from marin.recipe.objective import objective_plugins
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
@@ -63,11 +63,17 @@ def run(task: Task) -> StepResult:
 
 
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """What the recipe's arithmetic and its objective are computed by, what reads a model that was made elsewhere, and what counts
-    the words and epochs that a recipe speaks of."""
+    """What the recipe's arithmetic, objective, experts, adapters and optimizer are computed by, what reads a model that was made
+    elsewhere, and what counts the words and epochs that a recipe speaks of."""
     read = (IMPORTED,) if recipe.initial is not None else ()
     counted = recipe.trainer.states_at_words is not None or recipe.trainer.most_epochs is not None
-    return (*step_plugins(recipe.arithmetic), *objective_plugins(recipe), *read, *((WORDS,) if counted else ()))
+    own = (
+        *step_plugins(recipe.arithmetic),
+        *objective_plugins(recipe),
+        *model_plugins(recipe),
+        *recipe.optimizer.plugins,
+    )
+    return (*own, *read, *((WORDS,) if counted else ()))
 
 
 TRAIN = StepDefinition(

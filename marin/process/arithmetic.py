@@ -351,20 +351,7 @@ def _covers(environ: Mapping[str, str], wanted: Mapping[str, str], devices: int)
     ) >= devices
 
 
-_SWITCHES = {
-    "0": False,
-    "false": False,
-    "f": False,
-    "no": False,
-    "n": False,
-    "off": False,
-    "1": True,
-    "true": True,
-    "t": True,
-    "yes": True,
-    "y": True,
-    "on": True,
-}
+_SWITCHES = {"0": ("0", "false", "f", "no", "n", "off"), "1": ("1", "true", "t", "yes", "y", "on")}
 """How jax reads a variable that is on or off."""
 
 
@@ -373,7 +360,7 @@ def _agrees(name: str, present: str, wanted: str) -> bool:
         return set(present.split()) <= set(wanted.split())
     given = present.strip().lower()
     if (name.startswith("JAX_") or name in TRACING) and wanted in ("0", "1"):
-        return _SWITCHES.get(given) is _SWITCHES[wanted]
+        return given in _SWITCHES[wanted]
     return given == wanted.lower()
 
 

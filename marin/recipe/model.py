@@ -13,9 +13,11 @@ MIXTURES = ("mixtral", "qwen3_moe")
 """Architectures whose layers are mixtures of experts."""
 OF_MIXTURES = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
 """The fields that they have and others have not."""
-IMPORTED, CHATS, WORDS = (("marin.models", name) for name in ("imported", "chats", "words"))
-"""Group and name of what reads a model made elsewhere, of what writes the template of its conversations, and of what counts the
-words and epochs that it has seen."""
+IMPORTED, CHATS, WORDS, EXPERTS, LORA = (
+    ("marin.models", name) for name in ("imported", "chats", "words", "experts", "lora")
+)
+"""Group and name of what reads a model made elsewhere, of what writes the template of its conversations, of what counts the
+words and epochs that it has seen, of what has its experts, and its adapters."""
 
 
 class Model(Section, frozen=True):
@@ -70,6 +72,11 @@ class Model(Section, frozen=True):
         if self.architecture != "gpt2":
             return self.intermediate_dim
         return self.inner_width or self.hidden_dim * (self.intermediate_dim // self.hidden_dim)
+
+
+def model_plugins(recipe: Any) -> tuple[tuple[str, str], ...]:
+    """Group and name of the plugins of which the recipe's model has something."""
+    return (*((EXPERTS,) if recipe.model.sparse else ()), *((LORA,) if recipe.lora is not None else ()))
 
 
 def check_experts(recipe: Any, where: str) -> None:

@@ -3,6 +3,10 @@
 Which matrices these are, how adapters are drawn and what a layer with them computes is Levanter's ``adaptor.lora``. The training
 state holds the model that it began with beside its adapters, so every fingerprint says of both what they are; the optimizer
 keeps moments of adapters alone. To everything after the training it is one plain model: base and adapters, merged.
+
+They may learn preferences: by Levanter's own loss (``levanter.dpo``), of an adapted model against itself without its adapters.
+
+What a training asks of this file is found by the entry point ``lora`` (:class:`marin.training.runtime.parts.Adapters`).
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from haliax import Axis, NamedArray
 from levanter.adaptor.lora import (
     LORA_R,
     LoraConfig,
@@ -26,14 +31,16 @@ from levanter.adaptor.lora import (
     lora_state_dict,
     loraize,
     to_hf_config,
+    unwrap_lora_modules,
 )
-from levanter.models.lm_model import LmHeadModel
+from levanter.dpo import dpo_loss_from_logps
+from levanter.models.lm_model import LmExample, LmHeadModel
 from safetensors.numpy import save_file
 
+from marin.recipe.schema import Recipe
 from marin.recipe.section import Lora
-
-FOLDER = "adapters"
-"""Where an exported folder has them, in the form of PEFT."""
+from marin.training.loss import token_losses
+from marin.training.model import attention_mask
 
 
 def adapted(lora: Lora, model: LmHeadModel, key: jax.Array) -> LmHeadModel:
@@ -80,6 +87,29 @@ def _merged(linear: LoraLinear) -> hax.nn.Linear:
         one, other = hax.broadcast_arrays(first[LORA_R, number], second[LORA_R, number], require_subset=False)
         delta = delta + (one * other).rearrange(weight.axes)
     return replace(linear.wrapped, weight=weight + delta * linear.lora.scale)
+
+
+def preferred(recipe: Recipe, model: LmHeadModel, tokens: jax.Array, weights: jax.Array, beta: float) -> jax.Array:
+    """The sum, float32, of the losses of pairs: -log sigmoid of ``beta`` times how much more than the reference the model
+    prefers the chosen answer.
+
+    ``tokens``: int32[sequences, seq_len], of which each chosen conversation is followed by the rejected one; ``weights``:
+    float32 of the same shape, 1 where the token after a position is of an answer.
+    """
+    Pair, Pos = Axis("batch", tokens.shape[0] // 2), Axis("position", tokens.shape[1])
+
+    def answers(first: int) -> LmExample:
+        ids = hax.named(tokens[first::2], (Pair, Pos))
+        counted = hax.named(weights[first::2], (Pair, Pos))
+        return LmExample(tokens=ids, loss_weight=counted, attn_mask=attention_mask(recipe, ids))
+
+    def margin(model: LmHeadModel) -> NamedArray:
+        chosen, rejected = (-hax.sum(token_losses(model, answers(i)), axis=Pos) for i in range(2))
+        return chosen - rejected
+
+    reference = jax.lax.stop_gradient(margin(unwrap_lora_modules(model)))
+    mean, _ = dpo_loss_from_logps(margin(model), reference, beta=beta)
+    return mean * Pair.size
 
 
 def write_adapters(folder: Path, model: LmHeadModel, lora: Lora, base: str) -> None:

@@ -19,6 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import cast
@@ -234,7 +235,7 @@ class LeftOut:
         return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)
 
 
-class Batches(Iterator[Batch]):
+class Batches(Iterator[Batch], AbstractContextManager["Batches"]):
     """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends. Read ahead by a
     thread, which :meth:`close` ends. Anyone who opens a stream closes it: it has no finaliser, for that would wait for a
     thread wherever the collector happens to run, also in the middle of the start of another thread, where Python holds
@@ -269,9 +270,6 @@ class Batches(Iterator[Batch]):
         self._ahead: deque[Future[LmExample]] = deque(
             self._loading.submit(_loaded, self._examples) for _ in range(BATCHES_AHEAD)
         )
-
-    def __enter__(self) -> Batches:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -23,10 +23,9 @@ from marin.provenance.plugins import named
 from marin.recipe.model import CHATS
 from marin.recipe.schema import Recipe, chats
 from marin.record.events import MODEL_EXPORTED, ModelExported, Output
-from marin.training.adapters import FOLDER, merged, write_adapters
 from marin.training.checkpoints.whole import restore
-from marin.training.experts.tensors import by_expert
 from marin.training.model import model_config, vocabulary_size
+from marin.training.runtime.parts import adapters, experts, plain_model
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
@@ -35,6 +34,8 @@ ARCHITECTURES = {
     "mixtral": "MixtralForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
 }
+ADAPTERS = "adapters"
+"""Where an exported folder has them, in the form of PEFT."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
@@ -77,7 +78,7 @@ def write_model(folder: Path, model: LmHeadModel, recipe: Recipe, vocab_size: in
         if value is not None
     }
     if recipe.model.architecture == "mixtral":
-        tensors = by_expert(tensors)
+        tensors = experts().by_expert(tensors)
     if recipe.model.architecture == "gpt2" or recipe.model.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
     save_file(dict(sorted(tensors.items())), folder / "model.safetensors", metadata={"format": "pt"})
@@ -95,10 +96,12 @@ def export(task: Task) -> StepResult:
         if (tokenizer / name).exists():
             (task.out / name).write_bytes((tokenizer / name).read_bytes())
     closing: list[int] = named(*CHATS, "conversations")(task.out, task.recipe) if chats(task.recipe.dataset) else []
-    write_model(task.out, merged(model), task.recipe, vocabulary_size(tokenizer, task.recipe.model), closing)
+    write_model(
+        task.out, plain_model(task.recipe, model), task.recipe, vocabulary_size(tokenizer, task.recipe.model), closing
+    )
     if task.recipe.lora is not None:
         base = "" if task.recipe.initial is None else task.recipe.initial.name
-        write_adapters(task.out / FOLDER, model, task.recipe.lora, base)
+        adapters().write_adapters(task.out / ADAPTERS, model, task.recipe.lora, base)
     tree = describe_tree(task.out)
     output = Output(kind="model", digest=tree.digest, size=tree.size, artifact=tree.digest)
     task.journal.record(

@@ -25,10 +25,9 @@ from ledger import SlicedForm
 from marin.data.borrowed.tensor_files import tensor_files
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe
-from marin.training.adapters import adapted, adapters_of
-from marin.training.experts.tensors import together
 from marin.training.initial import initial_state
 from marin.training.model import model_config
+from marin.training.runtime.parts import adapters, experts
 from marin.training.state import TrainState, vocabulary
 
 DTYPES: Mapping[str, type] = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
@@ -47,7 +46,7 @@ def imported_state(recipe: Recipe, vocab_size: int, folder: Path, form: SlicedFo
     """
     first, model = initial_state(recipe, vocab_size, form), read_model(recipe, vocab_size, folder)
     if recipe.lora is not None:
-        model = eqx.combine(adapters_of(first.model), adapted(recipe.lora, model, first.key))
+        model = eqx.combine(adapters().adapters_of(first.model), adapters().adapted(recipe.lora, model, first.key))
     return eqx.tree_at(lambda state: state.model, first, model)
 
 
@@ -109,7 +108,7 @@ def _named(found: dict[str, np.ndarray], architecture: str) -> dict[str, np.ndar
     """The tensors by the names of GPT-2's own folder, which other writers put under a prefix; of a Mixtral with its experts
     together, as transformers has them in memory."""
     if architecture == "mixtral":
-        return together(found)
+        return experts().together(found)
     return (
         {name.removeprefix("transformer."): value for name, value in found.items()} if architecture == "gpt2" else found
     )

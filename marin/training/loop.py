@@ -28,11 +28,11 @@ from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
 from marin.training.data import Batch, Batches, LeftOut, Span, streams, token_dataset
-from marin.training.experts.loads import measured
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary, hosts
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.objective import Rollouts, objective_plugin
+from marin.training.runtime.parts import experts
 from marin.training.runtime.profile import exact_profile, layered_step
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
@@ -54,7 +54,7 @@ Progress = Callable[[int, float], None]
 class Steps:
     """What is known of train steps ``[start, end)``. Lists have one item per step; ``trace`` is uint32 little-endian
     [steps, tensors, 2]: the per-tensor fingerprints after each step, in the order of the state's tree. ``routers``: by name
-    (:func:`marin.training.experts.loads.measured`), where there are some. Of completions
+    (:meth:`marin.training.runtime.parts.Mixtures.measured`), where there are some. Of completions
     (:mod:`marin.training.runtime.objective`) ``completions`` has what is measured of them, and ``records`` what is stored of
     each update, by its digest."""
 
@@ -341,7 +341,7 @@ class Training:
             made.fingerprints.append(fingerprint_of(outcome))
             made.trace += np.ascontiguousarray(outcome.fingerprint, dtype="<u4").tobytes()
             for loads in outcome.loads:
-                for name, value in measured(loads).items():
+                for name, value in experts().measured(loads).items():
                     made.routers.setdefault(name, []).append(value)
             made.end = number + 1
             if progress is not None:

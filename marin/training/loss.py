@@ -22,7 +22,7 @@ from levanter.kernels.pallas.fused_cross_entropy_loss.xla import linear_softmax_
 from levanter.models.lm_model import LmExample, LmHeadModel, split_activations
 from levanter.models.loss import fused_cross_entropy_loss_and_logsumexp_penalty, next_token_loss_weight
 
-from marin.training.experts.models import activated
+from marin.training.runtime.parts import experts
 
 BLOCKS_OF = "cpu"
 """The kind of device whose blocks Levanter is asked for."""
@@ -39,7 +39,7 @@ def token_losses(model: LmHeadModel, example: LmExample, z_loss: float | None = 
 def routed_losses(model: Any, example: LmExample, z_loss: float | None) -> tuple[NamedArray, jax.Array]:
     """:func:`token_losses` of a mixture of experts, with what it adds for its router, once for each token that counts; and how
     many tokens each expert got, float32[layers, experts]."""
-    hidden, beside, loads = activated(model, example.tokens, example.attn_mask)
+    hidden, beside, loads = experts().activated(model, example.tokens, example.attn_mask)
     weight = next_token_loss_weight(hidden.resolve_axis(model.Pos.name), example.loss_weight)
     return _of_hidden(model, example, hidden, z_loss) + beside * weight, loads
 

@@ -24,7 +24,7 @@ from levanter.utils.activation import ActivationFunctionEnum
 from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.recipe.schema import Model, Recipe
-from marin.training.experts.models import MixtralExperts, Qwen3Experts
+from marin.training.runtime.parts import experts
 from marin.training.runtime.products import canonical_products
 from marin.training.runtime.shape_checks import per_thread
 
@@ -100,29 +100,8 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
     match model.architecture:
         case "qwen3":
             return Qwen3Config(**same | {"use_sliding_window": False})
-        case "mixtral":
-            return MixtralExperts(
-                **same,
-                n_routed_experts=model.num_experts,
-                num_experts_per_tok=model.num_experts_per_tok,
-                n_shared_experts=0,
-                lbl_coef=model.router_aux_loss_coef,
-                rzl_coef=model.router_z_loss_coef,
-                dense_router_gradient=False,
-            )
-        case "qwen3_moe":
-            return Qwen3Experts(
-                **same | {"use_qk_norm": True},
-                num_experts=model.num_experts,
-                num_experts_per_tok=model.num_experts_per_tok,
-                moe_intermediate_dim=model.intermediate_dim,
-                norm_topk_prob=True,
-                router_aux_loss_coef=model.router_aux_loss_coef,
-                decoder_sparse_step=1,
-                mlp_only_layers=(),
-                use_sliding_window=False,
-                dense_router_gradient=False,
-            )
+        case "mixtral" | "qwen3_moe":
+            return experts().configured(model, same)
         case _:
             return llama
 

@@ -25,9 +25,9 @@ from levanter.utils.jax_utils import leaf_key_paths
 
 from ledger import StateManifest, TensorInfo, describe_state
 from marin.recipe.schema import Recipe, digest
-from marin.training.adapters import adapted
 from marin.training.model import model_config
 from marin.training.optimizers.rule import optimizer
+from marin.training.runtime.parts import adapters
 
 DATA = "data"
 """The axis of a mesh along which the batch and the state are cut."""
@@ -101,7 +101,7 @@ def made(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     def make() -> TrainState:
         model = model_config(recipe.model).build(vocabulary(vocab_size), key=named_key(seed, "model"))
         if recipe.lora is not None:
-            model = adapted(recipe.lora, model, named_key(seed, "lora"))
+            model = adapters().adapted(recipe.lora, model, named_key(seed, "lora"))
         moments = optimizer(recipe).init(eqx.filter(model, eqx.is_inexact_array))
         return TrainState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), named_key(seed, "train"), model, moments)
 

@@ -17,6 +17,9 @@ Turns = Annotated[int, Meta(ge=1, le=64)]
 ELEMENTWISE = ("adamw", "lion")
 """Optimizers that move every number of a tensor by itself, so that a tensor may be cut anywhere."""
 
+ACROSS_TENSORS = "marin.profiles", "across"
+"""Group and name of the plugin that has the others."""
+
 
 class Optimizer(Section, frozen=True):
     """An optimizer with decoupled weight decay, clipping by global norm, warm-up and decay of the rate.
@@ -69,6 +72,11 @@ class Optimizer(Section, frozen=True):
     def elementwise(self) -> bool:
         """Whether it moves every number by itself."""
         return self.name in ELEMENTWISE
+
+    @property
+    def plugins(self) -> tuple[tuple[str, str], ...]:
+        """Group and name of the plugin that has it, where one does."""
+        return () if self.elementwise else (ACROSS_TENSORS,)
 
 
 _NEWTON_SCHULZ: Mapping[str, Any] = {"momentum": 0.95, "backend_steps": 5, "coefficient_type": "quintic"}

@@ -18,9 +18,10 @@ import mmap
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 import msgspec
@@ -62,7 +63,7 @@ def save(state: TrainState, folder: Path) -> None:
     write_slices(folder, arrays_of(state))
 
 
-class Saver:
+class Saver(AbstractContextManager["Saver"]):
     """Saves states of one layout. All processes that train as one make one, and call the same methods in the same order."""
 
     def __init__(
@@ -75,9 +76,6 @@ class Saver:
         self._running: Future[Saved | None] | None = None
         self._done: Callable[[Saved], None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="saver")
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """What is on its way and not settled is not recorded."""

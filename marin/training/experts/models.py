@@ -2,10 +2,13 @@
 
 Levanter sorts tokens by expert, where equal ones may stand in any order, and multiplies ragged groups; neither has an exact
 form. What it counts over a batch (the load of experts, losses beside that of the tokens) is over a microbatch here.
+
+What a training asks of this room is here, found by the entry point ``experts``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -13,6 +16,7 @@ import equinox as eqx
 import haliax as hax
 import jax
 import jax.numpy as jnp
+import numpy as np
 from haliax import Axis, NamedArray
 from haliax.jax_utils import maybe_rng_split
 from levanter.models.mixtral import (
@@ -24,7 +28,10 @@ from levanter.models.mixtral import (
 )
 from levanter.models.qwen3_moe import Qwen3MoeConfig, Qwen3MoeDecoderLayer, Qwen3MoeLMHeadModel, Qwen3MoeSparseMoeBlock
 
+from marin.recipe.model import Model
 from marin.training.experts.dispatch import chosen_experts, mixed, weights_of
+from marin.training.experts.tensors import by_expert as by_expert
+from marin.training.experts.tensors import together as together
 
 BALANCE, ROUTER_Z, LOADS = "load_balancing_loss", "router_z_loss", "expert_loads"
 """As Levanter's models call the losses that a layer gives beside its numbers, and the tokens of each of its experts."""
@@ -163,6 +170,18 @@ def activated(
     return x, sum(losses[1:], start=losses[0]) if losses else 0.0, beside[LOADS].array
 
 
+def measured(loads: np.ndarray) -> Mapping[str, float]:
+    """How evenly the tokens of a train step went to experts, of how many each one has, [layers, experts]: the entropy of their
+    shares (1: even; the mean over layers), the largest share (1: that of an even one), and how many experts have none."""
+    shares = loads.astype(np.float64) / np.maximum(loads.sum(axis=1, keepdims=True), 1)
+    logs = np.log(np.where(shares > 0, shares, 1.0))
+    return {
+        "router/entropy": float(-(shares * logs).sum(axis=1).mean() / np.log(loads.shape[1])),
+        "router/largest_share": float(shares.max() * loads.shape[1]),
+        "router/idle_experts": float((loads == 0).sum()),
+    }
+
+
 @dataclass(frozen=True)
 class MixtralExperts(MixtralConfig):
     """A Mixtral whose tokens come to their experts by :mod:`marin.training.experts.dispatch`."""
@@ -186,6 +205,32 @@ class Qwen3Experts(Qwen3MoeConfig):
         layer = model.transformer.layers.stacked
         block = _Qwen3(layer.mlp.config, layer.mlp.gate, layer.mlp.experts)
         return _with_layer(model, _Qwen3Layer(**_field_values(layer) | {"mlp": block}))
+
+
+def configured(model: Model, same: Mapping[str, Any]) -> MixtralExperts | Qwen3Experts:
+    """Levanter's configuration of ``model``; ``same``: the fields that it has of a Llama."""
+    if model.architecture == "mixtral":
+        return MixtralExperts(
+            **same,
+            n_routed_experts=model.num_experts,
+            num_experts_per_tok=model.num_experts_per_tok,
+            n_shared_experts=0,
+            lbl_coef=model.router_aux_loss_coef,
+            rzl_coef=model.router_z_loss_coef,
+            dense_router_gradient=False,
+        )
+    return Qwen3Experts(
+        **{**same, "use_qk_norm": True},
+        num_experts=model.num_experts,
+        num_experts_per_tok=model.num_experts_per_tok,
+        moe_intermediate_dim=model.intermediate_dim,
+        norm_topk_prob=True,
+        router_aux_loss_coef=model.router_aux_loss_coef,
+        decoder_sparse_step=1,
+        mlp_only_layers=(),
+        use_sliding_window=False,
+        dense_router_gradient=False,
+    )
 
 
 def _field_values(module: Any) -> dict[str, Any]:

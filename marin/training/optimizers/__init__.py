@@ -1,5 +1,5 @@
 """Optimizers of a recipe: Levanter's own classes, and what each does with which tensor.
 
-rules.py    each optimizer of a recipe as a configuration of Levanter's
+across.py   those that look across tensors, a plugin
 rule.py     the optimizer of a recipe, its rates, and its groups of tensors
 """

@@ -1,20 +1,44 @@
-"""The optimizer of a recipe, the rates of its updates, and which tensors it moves by which rule."""
+"""The optimizer of a recipe, the rates of its updates, and which tensors it moves by which rule: as configurations of Levanter's,
+whose schedule may begin at a later train step.
+
+Every field that decides bits is passed explicitly, so that a changed default of Levanter changes nothing here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import haliax as hax
 import jax
 import optax
-from levanter.optim.config import OptimizerConfig
+from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
 
-from marin.errors import UsageError
+from marin.recipe.form.optimizer import Optimizer
 from marin.recipe.form.schedule import decay_steps, whole
 from marin.recipe.schema import Recipe
-from marin.training.adapters import only_adapters
-from marin.training.optimizers.rules import configured
+from marin.training.runtime.parts import across_tensors, adapters
+
+
+@dataclass(frozen=True)
+class FromStep:
+    """Mixed into an optimizer's configuration: its schedule begins with train step ``begin``."""
+
+    begin: int = 0
+
+    def lr_scheduler(self, num_train_steps: int, override_lr: float | None = None) -> Callable[[jax.Array], jax.Array]:
+        schedule: Callable[[jax.Array], jax.Array] = super().lr_scheduler(num_train_steps, override_lr)  # type: ignore[misc]
+        return schedule if not self.begin else lambda count: schedule(count - self.begin)
+
+
+@dataclass(frozen=True)
+class _Adam(FromStep, AdamConfig):
+    pass
+
+
+@dataclass(frozen=True)
+class _Lion(FromStep, LionConfig):
+    pass
 
 
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:
@@ -25,7 +49,7 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     """
     config, steps = _configured(recipe)
     built = config.build(steps)
-    return built if recipe.lora is None else only_adapters(built)
+    return built if recipe.lora is None else adapters().only_adapters(built)
 
 
 def learning_rates(recipe: Recipe, first: int, end: int) -> list[float]:
@@ -37,27 +61,8 @@ def learning_rates(recipe: Recipe, first: int, end: int) -> list[float]:
 
 def groups(recipe: Recipe, parameters: Any) -> Mapping[str, list[int]]:
     """Which tensors an optimizer that looks across them moves by which of its rules: numbers of the leaves of a tree of
-    named arrays, by Levanter's own mask, which goes by a model's layers and the axes of their matrices.
-
-    Raises:
-        UsageError: no tensor is a matrix for the rule that the optimizer is called after.
-    """
-    name = recipe.optimizer.name
-    config, _ = _configured(recipe)
-    mask = getattr(config, "create_mask", None)
-    named = jax.tree.leaves(parameters, is_leaf=lambda x: isinstance(x, hax.NamedArray))
-    labels = jax.tree.leaves(mask(parameters)) if mask is not None else [name] * len(named)
-    found: dict[str, list[int]] = {}
-    for number, (label, _) in enumerate(zip(labels, named, strict=True)):
-        found.setdefault(label, []).append(number)
-    if name not in found:
-        raise UsageError(
-            "an optimizer of matrices, and the model has none",
-            where="optimizer.name",
-            expected=f"a matrix that {name} moves",
-            found=f"{len(named)} tensors that {' and '.join(sorted(found)) or 'nothing'} would move",
-            cure="choose optimizer=adamw",
-        )
+    named arrays, by Levanter's own mask, which goes by a model's layers and the axes of their matrices."""
+    found: Mapping[str, list[int]] = across_tensors().groups(recipe.optimizer.name, _configured(recipe)[0], parameters)
     return found
 
 
@@ -68,7 +73,31 @@ def _configured(recipe: Recipe) -> tuple[OptimizerConfig, int]:
     decay: float | None = recipe.optimizer.decay
     if recipe.optimizer.rounding == "nearest" and (asked := decay_steps(recipe)) is not None:
         decay = _steps(asked, steps)
-    return configured(recipe.optimizer, _steps(recipe.optimizer.warmup_steps, steps), decay, begin), steps
+    return _of_levanter(recipe.optimizer, _steps(recipe.optimizer.warmup_steps, steps), decay, begin), steps
+
+
+def _of_levanter(config: Optimizer, warmup: float, decay: float | None, begin: int) -> OptimizerConfig:
+    """Levanter's configuration of ``config``. Of optimizers that move each number by itself the train step clips; the others
+    clip as Levanter has it."""
+    common: dict[str, Any] = {
+        "begin": begin,
+        "learning_rate": config.learning_rate,
+        "weight_decay": config.weight_decay,
+        "min_lr_ratio": config.min_lr_ratio,
+        "warmup": warmup,
+        "decay": decay,
+        "lr_schedule": config.schedule,
+        "max_grad_norm": None if config.elementwise else config.max_grad_norm,
+    }
+    betas: dict[str, Any] = {"beta1": config.beta1, "beta2": config.beta2, "epsilon": config.epsilon}
+    match config.name:
+        case "adamw":
+            return _Adam(**common, **betas, nesterov=False)
+        case "lion":
+            return _Lion(**common, **betas)
+        case _:
+            across: OptimizerConfig = across_tensors().configured(config, common, betas)
+            return across
 
 
 def _steps(steps: int, num_steps: int) -> float:

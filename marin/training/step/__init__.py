@@ -4,7 +4,6 @@ contract.py      what every step is: its programs, the mesh, what a step leaves
 slices.py        the state cut into slices: what lies where on a mesh
 update.py        one slice after the step: clipping, optimizer, fingerprint
 shards.py        the step in logical shards and slices
-preference.py    the loss of preferences
 fingerprint.py   two sums of a tensor that are the same for every sharding
 compiled.py      a function compiled as a recipe's profile asks
 

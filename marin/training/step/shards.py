@@ -40,17 +40,16 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmExample
 
 from marin.recipe.schema import Recipe
-from marin.training.adapters import adapters_of
 from marin.training.blank import embedded, weighted
 from marin.training.loss import routed_losses, token_losses
 from marin.training.model import attention_mask, compute_dtype
 from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.compilation import give_back_memory
 from marin.training.runtime.objective import objective_plugin
+from marin.training.runtime.parts import adapters
 from marin.training.runtime.products import foreign_products
 from marin.training.state import DATA, TrainState
 from marin.training.step.contract import Arrays, Memory, Program, Step, StepOutcome, as_words, logical_shards, nbytes
-from marin.training.step.preference import preferred
 from marin.training.step.slices import Layout, Leaves, SlicedState, unnamed
 from marin.training.step.update import slice_square, slice_update
 
@@ -68,7 +67,7 @@ def shard_sums(
     ``tokens``: int32[sequences, seq_len]; ``weights``: float32 of the same shape. Sums and not means: a mean of means
     is wrong for ragged masks, and its divisor would belong to a shard instead of the batch. ``blank``: positions below 0
     are blank (:mod:`marin.training.blank`). What is not trained (``recipe.lora``) has a gradient of zeros. Of preferences the
-    loss is that of :mod:`marin.training.step.preference`, and each weighs 1. Of completions (``recipe.objective``)
+    loss is that of :mod:`marin.training.adapters`, and each weighs 1. Of completions (``recipe.objective``)
     ``weights`` has the columns of :mod:`marin.training.runtime.objective`.
     """
     return sums_and_loads(static, recipe, arrays, tokens, weights, blank=blank)[:3]
@@ -84,7 +83,7 @@ def sums_and_loads(
     Pos = Axis("position", tokens.shape[1])
     Batch = Axis("batch", micro)
 
-    moving = arrays if recipe.lora is None else adapters_of(arrays)
+    moving = arrays if recipe.lora is None else adapters().adapters_of(arrays)
     beta = None if recipe.lora is None else recipe.lora.dpo_beta
     completions = None if recipe.objective is None else objective_plugin()
 
@@ -92,7 +91,7 @@ def sums_and_loads(
         whole = eqx.combine(moving, arrays)
         model = eqx.combine(jax.tree.map(lambda x: x.astype(dtype), whole), static)
         if beta is not None:
-            return preferred(recipe, model, tokens, weights, beta)
+            return adapters().preferred(recipe, model, tokens, weights, beta)
         if completions is not None:
             return completions.loss(recipe, model, tokens, weights)
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)

@@ -1,45 +1,28 @@
-"""Each optimizer of a recipe as a configuration of Levanter's, whose schedule may begin at a later train step.
+"""Optimizers that look across the numbers of a tensor, as configurations of Levanter's (the entry point ``across`` of the group
+``marin.profiles``).
 
 Every field that decides bits is passed explicitly, so that a changed default of Levanter changes nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import haliax as hax
 import jax
 import jax.numpy as jnp
 import optax
 from levanter.optim.adamh import AdamHConfig
-from levanter.optim.config import AdamConfig, LionConfig, OptimizerConfig
+from levanter.optim.config import OptimizerConfig
 from levanter.optim.muon import MuonConfig
 from levanter.optim.muonh import MuonHConfig
 from levanter.optim.scion import ScionConfig, scale_with_scion
 
+from marin.errors import UsageError
 from marin.recipe.form.optimizer import Optimizer
-
-
-@dataclass(frozen=True)
-class FromStep:
-    """Mixed into an optimizer's configuration: its schedule begins with train step ``begin``."""
-
-    begin: int = 0
-
-    def lr_scheduler(self, num_train_steps: int, override_lr: float | None = None) -> Callable[[jax.Array], jax.Array]:
-        schedule: Callable[[jax.Array], jax.Array] = super().lr_scheduler(num_train_steps, override_lr)  # type: ignore[misc]
-        return schedule if not self.begin else lambda count: schedule(count - self.begin)
-
-
-@dataclass(frozen=True)
-class _Adam(FromStep, AdamConfig):
-    pass
-
-
-@dataclass(frozen=True)
-class _Lion(FromStep, LionConfig):
-    pass
+from marin.training.optimizers.rule import FromStep
 
 
 @dataclass(frozen=True)
@@ -124,20 +107,31 @@ class _Adafactor(FromStep, OptimizerConfig):
         return built
 
 
-def configured(config: Optimizer, warmup: float, decay: float | None, begin: int) -> OptimizerConfig:
-    """Levanter's configuration of ``config``. Of optimizers that move each number by itself the train step clips; the others
-    clip as Levanter has it."""
-    common: dict[str, Any] = {
-        "begin": begin,
-        "learning_rate": config.learning_rate,
-        "weight_decay": config.weight_decay,
-        "min_lr_ratio": config.min_lr_ratio,
-        "warmup": warmup,
-        "decay": decay,
-        "lr_schedule": config.schedule,
-        "max_grad_norm": None if config.elementwise else config.max_grad_norm,
-    }
-    betas: dict[str, Any] = {"beta1": config.beta1, "beta2": config.beta2, "epsilon": config.epsilon}
+def groups(name: str, config: OptimizerConfig, parameters: Any) -> Mapping[str, list[int]]:
+    """Which tensors are moved by which rule, as :func:`marin.training.optimizers.rule.groups` says.
+
+    Raises:
+        UsageError: no tensor is a matrix for the rule that the optimizer is called after.
+    """
+    mask = getattr(config, "create_mask", None)
+    named = jax.tree.leaves(parameters, is_leaf=lambda x: isinstance(x, hax.NamedArray))
+    labels = jax.tree.leaves(mask(parameters)) if mask is not None else [name] * len(named)
+    found: dict[str, list[int]] = {}
+    for number, (label, _) in enumerate(zip(labels, named, strict=True)):
+        found.setdefault(label, []).append(number)
+    if name not in found:
+        raise UsageError(
+            "an optimizer of matrices, and the model has none",
+            where="optimizer.name",
+            expected=f"a matrix that {name} moves",
+            found=f"{len(named)} tensors that {' and '.join(sorted(found)) or 'nothing'} would move",
+            cure="choose optimizer=adamw",
+        )
+    return found
+
+
+def configured(config: Optimizer, common: Mapping[str, Any], betas: Mapping[str, Any]) -> OptimizerConfig:
+    """Levanter's configuration of ``config``, of which ``common`` are the fields that all optimizers have."""
     orthogonal: dict[str, Any] = {
         "momentum": config.momentum,
         "backend_steps": config.backend_steps,
@@ -145,10 +139,6 @@ def configured(config: Optimizer, warmup: float, decay: float | None, begin: int
     }
     muon: dict[str, Any] = {"adam_lr": config.adam_lr, "nesterov": config.nesterov, "muon_epsilon": config.muon_epsilon}
     match config.name:
-        case "adamw":
-            return _Adam(**common, **betas, nesterov=False)
-        case "lion":
-            return _Lion(**common, **betas)
         case "muon":
             return _Muon(
                 **common,
@@ -170,7 +160,7 @@ def configured(config: Optimizer, warmup: float, decay: float | None, begin: int
                 scion_to_signum_lr=config.scion_to_signum_lr,
                 scion_epsilon=config.scion_epsilon,
             )
-        case "adafactor":
+        case _:
             factored: dict[str, Any] = {
                 "min_dim_size_to_factor": config.min_dim_size_to_factor,
                 "decay_rate": config.decay_rate,

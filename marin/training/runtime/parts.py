@@ -1,0 +1,35 @@
+"""What not every model has, found by its plugin: experts, adapters, and optimizers that look across the numbers of a tensor.
+
+Each is a module, whose functions say what they take and give. Without the plugin :class:`marin.errors.NotInstalled` is raised.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from marin.provenance.plugins import named
+from marin.recipe.form.optimizer import ACROSS_TENSORS
+from marin.recipe.model import EXPERTS, LORA
+from marin.recipe.schema import Recipe
+
+
+@cache
+def experts() -> Any:
+    """:mod:`marin.training.experts.models`."""
+    return named(*EXPERTS, "model.architecture")
+
+
+def adapters() -> Any:
+    """:mod:`marin.training.adapters`."""
+    return named(*LORA, "lora")
+
+
+def across_tensors() -> Any:
+    """:mod:`marin.training.optimizers.across`."""
+    return named(*ACROSS_TENSORS, "optimizer.name")
+
+
+def plain_model(recipe: Recipe, model: Any) -> Any:
+    """``model`` without adapters: as it is, or with those of ``recipe`` merged."""
+    return model if recipe.lora is None else adapters().merged(model)

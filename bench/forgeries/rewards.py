@@ -301,6 +301,7 @@ def measured(name: str) -> Callable[[Changes], None]:
     return forgery
 
 
+HONEST = "an honest training that learned from rewards"
 LIES: dict[str, tuple[Callable[[Changes], None], int, str]] = {
     "a better reward": (better_reward, 0, "completion 0 of prompt 0, reward: recorded"),
     "rewards by another function": (
@@ -376,17 +377,16 @@ def _judged(name: str, found: str) -> tuple[How, str]:
 
 def rows(folder: Path, only: str) -> Iterator[Row]:
     """Each lie and what replay says of it, those whose name has ``only`` in it; and an honest training."""
-    honest = "an honest training that learned from rewards"
     with prepared_runs(folder) as runs:
-        for name in (honest, *LIES):
+        for name in (HONEST, *LIES):
             if only not in name:
                 continue
             began = time.monotonic()
             with changes() as made:
-                if name != honest:
+                if name != HONEST:
                     LIES[name][0](made)
                 told = runs.trained()
                 found = runs.judged(told)
             how, said = _judged(name, found)
-            number = 0 if name == honest else OF_REWARDS
+            number = 0 if name == HONEST else OF_REWARDS
             yield Row(number, name, "operator", how, shortened(said), time.monotonic() - began)

@@ -21,10 +21,14 @@ from ledger import Author, Draft, Log, Signer, enrol_author, make_certificate, r
 from ledger.authors.authority import Authority
 from ledger.service.remote_server import check_all_signed
 from marin.history.catalog import open_catalog
-from marin.history.runs import stream_of
+from marin.history.run import record_digest
+from marin.history.runs import followed, load, replay_stream, stream_of
+from marin.plugins.mlflow.folding.fold import Fold
+from marin.plugins.mlflow.folding.intents import Tags
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
 from marin.record.verdicts import described
+from marin.verify.earlier import Proofs, conditions
 
 ADA, BOB, CAROL, EVE = (
     Signer(name, Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32))
@@ -43,6 +47,27 @@ class Hand:
         """Five times PASS, in this name."""
         body = verdict(self._root, self._run)
         return Draft(kinds.REPLAY_COMPLETED, stream_of(self._run), body, id=name, actor=actor)
+
+    def executed(self, actor: str | None = None) -> list[Draft]:
+        """That every segment was executed again, in this name."""
+        run = load(self._root.history(), self._run)
+        under = conditions(run)
+        return [
+            Draft(
+                kinds.REPLAY_SEGMENT,
+                replay_stream(run.run),
+                {
+                    "run": run.run,
+                    "start": one.body.start,
+                    "end": one.body.end,
+                    "segment": record_digest(one.body),
+                    "conditions": under,
+                },
+                id=f"executed-{one.body.start}",
+                actor=actor,
+            )
+            for one in run.segments
+        ]
 
     def of(self, author: Signer, *drafts: Draft, origin: str = "") -> list[Draft]:
         """These, or a PASS, signed by an author: the events, and the statement behind them."""
@@ -91,6 +116,30 @@ def _service(stall: Stall) -> Answer:
     return Answer(word.startswith("PASS") or ADA.name in by.split(", "), f"{word}, by {by}")
 
 
+@door("executed")
+def _executed(stall: Stall) -> Answer:
+    """Segments that an author says to have executed: the keeper takes none of them over, and nothing says that they hold."""
+    root, signer, hand = _log(stall)
+    forge: Forge = stall.held["forge"]
+    with as_operator(stall.base):
+        keeper = open_root(root.location)
+        with Log.open(root.storage, signer) as log, changes() as made:
+            made.setattr(Authority, "check", lambda self, drafts: {})
+            log.append(forge(hand))
+        history, reader = keeper.history(), keeper.reader()
+        run, mine = load(history, stall.shop.run), history.written.is_mine
+        taken = Proofs.read(run, keeper, {}, fresh=False).known
+        fold = Fold(root.verifier.name, own=reader)
+        told = [one for at, event in reader.events() for one in fold.apply(at, event, mine=mine(at))]
+        tags = [
+            one.values["marin.followed"] for one in told if isinstance(one, Tags) and "marin.followed" in one.values
+        ]
+        said = [word for word in (followed(history, run, mine), *tags) if word]
+    if stall.held.get("honest"):
+        return Answer(len(taken) == len(run.segments) and len(said) > 1, "; ".join(said))
+    return Answer(bool(said) or bool(taken), f"{len(taken)} taken over; {'; '.join(said) or 'nobody follows it'}")
+
+
 @door("names")
 def _names(stall: Stall) -> Answer:
     root, signer, hand = _log(stall)
@@ -103,7 +152,7 @@ def _names(stall: Stall) -> Answer:
     if stall.held.get("honest"):
         return Answer(by == BOB.name, f"{word}, by {by}")
     named = {ADA.name, BOB.name, CAROL.name} & set(by.split(", "))
-    return Answer(bool(named) or not word.startswith("claimed by this log"), f"{word}, by {by}")
+    return Answer(bool(named) or not word.startswith("no "), f"{word}, by {by}")
 
 
 def _note(hand: Hand) -> list[Draft]:
@@ -127,6 +176,11 @@ def _revoked_within(by: Signer) -> Forge:
         return [word, revoke_author(hand.origin, by, BOB.verifier), of_word]
 
     return forge
+
+
+def _revoked_before(hand: Hand, drafts: Drafts) -> Drafts:
+    *events, statement = hand.of(BOB, *drafts)
+    return [*events, revoke_author(hand.origin, BOB, BOB.verifier), statement]
 
 
 def _widened(hand: Hand) -> Drafts:
@@ -221,5 +275,14 @@ for _name, (_forge, _says) in (FORGED | WHO).items():
 for _name, (_forge, _) in FORGED.items():
     if _name not in ("PASS of nobody", "PASS in the log's name", "a batch of another author"):
         kind("names", _name, "(claimed)")(_held(_forge))
+kind("executed", "by the keeper", "", honest=True)(_held(lambda hand: hand.executed(), honest=True))
+for _name, _forge in {
+    "by an author": lambda hand: hand.of(BOB, *hand.executed()),
+    "by an author whose key was revoked": lambda hand: hand.of(CAROL, *hand.executed()),
+    "in an author's name, by nobody": lambda hand: hand.executed(BOB.name),
+    "by an author whose statement stands before them": lambda hand: hand.of(BOB, *hand.executed())[::-1],
+    "by an author who revokes the own key before signing": lambda hand: _revoked_before(hand, hand.executed()),
+}.items():
+    kind("executed", _name, "nobody follows it")(_held(_forge))
 for _door in ("service", "names"):
     kind(_door, "an author's own word", "", honest=True)(_held(lambda hand: hand.of(BOB), honest=True))

@@ -192,9 +192,9 @@ def claimants(root: Root, view: Run) -> str:
 
 
 def _show_run(root: Root, view: Run) -> None:
-    started = view.started.body
+    started, history = view.started.body, root.history()
     code, now = started.code, datetime.now(UTC)
-    sign = underway(root.history(), view, now)
+    sign = underway(history, view, now)
     # A line that would say nothing is left out: most runs continue none, and nobody labelled or followed them.
     print_fields(
         [
@@ -214,7 +214,7 @@ def _show_run(root: Root, view: Run) -> None:
             *(sign.fields if sign is not None else []),
             ("verified", verdict(view, twin_of(root, view), by=claimants(root, view))),
             *([("contradicts itself", wrong)] if (wrong := _contradiction(root, view)) else []),
-            *([("followed", age)] if root.is_own() and (age := runs.followed(root.history(), view)) else []),
+            *([("followed", age)] if (age := runs.followed(history, view, history.written.is_mine)) else []),
             *([("archived", "yes: lists leave it out")] if view.labels.archived else []),
             *([("description", view.labels.description)] if view.labels.description else []),
             *(
@@ -227,7 +227,7 @@ def _show_run(root: Root, view: Run) -> None:
     )
     say()
     # Asked of the whole log: a second execution elsewhere may have made other bits of the same step.
-    differed = nondeterministic(root.history())
+    differed = nondeterministic(history)
     rows = [
         (
             name,

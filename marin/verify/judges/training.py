@@ -25,6 +25,7 @@ from marin.recipe.model import WORDS
 from marin.recipe.schema import Recipe
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
+from marin.verify.derivation.series import recorded_series
 from marin.verify.earlier import Proofs
 from marin.verify.judges.workers import SegmentsReplay, replay_segments
 from marin.verify.segments import compare, programs
@@ -188,6 +189,7 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
             previous,
             program=recorded,
             saved={fact.body.state: fact.body for fact in run.checkpoints},
+            measured=recorded_series(case.record),
             done=proofs.keep,
         )
     summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
@@ -225,6 +227,7 @@ def _by_segments(
                 case.workers,
                 progress,
                 store=case.store,
+                measured=recorded_series(case.record),
                 done=proofs.keep,
             )
     summary = TrainingSummary(

@@ -16,7 +16,7 @@ from marin.record.verdicts import Bytes, bytes_of, passed_as, same_numbers
 
 def replayed(recorded: RecordedEvent, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
     """A verification that counts; the fold has taken it in already."""
-    tags = {**words(projected), "marin.verified.by": recorded.event.actor}
+    tags = {"marin.verified": projected.verified, "marin.verified.by": recorded.event.actor, **words(projected)}
     if body.first_divergence is not None:
         tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
     yield Tags(projected.id(), tags)

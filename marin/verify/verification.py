@@ -249,7 +249,10 @@ class Verification:
             remarks=self.environment.remarks,
             wanted=tuple(only),
             claims=claims.settled(
-                claims.derive(replace(case.record, run=case.run), PIPELINE, until=case.until),
+                (
+                    *claims.derive(replace(case.record, run=case.run), PIPELINE, until=case.until),
+                    *claims.of_program(trained.otherwise),
+                ),
                 outcomes,
                 trained.replayed,
             ),

@@ -285,6 +285,13 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
         yield Claim(f"train steps have the recorded {', '.join(told)}", "execution", "training")
 
 
+def of_program(otherwise: Sequence[str]) -> Iterator[Claim]:
+    """Of a run whose train steps were executed by another program than it says, and are the same. ``otherwise``: in what."""
+    if otherwise:
+        more = f", and {len(otherwise) - 1} more" if len(otherwise) > 1 else ""
+        yield Claim(f"it was computed by the program that it records ({otherwise[0]}{more})", "claimed")
+
+
 def _of_exclusion(record: RunRecord) -> Iterator[Claim]:
     """Of a run whose recipe excludes documents, and of one that was forked to unlearn them."""
     try:

@@ -8,7 +8,9 @@ not find a PASS of Ada's.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,10 +18,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bench.forgeries.doors.events import signed, stranger
 from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.doors.views import verdict
-from bench.forgeries.workshop import as_operator, changes
+from bench.forgeries.kinds.measuring import cited
+from bench.forgeries.workshop import OTHER, as_operator, changes
 from ledger import Author, Draft, Log, Signer, enrol_author, make_certificate, revoke_author, sign_drafts
 from ledger.authors.authority import Authority
 from ledger.service.remote_server import check_all_signed
+from marin.cli.looking.experiments import print_experiments
 from marin.history.catalog import open_catalog
 from marin.history.run import record_digest
 from marin.history.runs import followed, load, replay_stream, stream_of
@@ -27,6 +31,7 @@ from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import Tags
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
+from marin.record.trust.trusted import CLAIMED
 from marin.record.verdicts import described
 from marin.verify.earlier import Proofs, conditions
 
@@ -35,6 +40,7 @@ ADA, BOB, CAROL, EVE = (
     for seed, name in enumerate(("ada@desk", "bob@gpu", "carol@left", "eve@cafe"), 1)
 )
 Drafts = Sequence[Draft]
+CONCLUDED = f"{CLAIMED} confirmatory"
 
 
 class Hand:
@@ -138,6 +144,28 @@ def _executed(stall: Stall) -> Answer:
     if stall.held.get("honest"):
         return Answer(len(taken) == len(run.segments) and len(said) > 1, "; ".join(said))
     return Answer(bool(said) or bool(taken), f"{len(taken)} taken over; {'; '.join(said) or 'nobody follows it'}")
+
+
+@door("conclusion")
+def _conclusion(stall: Stall) -> Answer:
+    """What a report concluded, as the list of experiments and MLflow show it: to the keeper, or to a ``stranger``."""
+    root, signer, hand = _log(stall)
+    forge: Forge = stall.held["forge"]
+    with as_operator(stall.base), Log.open(root.storage, signer) as log, changes() as made:
+        made.setattr(Authority, "check", lambda self, drafts: {})
+        log.append(forge(hand))
+    with stranger(stall) if stall.held.get("stranger") else as_operator(stall.base):
+        read = open_root(root.location)
+        history, reader, listed = read.history(), read.reader(), io.StringIO()
+        with redirect_stdout(listed):
+            print_experiments(read, as_json=False)
+        fold = Fold(root.verifier.name, own=reader if read.is_own() else None)
+        told = [one for at, event in reader.events() for one in fold.apply(at, event, mine=history.written.is_mine(at))]
+    words = [
+        one.values["marin.conclusion"] for one in told if isinstance(one, Tags) and "marin.conclusion" in one.values
+    ]
+    said = [CONCLUDED in text for text in (*words, listed.getvalue())]
+    return Answer(not all(said), f"{', '.join(words)}; {listed.getvalue()}")
 
 
 @door("names")
@@ -263,6 +291,22 @@ WHO: dict[str, tuple[Forge, str]] = {
 """Keys of authors: what is handed in, and by which words it is refused."""
 
 
+def _reported(author: Signer | None, *, to_a_stranger: bool = False) -> Callable[[Stall], None]:
+    """A report on the experiment that the run cites says that it is confirmed: the log's own word, or an author's."""
+
+    def put(stall: Stall) -> None:
+        registered, _ = cited(stall.shop)
+        about = {name: registered.body[name] for name in ("experiment", "registration")}
+        said = {"verdict": "confirmatory", "supported": True, "deviations": [], "artifact": OTHER, "runs": []}
+        draft = Draft(kinds.EXPERIMENT_REPORTED, "experiments", about | said, id="report")
+        stall.held |= {
+            "forge": lambda hand: [draft] if author is None else hand.of(author, draft),
+            "stranger": to_a_stranger,
+        }
+
+    return put
+
+
 def _held(forge: Forge, *, honest: bool = False) -> Callable[[Stall], None]:
     def put(stall: Stall) -> None:
         stall.held |= {"forge": forge, "honest": honest}
@@ -275,6 +319,9 @@ for _name, (_forge, _says) in (FORGED | WHO).items():
 for _name, (_forge, _) in FORGED.items():
     if _name not in ("PASS of nobody", "PASS in the log's name", "a batch of another author"):
         kind("names", _name, "(claimed)")(_held(_forge))
+kind("conclusion", "by the keeper", "", honest=True)(_reported(None))
+kind("conclusion", "by an author", CONCLUDED)(_reported(BOB))
+kind("conclusion", "in a log of somebody else", CONCLUDED)(_reported(None, to_a_stranger=True))
 kind("executed", "by the keeper", "", honest=True)(_held(lambda hand: hand.executed(), honest=True))
 for _name, _forge in {
     "by an author": lambda hand: hand.of(BOB, *hand.executed()),

@@ -165,8 +165,9 @@ def whole(view: Run) -> dict[str, object]:
 
 
 def _contradiction(root: Root, view: Run) -> str:
-    """Where somebody else's record contradicts itself, so that its numbers are not to be believed; "" where it does not."""
-    if root.is_own():
+    """Where a record that somebody else may have written contradicts itself, so that its numbers are not to be
+    believed; "" where it does not."""
+    if root.is_own() and not len(root.history().written.authors):
         return ""  # what this software recorded; `marin verify` looks at it too
     from marin.verify.agreement import contradiction
 

@@ -136,7 +136,7 @@ class Fold:
         if isinstance(body, types.ReplaySegment):  # it tells of who executed it again, and not of the run
             return list(self._replayed(event, body)) if mine else []
         intents = (
-            self._of_experiment(RecordedEvent(index, event, milliseconds(event.time)), body)
+            self._of_experiment(RecordedEvent(index, event, milliseconds(event.time)), body, mine)
             if _run_in(body) == ""
             else self._of_run(index, event, kind, body, mine)
         )
@@ -173,12 +173,12 @@ class Fold:
             self.skipped += 1
         return intents or []
 
-    def _of_experiment(self, recorded: RecordedEvent, body: types.Body) -> list[Intent]:
+    def _of_experiment(self, recorded: RecordedEvent, body: types.Body, mine: bool) -> list[Intent]:
         match body:
             case types.ExperimentRegistered():
                 return list(self._experiments.registered(recorded, body))
             case types.ExperimentReported():
-                return list(self._experiments.reported(recorded, body))
+                return list(self._experiments.reported(recorded, body, claimed=not mine or self._own is None))
         return []
 
     def _of_run(self, index: int, event: Event, kind: Kind, body: types.Body, mine: bool) -> list[Intent]:

@@ -4,7 +4,7 @@
     python -m bench.forgeries --class 4                    those of one class
     python -m bench.forgeries --only 'swapped export'      those whose name has this in it
     python -m bench.forgeries --sample 12 --seed 7         twelve of them
-    python -m bench.forgeries --table docs/verify.md       write the table between its marks
+    python -m bench.forgeries --table docs/verify.md       write the table between its marks: rows of what is judged now
     python -m bench.forgeries --doors                      those at all other doors: bundles, dossiers, pages, ...
     python -m bench.forgeries --door dossier --door card   those of these doors
 
@@ -90,6 +90,14 @@ def _learned(options: argparse.Namespace, numbers: set[int] | None, folder: Path
     return rows(folder / "rewards", options.only or "") if wanted else iter(())
 
 
+def all_names() -> list[str]:
+    """Every kind that the table has a row for, in its order."""
+    import bench.forgeries.kinds  # noqa: F401  enters all kinds
+    from bench.forgeries.rewards import HONEST, LIES
+
+    return [*(kind.name for kind in chosen(None, None, None, 0)), HONEST, *LIES]
+
+
 def _roots(options: argparse.Namespace, folder: Path) -> bool:
     """Forge a root in each way, print what came of it; whether nobody believed one."""
     import bench.forgeries.kinds  # noqa: F401  enters all kinds
@@ -109,7 +117,8 @@ def _roots(options: argparse.Namespace, folder: Path) -> bool:
     if options.table is not None:
         whole = options.table.read_text("utf-8")
         head, _, rest = whole.partition(BEGIN)
-        options.table.write_text(f"{head}{BEGIN}\n{table(rows)}{END}{rest.partition(END)[2]}", "utf-8")
+        before, _, rest = rest.partition(END)
+        options.table.write_text(f"{head}{BEGIN}\n{table(rows, all_names(), before)}{END}{rest}", "utf-8")
     return bool(rows) and all(row.good for row in rows)
 
 

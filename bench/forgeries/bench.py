@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,23 +124,25 @@ def chosen(only: str | None, numbers: Collection[int] | None, sample: int | None
     return found
 
 
-def table(rows: Iterable[Row]) -> str:
-    """All rows as Markdown, by class."""
-    rows = list(rows)
-    lines = [
-        "| class | forged | by | what came of it | what the stranger was told |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for row in sorted(rows, key=lambda row: row.number):
-        said = (
-            row.said.replace("|", "/")
-            .replace("<", "&lt;")
-            .replace("`", "'")
-            .replace("[", "&#91;")
-            .replace("]", "&#93;")
-        )
-        lines.append(f"| {row.number} {CLASSES[row.number]} | {row.kind} | {row.by} | {row.how} | {said} |")
-    counts = {how: sum(row.how == how for row in rows) for how in dict.fromkeys(row.how for row in rows)}
+def table(rows: Iterable[Row], names: Collection[str], before: str = "") -> str:
+    """A row for each of these names as Markdown, by class; one that was not judged now stays as it was in the table
+    ``before``, if it was there."""
+    found = {name: line for line in before.splitlines() if (name := named_in(line)) in names}
+    found |= {row.kind: _line(row) for row in rows}
+    lines = sorted((found[name] for name in names if name in found), key=lambda line: int(line.split()[1]))
+    counts = Counter(line.split(" | ")[3] for line in lines)
     total = ", ".join(f"{count} {how}" for how, count in counts.items())
-    lines += ["", f"{len(rows)} kinds: {total}. One again: `python -m bench.forgeries --only NAME`."]
-    return "\n".join(lines) + "\n"
+    head = ("| class | forged | by | what came of it | what the stranger was told |", "| --- | --- | --- | --- | --- |")
+    end = f"{len(lines)} kinds: {total}. One again: `python -m bench.forgeries --only NAME`."
+    return "\n".join([*head, *lines, "", end]) + "\n"
+
+
+def named_in(line: str) -> str:
+    """The kind that a line of a table is about; "" where it is about none."""
+    parts = line.split(" | ")
+    return parts[1] if len(parts) >= 5 and parts[0].removeprefix("| ").partition(" ")[0].isdecimal() else ""
+
+
+def _line(row: Row) -> str:
+    said = row.said.replace("|", "/").replace("<", "&lt;").replace("`", "'").replace("[", "&#91;").replace("]", "&#93;")
+    return f"| {row.number} {CLASSES[row.number]} | {row.kind} | {row.by} | {row.how} | {said} |"

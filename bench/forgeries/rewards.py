@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from bench.forgeries.bench import How, Row, shortened
 from bench.forgeries.registry import OF_REWARDS
+from bench.forgeries.workshop import Changes, changes
 from ledger import MemoryStorage, Store
 from marin.plugins.rl import rewards as own_rewards
 from marin.plugins.rl import rollouts as own_rollouts
@@ -26,12 +27,14 @@ from marin.plugins.rl.rewards import exact_match
 from marin.plugins.rl.rollouts import DrawnRollouts
 from marin.recipe.arithmetic import EXACT
 from marin.recipe.schema import Execution, Recipe, from_mapping, plain, unplain
-from marin.record.events import TrainSegment
+from marin.record.events import OF_COMPLETIONS, TrainSegment
 from marin.training.loop import Steps, Training
 from marin.training.run import segment_event
 from marin.training.runtime import canary
 from marin.training.runtime.objective import Rollout
+from marin.verify.derivation.series import Measured
 from marin.verify.jax.replay import prepared, replay
+from marin.verify.segments.compare import MEASURED
 
 VOCABULARY = 260
 GIVEN = {
@@ -79,43 +82,13 @@ def put_tokenizer(folder: Path) -> Path:
     return folder
 
 
-class Changes:
-    """Attributes that are other ones for a while."""
-
-    def __init__(self) -> None:
-        self._before: list[tuple[Any, str, Any]] = []
-
-    def setattr(self, owner: Any, name: str, value: Any) -> None:
-        """Another value, until :meth:`undo`."""
-        self._before.append((owner, name, vars(owner).get(name, self)))
-        setattr(owner, name, value)
-
-    def undo(self) -> None:
-        """All as it was."""
-        for owner, name, value in reversed(self._before):
-            if value is self:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, value)
-        self._before.clear()
-
-
-@contextmanager
-def changes() -> Iterator[Changes]:
-    """For the time of a block."""
-    made = Changes()
-    try:
-        yield made
-    finally:
-        made.undo()
-
-
 @dataclass(frozen=True)
 class RecordedTraining:
     """A training as it is recorded: two segments of one update each."""
 
     segments: list[TrainSegment]
     store: Store
+    measured: Measured
 
 
 @dataclass(frozen=True)
@@ -133,6 +106,7 @@ class Runs:
     def trained(self, tell: Callable[[Steps], None] = lambda steps: None) -> RecordedTraining:
         """What a training records; ``tell`` changes what is said of a segment."""
         store, training, segments = Store(MemoryStorage()), self.training(), []
+        said: dict[str, dict[int, str]] = {}
         with closing(training):
             state, manifest = training.start()
             for start in range(0, self.recipe.trainer.num_steps, self.recipe.trainer.steps_per_segment):
@@ -142,8 +116,10 @@ class Runs:
                     store.put_bytes(data)
                 trace = store.put_bytes(record.steps.trace).digest
                 segments.append(segment_event("run", record, trace))
+                for name, values in record.steps.completions.items():
+                    said.setdefault(name, {}).update((step, value.hex()) for step, value in enumerate(values, start))
                 manifest = record.end_state
-        return RecordedTraining(segments, store)
+        return RecordedTraining(segments, store, said)
 
     def judged(self, told: RecordedTraining) -> str:
         """The first difference that replay finds; empty where there is none."""
@@ -157,6 +133,7 @@ class Runs:
             Execution(),
             lambda done, what: None,
             program={},
+            measured=told.measured,
         )
         return "" if found.divergence is None else found.divergence.describe()
 
@@ -311,6 +288,20 @@ def fewer(made: Changes) -> None:
     drawing(made, change)
 
 
+def measured(name: str) -> Callable[[Changes], None]:
+    """Learned and recorded as it was, and measured otherwise."""
+
+    def forgery(made: Changes) -> None:
+        def change(honest: Drawn, self: DrawnRollouts, state: Any, update: int) -> Rollout:
+            true = honest(self, state, update)
+            return replace(true, measured={**true.measured, name: true.measured[name] + 1.0})
+
+        drawing(made, change)
+
+    return forgery
+
+
+HONEST = "an honest training that learned from rewards"
 LIES: dict[str, tuple[Callable[[Changes], None], int, str]] = {
     "a better reward": (better_reward, 0, "completion 0 of prompt 0, reward: recorded"),
     "rewards by another function": (
@@ -353,6 +344,12 @@ LIES: dict[str, tuple[Callable[[Changes], None], int, str]] = {
         0,
         "completion 0 of prompt 0, position 0: recorded token",
     ),
+    **{
+        f"{what} that no completion has": (measured(name), 0, f"{name}: {MEASURED}")
+        for name, what in zip(
+            OF_COMPLETIONS, ("a mean reward", "a spread of rewards", "a length", "an entropy"), strict=True
+        )
+    },
 }
 """What was done, the first train step that is not as recorded, and part of what is said of it."""
 
@@ -380,17 +377,16 @@ def _judged(name: str, found: str) -> tuple[How, str]:
 
 def rows(folder: Path, only: str) -> Iterator[Row]:
     """Each lie and what replay says of it, those whose name has ``only`` in it; and an honest training."""
-    honest = "an honest training that learned from rewards"
     with prepared_runs(folder) as runs:
-        for name in (honest, *LIES):
+        for name in (HONEST, *LIES):
             if only not in name:
                 continue
             began = time.monotonic()
             with changes() as made:
-                if name != honest:
+                if name != HONEST:
                     LIES[name][0](made)
                 told = runs.trained()
                 found = runs.judged(told)
             how, said = _judged(name, found)
-            number = 0 if name == honest else OF_REWARDS
+            number = 0 if name == HONEST else OF_REWARDS
             yield Row(number, name, "operator", how, shortened(said), time.monotonic() - began)

@@ -290,3 +290,34 @@ def variable(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
+
+
+class Changes:
+    """Attributes that are other ones for a while."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def setattr(self, owner: Any, name: str, value: Any) -> None:
+        """Another value, until :meth:`undo`."""
+        self._before.append((owner, name, vars(owner).get(name, self)))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """All as it was."""
+        for owner, name, value in reversed(self._before):
+            if value is self:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+        self._before.clear()
+
+
+@contextmanager
+def changes() -> Iterator[Changes]:
+    """For the time of a block."""
+    made = Changes()
+    try:
+        yield made
+    finally:
+        made.undo()

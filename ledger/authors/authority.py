@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger.authors.enrolment import (
@@ -41,7 +41,8 @@ class Authority:
         if not named and not speaking:
             return {}
         signed = read_signed(self.origin, drafts) if speaking else {}
-        for author in {str(statement.author): statement.author for statement in signed.values()}.values():
+        signing = {str(statement.author): statement.author for statement in signed.values()}
+        for author in signing.values():
             self.enrolment(author)
         for draft in drafts:
             stream = STATEMENTS if draft.type == AUTHORED else AUTHORS_STREAM
@@ -56,7 +57,7 @@ class Authority:
             if draft.type == AUTHOR_ENROLLED:
                 self._check_enrolment(draft)
             elif draft.type == AUTHOR_REVOKED:
-                self._check_revocation(draft)
+                self._check_revocation(draft, signing)
             elif draft.type != AUTHORED and draft.id not in signed:
                 self._check_unsigned(draft)
         return signed
@@ -94,8 +95,16 @@ class Authority:
             )
         self._check_may_enrol(found.by)
 
-    def _check_revocation(self, draft: Draft) -> None:
+    def _check_revocation(self, draft: Draft, signing: Collection[str]) -> None:
         found = read_revocation(self.origin, str(draft.id), draft.body)
+        if str(found.vkey) in signing:
+            raise _refused(
+                "a key signs in the request that revokes it",
+                found.vkey,
+                "a revocation in a request of its own",
+                "one beside events that the key signs",
+                "append the events first",
+            )
         there = self._enrolled(found.vkey.name)
         if there is None or there.vkey != found.vkey:
             raise _refused(

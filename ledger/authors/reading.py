@@ -87,13 +87,18 @@ class Authors:
         fits = statement is not None and statement.author == author.vkey and statement.covers(event)
         return author if fits else None
 
+    def names(self, index: int, event: Event) -> Author | None:
+        """In whose name the event at this index is, whether or not a signature shows it; None where nobody was enrolled by that
+        name before it."""
+        author = self._known.get(event.actor)
+        return author if author is not None and author.index < index else None
+
     def check(self, events: Iterable[tuple[int, Event]]) -> Iterator[Finding]:
         """What is wrong with authorship in the whole log, whose ``events`` these are, in order."""
         unsigned: dict[str, tuple[int, Event]] = {}
         for index, event in events:
             if event.type != AUTHORED:
-                author = self._known.get(event.actor)
-                if author is not None and author.index < index:
+                if self.names(index, event) is not None:
                     unsigned[event.id] = index, event
                 continue
             try:

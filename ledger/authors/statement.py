@@ -121,15 +121,17 @@ def _signed_text(origin: str, statement: Statement) -> str:
 
 
 def read_signed(origin: str, drafts: Sequence[Draft]) -> Mapping[str, Statement]:
-    """The statements of a request, by the ids of what they sign: each signs events that stand before it in the request.
+    """The statements of a request, by the ids of what they sign: each signs events that stand before it in the request, and
+    behind the statement before it. A reader looks nowhere else.
 
     Raises:
-        Refused: one does not hold, or signs what is not in the request.
+        Refused: one does not hold, or signs what does not stand there.
     """
-    there = {str(draft.id): draft for draft in drafts if draft.type != AUTHORED}
+    there: dict[str, Draft] = {}
     found: dict[str, Statement] = {}
     for draft in drafts:
         if draft.type != AUTHORED:
+            there[str(draft.id)] = draft
             continue
         statement = read_statement(origin, draft.body)
         if draft.actor != statement.author.name:
@@ -137,10 +139,11 @@ def read_signed(origin: str, drafts: Sequence[Draft]) -> Mapping[str, Statement]
         for id, digest in statement.digests.items():
             signed_draft = there.get(id)
             if signed_draft is None or id in found:
-                raise _bad(f"events: {id}", "an event of the same batch, signed once", "none")
+                raise _bad(f"events: {id}", "an event between this statement and the one before, signed once", "none")
             if signed_draft.actor != statement.author.name or digest_of(signed_draft) != digest:
                 raise _bad(f"events: {id}", "the event as its author signed it", "another event, or another author")
             found[id] = statement
+        there.clear()
     return found
 
 

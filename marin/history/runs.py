@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ledger import Event, Stray
@@ -53,6 +53,9 @@ class History(Protocol):
 
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """Whether this user gave the verdict, on a run of this log."""
+
+    def newest(self, stream: str) -> int:
+        """The index of the newest event of a stream, -1 where it has none."""
 
 
 def stream_of(run: str) -> str:
@@ -194,10 +197,11 @@ def withdrawn_from(event: Event, step: int) -> bool:
     return kind.reaches(kinds.read(kind.body, event.body, where=event.stream)) > step
 
 
-def followed(history: History, run: Run) -> str:
-    """How far those who executed segments of a run again are behind it, in words; "" where nobody did. It is this user's word
-    only where the log is this user's."""
-    held = {fact.body.segment for fact in facts(history, ReplaySegment, stream=replay_stream(run.run))}
+def followed(history: History, run: Run, is_mine: Callable[[int], bool]) -> str:
+    """How far this user, who executed segments of a run again, is behind it, in words; "" where that never was. ``is_mine``:
+    whether this user wrote the event at an index."""
+    told = facts(history, ReplaySegment, stream=replay_stream(run.run))
+    held = {fact.body.segment for fact in told if is_mine(fact.index)}
     if not any(record_digest(fact.body) in held for fact in run.segments[:1]):
         return ""
     return age_in_words(unverified(run, held))
@@ -257,6 +261,7 @@ def _folded(history: History, run: str, stream: str) -> Run:
         fold.take_over(index, event, result, recorded)
     for fact in facts(history, ReplayCompleted, run=run):
         fold.judge(fact, counts=history.counts(fact))
+    fold.evaluated = history.newest(evaluation_stream(run))
     for body in labelled(history.events(stream=label_stream(run), type=type_of(RunLabelled))):
         fold.label(body)
     return fold.view()

@@ -359,6 +359,10 @@ class LedgerHistory:
         """Whether this user gave the verdict, on a run of this log."""
         return self.written.counts(verdict.index, verdict.body.log_checkpoint)
 
+    def newest(self, stream: str) -> int:
+        """The index of the newest event of a stream, -1 where it has none."""
+        return max(self.places(stream=stream, last=1), default=-1)
+
     def event(self, index: int) -> Event | None:
         """The event at this index; None beyond the end."""
         return self._fitting(index, self._reader.event(index)) if 0 <= index < self._size else None

@@ -64,8 +64,9 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
 def _beside(root: Root, run: Run) -> Beside:
     from marin.verify.agreement import contradiction  # here: the pipeline's steps
 
-    wrong = contradiction(root.history(), run.run)
-    age = followed(root.history(), run) if root.is_own() else ""
+    history = root.history()
+    wrong = contradiction(history, run.run)
+    age = followed(history, run, history.written.is_mine)
     return replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong, followed=age)
 
 

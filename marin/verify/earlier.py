@@ -2,9 +2,10 @@
 
 A verification that was broken off goes on where it stopped: each segment that holds becomes a ``replay.segment`` event
 in the reproducer's own log at once. It counts again only for the very same record (the digest of the whole
-``train.segment``) under the very same conditions: recipe, tokens, tokenizer, executed code, locked dependencies and
-installed versions. The number of devices and workers is not among them. What it proves is what a replay of that
-segment proves, as long as the reproducer trusts their own key; ``--fresh`` trusts nothing and executes everything.
+``train.segment``) under the very same conditions: recipe, tokens, tokenizer, executed code, locked dependencies,
+installed versions, and what is recorded of measurements of its train steps. The number of devices and workers is not
+among them. What it proves is what a replay of that segment proves, as long as the reproducer trusts their own key;
+``--fresh`` trusts nothing and executes everything.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from marin.pipeline.stages import PIPELINE
 from marin.provenance import environment
 from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.recipe.schema import digest
-from marin.record.events import ReplaySegment, TrainSegment, draft
+from marin.record.events import GRAD_NORM, ReplaySegment, TrainSegment, draft
 from marin.record.root import Root
+from marin.verify.derivation.series import Measured, between
 from marin.work.cached import results_of
 
 logger = logging.getLogger(__name__)
@@ -49,13 +51,14 @@ class Proofs:
 
     run: Run
     own: Root | None
+    measured: Measured = field(default_factory=dict)
     known: dict[str, int] = field(default_factory=dict)
     _conditions: str = ""
 
     @classmethod
-    def read(cls, run: Run, own: Root | None, *, fresh: bool) -> Proofs:
+    def read(cls, run: Run, own: Root | None, measured: Measured, *, fresh: bool) -> Proofs:
         """The proofs in the log of ``own``, verified there under its own key; none of them when ``fresh``."""
-        proofs = cls(run, own)
+        proofs = cls(run, own, measured)
         if own is None:
             return proofs
         proofs._conditions = conditions(run)
@@ -65,13 +68,21 @@ class Proofs:
                 history,
                 ReplaySegment,
                 lambda body: body.segment,
-                lambda body: body.conditions == proofs._conditions,
+                lambda body: body.conditions == proofs.conditions_of(body.start, body.end),
                 stream=replay_stream(run.run),
             )
             # What another author of this log says was executed is that author's word.
             mine = history.written.is_mine
             proofs.known = {segment: fact.index for segment, fact in same.items() if mine(fact.index)}
         return proofs
+
+    def conditions_of(self, start: int, end: int) -> str:
+        """:func:`conditions` of train steps, with what is measured of them beside their fingerprints."""
+        told = {name: known for name, known in between(self.measured, start, end).items() if name != GRAD_NORM}
+        if not told:
+            return self._conditions
+        by_step = {name: {str(step): value for step, value in known.items()} for name, known in told.items()}
+        return canonical_digest({"conditions": self._conditions, "measured": by_step})
 
     def of(self, segment: TrainSegment) -> int | None:
         """Index of the event that proves ``segment``, or None."""
@@ -86,7 +97,7 @@ class Proofs:
             start=segment.start,
             end=segment.end,
             segment=record_digest(segment),
-            conditions=self._conditions,
+            conditions=self.conditions_of(segment.start, segment.end),
         )
         try:
             (receipt,) = self.own.append([draft(body, replay_stream(self.run.run))])

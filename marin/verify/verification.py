@@ -38,6 +38,7 @@ from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_
 from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
 from marin.verify.derivation.record import RunRecord, pinned_steps, read_record
+from marin.verify.derivation.series import recorded_series
 from marin.verify.earlier import Proofs
 from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
@@ -248,7 +249,10 @@ class Verification:
             remarks=self.environment.remarks,
             wanted=tuple(only),
             claims=claims.settled(
-                claims.derive(replace(case.record, run=case.run), PIPELINE, until=case.until),
+                (
+                    *claims.derive(replace(case.record, run=case.run), PIPELINE, until=case.until),
+                    *claims.of_program(trained.otherwise),
+                ),
                 outcomes,
                 trained.replayed,
             ),
@@ -315,7 +319,7 @@ class Verification:
     def _training(self, case: Case) -> Verdict:
         if "train" not in self.run.steps and not self.run.segments:
             return Verdict("NOT_RUN", ("the run recorded no training",))
-        proofs = Proofs.read(self.run, self.options.own, fresh=self.options.fresh)
+        proofs = Proofs.read(self.run, self.options.own, recorded_series(self.record_of_run), fresh=self.options.fresh)
         drawn_by = self.reader.checkpoint().root.hex()
         self.trained = judge_training(case, self.selection, proofs, self.screening, drawn_by)
         return self.trained.verdict

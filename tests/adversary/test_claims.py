@@ -47,6 +47,7 @@ def test_what_code_measured_an_evaluation(stall: Stall, field: str, value: str) 
     goes_on(stall, (kinds.EVALUATION_RECORDED, evaluation_stream(shop.run), body))
     said = claimed(shop)
     assert f"was measured by code {body['code']} under lock {body['lock']}" in said and value in said
+    assert f"what it calls {', '.join(body['results'])} is what others call so, with all of its data" in said
 
 
 def test_what_a_report_concluded_is_the_word_of_its_log(stall: Stall, capsys: pytest.CaptureFixture[str]) -> None:

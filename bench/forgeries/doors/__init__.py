@@ -10,13 +10,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from bench.forgeries.brought import brought
-from bench.forgeries.doors import attempts, boards, bundles, events, published, statements, views, witnesses
+from bench.forgeries.doors import attempts, authors, boards, bundles, events, published, statements, views, witnesses
 from bench.forgeries.doors.register import Kind, Stall, at, tried
 from bench.forgeries.workshop import Base
 
 __all__ = [
     "all_kinds",
     "attempts",
+    "authors",
     "boards",
     "bundles",
     "events",

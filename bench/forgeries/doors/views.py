@@ -16,13 +16,13 @@ from ledger import Draft, Log
 from marin.execution.plan import identity_of
 from marin.history.catalog import open_catalog
 from marin.history.labels import label_stream, speaks_for_the_ledger
-from marin.history.runs import load, stream_of
+from marin.history.runs import evaluation_stream, load, stream_of
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import AliasSet, Points, PointsGone, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
-from marin.record.verdicts import NAMES, described, passed_as
+from marin.record.verdicts import EVALUATION, NAMES, described, passed_as
 
 FORGED = 0.271828
 """A loss that nobody measured."""
@@ -230,3 +230,44 @@ def _attempted(stall: Stall) -> None:
     attempt = shop.again(evaluated)
     attempt.type, attempt.body = kinds.STEP_STARTED, body
     verified(stall)
+
+
+@door("evaluation's word")
+def _evaluations_word(stall: Stall) -> Answer:
+    """What passed of a run's evaluations does not stand beside a number that was evaluated later."""
+    shop = signed(stall)
+    with as_operator(shop.base):
+        root = open_root(str(shop.path))
+        with open_catalog(root) as catalog:
+            (found,) = catalog.runs(shop.run)
+        words = [(found.verdicts or {}).get(EVALUATION, ""), load(root.history(), shop.run).verdict.get(EVALUATION, "")]
+    tags: dict[str, str] = {}
+    for intent in Fold(root.verifier.name, own=root.reader()).apply_all(root.reader().events()):
+        if isinstance(intent, Tags):
+            tags |= intent.values
+    words.append(tags.get(f"marin.verdict.{EVALUATION}", ""))
+    return Answer("PASS" in words, ", ".join(words))
+
+
+def _measured(stall: Stall) -> None:
+    """The state that the run ended with has a loss that nobody measured, recorded behind the verdict."""
+    verified(stall, dict.fromkeys((*NAMES, EVALUATION), "PASS"))
+    shop = stall.shop
+    one = {"data": OTHER, "scores": OTHER, "documents": 1, "bytes": 9, "tokens": 2, "numbers": {"loss": FORGED.hex()}}
+    about = {"state": shop.output("train")["digest"], "tokenizer": shop.output("tokenizer")["digest"]}
+    last = shop.one(kinds.TRAIN_STARTED).body["num_steps"]
+    body = {"run": shop.run, "step": last, **about, "code": OTHER, "lock": OTHER, "sets": {"held-out": one}}
+    goes_on(stall, (kinds.EVALUATION_MEASURED, evaluation_stream(shop.run), body))
+
+
+def _no_type(stall: Stall) -> None:
+    """What no version knows, behind the verdict."""
+    verified(stall, dict.fromkeys((*NAMES, EVALUATION), "PASS"))
+    goes_on(stall, ("evaluation.signed/v1", evaluation_stream(stall.shop.run), {"run": stall.shop.run, "by": "a lab"}))
+
+
+kind("evaluation's word", "a number after the verdict", "PARTIAL, PARTIAL, PARTIAL")(_measured)
+kind("evaluation's word", "an event of no known type after the verdict", "PARTIAL, PARTIAL")(_no_type)
+kind("evaluation's word", "the verdict alone", "", honest=True)(
+    lambda stall: verified(stall, dict.fromkeys((*NAMES, EVALUATION), "PASS"))
+)

@@ -153,3 +153,50 @@ def norm(shop: Shop) -> None:
 def no_states(shop: Shop) -> None:
     for entry in shop.all(kinds.CHECKPOINT_SAVED):
         entry.body["artifact"] = OTHER
+
+
+@kind(
+    6,
+    "a compiler that nobody has",
+    verdict="training",
+    outcomes=("UNSUPPORTED",),
+    says="another compiler made this run",
+)
+def compiler(shop: Shop) -> None:
+    shop.one(kinds.TRAIN_STARTED).body["program"]["jaxlib"] = "99.0.0"
+
+
+@kind(6, "invented losses, by a compiler that nobody has", verdict="artifacts", outcomes=("FAIL",), says="fingerprint")
+def losses_by_compiler(shop: Shop) -> None:
+    _halved(shop)
+    shop.one(kinds.TRAIN_STARTED).body["program"]["jaxlib"] = "99.0.0"
+    shop.follow()
+
+
+@kind(6, "a compiler that has no name", claimed="it was computed by the program that it records")
+def nameless(shop: Shop) -> None:
+    del shop.one(kinds.TRAIN_STARTED).body["program"]["jaxlib"]
+
+
+@kind(
+    6, "the programs of another train step", claimed="it was computed by the program that it records (different program"
+)
+def programs(shop: Shop) -> None:
+    functions = shop.one(kinds.TRAIN_STARTED).body["program"]["functions"]
+    functions |= dict.fromkeys(functions, OTHER)
+
+
+@kind(6, "another version of what trains", claimed="it was computed by the program that it records (different program")
+def levanter(shop: Shop) -> None:
+    shop.one(kinds.TRAIN_STARTED).body["program"]["levanter"] = "99.0.0"
+
+
+@kind(6, "invented losses, by another program", verdict="training", outcomes=("FAIL",), says="fingerprint")
+def losses_by_program(shop: Shop) -> None:
+    """What a program of another name gives excuses nothing, where the code is the run's."""
+    _halved(shop)
+    for entry in shop.all(kinds.METRICS_RECORDED):
+        entry.body["series"] = [s for s in entry.body["series"] if s["key"] != "train/grad_norm"]
+    functions = shop.one(kinds.TRAIN_STARTED).body["program"]["functions"]
+    functions |= dict.fromkeys(functions, OTHER)
+    shop.follow()

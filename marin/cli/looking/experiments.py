@@ -11,7 +11,8 @@ from marin.record.trust.trusted import CLAIMED
 
 
 def print_experiments(root: Root, *, as_json: bool) -> None:
-    """Every registered experiment, the newest registration of each."""
+    """Every registered experiment, the newest registration of each. What a report concluded that this user did not write is
+    claimed, as every verdict is."""
     from marin.history.runs import facts
     from marin.preregistration.arms import registrations
 
@@ -21,6 +22,7 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
     rows = []
     for name, fact in newest.items():
         index, last = reported.get(name, (None, {}))
+        whose = "verdict" if index is None or history.written.is_mine(index) else "claimed"
         rows.append(
             {
                 "experiment": name,
@@ -30,7 +32,8 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
                 "hypothesis": fact.body.hypothesis,
                 "arms": list(fact.body.arms),
                 "seeds": fact.body.seeds,
-                "verdict": last.get("verdict"),
+                "verdict": last.get("verdict") if whose == "verdict" else None,
+                "claimed": last.get("verdict") if whose == "claimed" else None,
                 "supported": last.get("supported"),
                 "report": last.get("artifact"),
                 "reported_at": index,
@@ -47,18 +50,13 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
                 fact.time[:19] + "Z",
                 str(len(fact.body.arms)),
                 str(len(fact.body.seeds)),
-                _conclusion_of(reported[name][1].get("verdict"), own=root.is_own()) if name in reported else "",
+                str(row["verdict"] or "") if row["claimed"] is None else f"{CLAIMED} {row['claimed']}",
                 fact.body.hypothesis,
             )
-            for name, fact in newest.items()
+            for (name, fact), row in zip(newest.items(), rows, strict=True)
         ],
         empty="no experiment is registered: `marin experiment register FILE`",
     )
-
-
-def _conclusion_of(verdict: object, *, own: bool) -> str:
-    """What a report concluded; of somebody else's log it is that log's word, as every verdict in it."""
-    return str(verdict) if own else f"{CLAIMED} {verdict}"
 
 
 def print_sweeps(root: Root, *, as_json: bool) -> None:

@@ -165,8 +165,9 @@ def whole(view: Run) -> dict[str, object]:
 
 
 def _contradiction(root: Root, view: Run) -> str:
-    """Where somebody else's record contradicts itself, so that its numbers are not to be believed; "" where it does not."""
-    if root.is_own():
+    """Where a record that somebody else may have written contradicts itself, so that its numbers are not to be
+    believed; "" where it does not."""
+    if root.is_own() and not len(root.history().written.authors):
         return ""  # what this software recorded; `marin verify` looks at it too
     from marin.verify.agreement import contradiction
 
@@ -192,9 +193,9 @@ def claimants(root: Root, view: Run) -> str:
 
 
 def _show_run(root: Root, view: Run) -> None:
-    started = view.started.body
+    started, history = view.started.body, root.history()
     code, now = started.code, datetime.now(UTC)
-    sign = underway(root.history(), view, now)
+    sign = underway(history, view, now)
     # A line that would say nothing is left out: most runs continue none, and nobody labelled or followed them.
     print_fields(
         [
@@ -214,7 +215,7 @@ def _show_run(root: Root, view: Run) -> None:
             *(sign.fields if sign is not None else []),
             ("verified", verdict(view, twin_of(root, view), by=claimants(root, view))),
             *([("contradicts itself", wrong)] if (wrong := _contradiction(root, view)) else []),
-            *([("followed", age)] if root.is_own() and (age := runs.followed(root.history(), view)) else []),
+            *([("followed", age)] if (age := runs.followed(history, view, history.written.is_mine)) else []),
             *([("archived", "yes: lists leave it out")] if view.labels.archived else []),
             *([("description", view.labels.description)] if view.labels.description else []),
             *(
@@ -227,7 +228,7 @@ def _show_run(root: Root, view: Run) -> None:
     )
     say()
     # Asked of the whole log: a second execution elsewhere may have made other bits of the same step.
-    differed = nondeterministic(root.history())
+    differed = nondeterministic(history)
     rows = [
         (
             name,

@@ -4,7 +4,9 @@
 
 :mod:`marin.data.tokenizer` refuses what the library is known to end a process by. What nobody knows yet would take a
 verifier's verdicts with it. So a process of a bounded size opens the file, encodes texts of many kinds and each token's own, and
-decodes them; how it ends is the answer. Tokenizers of the form that is trained here need no trial: every verification has them.
+decodes them; how it ends is the answer. Its bound is a processor's time: a busy machine answers later, and the same. What the
+machine does to it (somebody ends it, memory is short, no end by the clock) says nothing of the file. Tokenizers of the form that
+is trained here need no trial: every verification has them.
 """
 
 from __future__ import annotations
@@ -12,16 +14,22 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ledger import Unavailable
 from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer, switched_on
 from marin.errors import DataError
 
 SECONDS = 120
+"""Of a processor."""
+CLOCK_SECONDS = 3600
+"""When it is given up by the clock."""
+_ENDED_BY_OTHERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MOST_MEMORY = 16 << 30
 """Bytes of address space; threads take some of them for nothing."""
 TEXTS = (
@@ -48,6 +56,7 @@ def check(data: bytes, *, where: str) -> None:
 
     Raises:
         DataError: it does, or is no tokenizer.
+        Unavailable: this machine did not let it come to an end.
     """
     switched_on(data, where=where, as_recorded=True)
     if not made_here(data) and (found := _ended(data)):
@@ -70,7 +79,7 @@ def made_here(data: bytes) -> bool:
 
 @lru_cache(maxsize=16)
 def _ended(data: bytes) -> str:
-    """How the process ended that opened it; "" where it ended by itself."""
+    """How the process ended that opened it; "" where it ended by itself, or was ended by this machine (which raises)."""
     with TemporaryDirectory(prefix="marin-tokenizer-") as base:
         path = Path(base) / "tokenizer.json"
         path.write_bytes(data)
@@ -81,18 +90,45 @@ def _ended(data: bytes) -> str:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=SECONDS,
+                timeout=CLOCK_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"no end after {SECONDS} s"
-    return "" if ended.returncode == 0 else f"status {ended.returncode}"
+            raise _unsaid(f"no end after {CLOCK_SECONDS} s by the clock") from None
+    status = ended.returncode
+    if -status in _ENDED_BY_OTHERS or (status == -signal.SIGXCPU and _seconds() < SECONDS):
+        raise _unsaid(f"status {status}")
+    if status == -signal.SIGXCPU:
+        return f"no end after {SECONDS} s of a processor"
+    return "" if status == 0 else f"status {status}"
+
+
+def _unsaid(found: str) -> Unavailable:
+    return Unavailable(
+        "whether a tokenizer can be opened is not known",
+        where="the process that tries it",
+        expected="an end of its own",
+        found=found,
+        cure="try again on a machine with less to do and more memory: nothing is said of the tokenizer",
+    )
+
+
+def _seconds() -> int:
+    """A processor's time that the process may take: :data:`SECONDS`, or what this one may take, if that is less."""
+    limits = [limit for limit in resource.getrlimit(resource.RLIMIT_CPU) if limit != resource.RLIM_INFINITY]
+    return min(SECONDS, *limits) if limits else SECONDS
+
+
+def bound() -> None:
+    """Let this process have no more memory and no more of a processor's time than a trial may take."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (_seconds(), resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
 
 
 def main(path: Path) -> None:
     """Open the tokenizer, and use it. A refusal is an end too: anyone who opens it in earnest is refused alike."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    bound()
     try:
         tokenizer = parse_tokenizer(path.read_bytes(), where=path.name, as_recorded=True)
         tokens = sorted(tokenizer.get_vocab())

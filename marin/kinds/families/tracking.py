@@ -16,15 +16,22 @@ from marin.kinds.kind import Fact, Held, Kind, Pair, Seen, SeenLoop, Standing
 METRICS_RECORDED = "metrics.recorded/v1"
 TRACKING_LOGGED = "tracking.logged/v1"
 GRAD_NORM = "train/grad_norm"
-"""The one measured series that evidence covers: the fingerprint of each train step."""
+"""It is in the fingerprint of each train step."""
 MACHINE = "system/"
 """How the names of measurements begin that were taken of the machine, and that no verdict derives."""
 OF_EXPERTS = ("router/entropy", "router/largest_share", "router/idle_experts")
-"""Where a mixture's tokens went: derived by no verdict, and by a run that has no experts not measured."""
+"""Where a mixture's tokens went: by a run that has no experts not measured."""
 OF_COMPLETIONS = ("rl/reward", "rl/reward_std", "rl/completion_length", "rl/entropy")
 """Means of completions, which are themselves in the store: as those of experts."""
-MEASURED = (MACHINE, *OF_EXPERTS, *OF_COMPLETIONS)
-"""How the names of measurements begin that are only claimed."""
+OF_TRAINING = (GRAD_NORM, *OF_EXPERTS, *OF_COMPLETIONS)
+"""What is measured of each train step: once, and by a replay again."""
+_ROUNDED = {"router/entropy": 2.0**-40}
+"""How far apart values of one train step may be: processors round a library's logarithm each in its own way."""
+
+
+def is_one_value(name: str, one: float, other: float) -> bool:
+    """Whether these are one measurement of one train step."""
+    return one == other or (math.isnan(one) and math.isnan(other)) or abs(one - other) <= _ROUNDED.get(name, 0.0)
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -73,26 +80,27 @@ def _series_of_loop(fact: Fact[MetricsRecorded], seen: SeenLoop) -> Iterator[Pai
 
 def _underived(fact: Fact[MetricsRecorded]) -> Iterator[str]:
     for series in fact.body.series:
-        of_training = series.key in (GRAD_NORM, *OF_EXPERTS, *OF_COMPLETIONS) and fact.body.step == "train"
+        of_training = series.key in OF_TRAINING and fact.body.step == "train"
         if not of_training and not series.key.startswith(MACHINE):
             yield f"a measurement {series.key}"
 
 
-def _one_norm(facts: Sequence[Fact[MetricsRecorded]], standing: Standing) -> Iterator[Contradiction]:
-    """A train step has one gradient norm, which is a float32."""
-    known: dict[int, str] = {}
-    pairs = (
-        (fact.index, step, value)
+def _one_of_each(facts: Sequence[Fact[MetricsRecorded]], standing: Standing) -> Iterator[Contradiction]:
+    """A train step has one gradient norm, which is a float32, and one of each other measurement."""
+    known: dict[tuple[str, int], str] = {}
+    values = (
+        (fact.index, series.key, step, value)
         for fact in facts
         for series in fact.body.series
-        if series.key == GRAD_NORM
+        if series.key in OF_TRAINING
         for step, value in zip(series.steps, series.values, strict=False)
     )
-    for index, step, value in pairs:
-        if _as_float32(float.fromhex(value)).hex() != value:
-            yield Contradiction(index, f"series {GRAD_NORM}", f"a float32 at train step {step}", value, "train")
-        elif known.setdefault(step, value) != value:
-            yield Contradiction(index, f"series {GRAD_NORM}", f"{known[step]} at train step {step}", value, "train")
+    for index, name, step, value in values:
+        number, first = float.fromhex(value), known.setdefault((name, step), value)
+        if name == GRAD_NORM and _as_float32(number).hex() != value:
+            yield Contradiction(index, f"series {name}", f"a float32 at train step {step}", value, "train")
+        elif first != value and not is_one_value(name, float.fromhex(first), number):
+            yield Contradiction(index, f"series {name}", f"{first} at train step {step}", value, "train")
 
 
 def _as_float32(value: float) -> float:
@@ -116,7 +124,7 @@ KINDS: tuple[Kind, ...] = (
         run=Held(claimed=("series",), agrees=_series, underived=_underived),
         loop=Held(claimed=("series",), agrees=_series_of_loop),
         reaches=_reaches,
-        twice=_one_norm,
+        twice=_one_of_each,
     ),
     Kind(
         TRACKING_LOGGED,

@@ -178,7 +178,8 @@ def _attempted(fact: Fact[TrainStarted], around: Around) -> Iterator[Claim]:
     body, kind = fact.body, fact.body.device.get("kind", "cpu")
     attempt = (
         f"trained from step {body.first_step} on {body.devices} device(s)"
-        f"{'' if kind == 'cpu' else f' of the kind {kind}'} in {body.processes} process(es), attempt {body.attempt}"
+        f"{'' if kind == 'cpu' else f' of the kind {kind}'} in {body.processes} process(es), attempt {body.attempt}, "
+        f"compiled by jaxlib {body.program.get('jaxlib', 'of an unknown version')}"
     )
     yield Claim(attempt, "claimed", event=fact.index)
 

@@ -36,6 +36,7 @@ from marin.record.root import Root
 from marin.verify.case import Case
 from marin.verify.derivation.record import Contradiction, RunRecord, read_record
 from marin.verify.derivation.records import contradictions
+from marin.verify.derivation.series import recorded_series
 from marin.verify.earlier import Proofs
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.workers import replay_segments
@@ -255,7 +256,9 @@ class Follower:
 
     def _prepare(self) -> None:
         """Read what was established before, and compile and name every program: the first segment is not to wait for it."""
-        self._proofs = Proofs.read(self.run, self._options.own, fresh=self._options.fresh)
+        self._proofs = Proofs.read(
+            self.run, self._options.own, recorded_series(self._record), fresh=self._options.fresh
+        )
         self._done |= set(self._proofs.known)
         apply(self.run.recipe.arithmetic, self._alone)
         if self._options.workers == self._options.execution.processes == 1:
@@ -291,6 +294,7 @@ class Follower:
             self._options.workers if several else 1,
             _silent,
             store=case.store,
+            measured=recorded_series(case.record),
             done=lambda segment, losses: self._held(case, segment, losses),
         )
         if result.outcome == "FAIL":
@@ -310,6 +314,7 @@ class Follower:
             return
         assert self._proofs is not None, "it was asked what is open"
         self._done.add(record_digest(segment))
+        self._proofs.measured = recorded_series(case.record)
         self._proofs.keep(segment, losses)
         age = age_in_words(unverified(self.run, self._done))
         self._tell(f"train steps {segment.start} to {segment.end - 1}: same bits; {age}")

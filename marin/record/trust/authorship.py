@@ -47,18 +47,24 @@ class Written:
         return self.shown(index, event).actor if len(self.authors) else ""
 
     def is_mine(self, index: int, event: Event | None = None) -> bool:
-        """Whether this user wrote the event: signed it as an author, or holds the key of the log and no author signed it."""
+        """Whether this user wrote the event: signed it as an author, or holds the log's key and it is in no author's name."""
         found = self._author(index, event)
-        return self._own if found is None else found.vkey in self._mine
+        return self._own and not self._named(index, event) if found is None else found.vkey in self._mine
 
     def is_keepers(self, index: int) -> bool:
-        """Whether the event at this index is the word of the log's keeper, or this user's: no other author signed it."""
+        """Whether the event at this index is the word of the log's keeper, or this user's: it is in no other author's name."""
         found = self._author(index, None)
-        return found is None or found.vkey in self._mine
+        return not self._named(index, None) if found is None else found.vkey in self._mine
 
     def counts(self, index: int, log_checkpoint: Mapping[str, object]) -> bool:
         """Whether the verdict at this index, over this log checkpoint, is this user's, on a run of this log."""
         return self.is_mine(index) and of_this_log(log_checkpoint, self._reader)
+
+    def _named(self, index: int, event: Event | None) -> bool:
+        """Whether it is in the name of an author, who has not signed it where :meth:`_author` finds nobody: then it is nobody's
+        word."""
+        authors = self.authors
+        return len(authors) > 0 and authors.names(index, event or self._reader.event(index)) is not None
 
     def _author(self, index: int, event: Event | None) -> Author | None:
         authors = self.authors

@@ -85,6 +85,10 @@ class Proven:
         """None: what is proven here are events."""
         return ()
 
+    def newest(self, stream: str) -> int:
+        """As :meth:`History.newest`."""
+        return max((index for index, _ in self.events(stream=stream)), default=-1)
+
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """A verdict counts that is about an earlier state of this log, by the name that it gives."""
         about = verdict.body.log_checkpoint
@@ -118,6 +122,10 @@ class Noting:
         """As :meth:`History.strays`."""
         return self.history.strays(naming)
 
+    def newest(self, stream: str) -> int:
+        """As :meth:`History.newest`; that is no part of what is proven."""
+        return self.history.newest(stream)
+
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """As :meth:`History.counts`."""
         return self.history.counts(verdict)
@@ -143,6 +151,10 @@ class Until:
     def strays(self, naming: str) -> Iterator[Stray]:
         """As :meth:`History.strays`."""
         return (stray for stray in self.history.strays(naming) if stray.index < self.size)
+
+    def newest(self, stream: str) -> int:
+        """As :meth:`History.newest`."""
+        return max((index for index, _ in self.events(stream=stream)), default=-1)
 
     def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
         """As :meth:`History.counts`."""

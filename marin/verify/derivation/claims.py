@@ -32,8 +32,10 @@ from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record.events import (
     DATA_STEPS,
     LOOP,
-    MEASURED,
+    MACHINE,
     MODEL_STEPS,
+    OF_COMPLETIONS,
+    OF_EXPERTS,
     CheckpointSaved,
     Continues,
     MetricsRecorded,
@@ -43,6 +45,7 @@ from marin.record.events import (
 from marin.record.outputs import by_content
 from marin.verify.derivation.record import RunRecord, facts, is_verdict
 from marin.verify.derivation.records import unexplained
+from marin.verify.derivation.series import recorded_series
 from marin.verify.derivation.standing import unjudged
 
 
@@ -276,6 +279,16 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
             fact.index,
             (body.start, body.end),
         )
+    measured = recorded_series(record)
+    if told := [name for name in (*OF_EXPERTS, *OF_COMPLETIONS) if name in measured]:
+        yield Claim(f"train steps have the recorded {', '.join(told)}", "execution", "training")
+
+
+def of_program(otherwise: Sequence[str]) -> Iterator[Claim]:
+    """Of a run whose train steps were executed by another program than it says, and are the same. ``otherwise``: in what."""
+    if otherwise:
+        more = f", and {len(otherwise) - 1} more" if len(otherwise) > 1 else ""
+        yield Claim(f"it was computed by the program that it records ({otherwise[0]}{more})", "claimed")
 
 
 def _of_exclusion(record: RunRecord) -> Iterator[Claim]:
@@ -383,7 +396,7 @@ def _of_circumstances(record: RunRecord) -> Iterator[Claim]:
             series.key
             for fact in facts(stretch, MetricsRecorded)
             for series in fact.body.series
-            if series.key.startswith(MEASURED)
+            if series.key.startswith(MACHINE)
         }
         if measured:
             yield Claim(f"measured meanwhile: {', '.join(sorted(measured))}", "claimed")

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from marin.record.events import GRAD_NORM, MetricsRecorded, TrainSegment
+from marin.record.events import GRAD_NORM, TrainSegment
 from marin.record.fingerprint import step_fingerprint
-from marin.verify.derivation.record import RunRecord, facts
-from marin.verify.derivation.standing import superseded
+from marin.verify.derivation.record import RunRecord
+from marin.verify.derivation.series import recorded_series
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,7 @@ class Unfounded:
 
 def recorded_norms(record: RunRecord) -> dict[int, float]:
     """Train step -> gradient norm, as far as it is recorded of the training that stands."""
-    norms: dict[int, float] = {}
-    for stretch in record.stretches:
-        gone = superseded(record.run, stretch)
-        for fact in facts(stretch, MetricsRecorded):
-            for series in fact.body.series if fact.index not in gone else ():
-                if series.key == GRAD_NORM and len(series.steps) == len(series.values):
-                    norms |= dict(zip(series.steps, map(float.fromhex, series.values), strict=True))
-    return norms
+    return {step: float.fromhex(value) for step, value in recorded_series(record).get(GRAD_NORM, {}).items()}
 
 
 def unfounded(segment: TrainSegment, norms: Mapping[int, float], trace: bytes) -> list[Unfounded]:

@@ -24,7 +24,7 @@ from marin.process.progress import Report
 from marin.process.waiting import waiting
 from marin.provenance.environment import available_cores
 from marin.recipe.schema import CPU_PROFILES, Execution, Recipe, digest
-from marin.record.events import CheckpointSaved, Json, TrainSegment
+from marin.record.events import GRAD_NORM, CheckpointSaved, Json, TrainSegment
 from marin.training.checkpoints.whole import load
 from marin.training.loop import Hint, NotFinite, SegmentRecord, Training
 from marin.training.model import vocabulary_size
@@ -33,6 +33,7 @@ from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.objective import objective_plugin
 from marin.training.step.slices import SlicedState
+from marin.verify.derivation.series import Measured
 from marin.verify.jax import known_steps, tensors
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence, FoundSegment
@@ -137,6 +138,7 @@ def replay(
     *,
     program: Mapping[str, object],
     saved: Saved | None = None,
+    measured: Measured | None = None,
     done: Done | None = None,
 ) -> TrainingReplay:
     """Execute all ``segments`` in order from the recipe's own initial state and stop at the first difference. A phase
@@ -152,7 +154,7 @@ def replay(
     state, manifest = training.start(previous)
     named = _named_beside(training, execution)
     losses: dict[int, float] = {}
-    judge = _Judge(training, store, saved or {})
+    judge = _Judge(training, store, saved or {}, measured)
 
     def ended(replayed: int, divergence: Divergence | None) -> TrainingReplay:
         return TrainingReplay(replayed, time.monotonic() - began, named(), divergence, losses)
@@ -216,10 +218,12 @@ class SegmentReplay:
         checkpoint: str | None,
         initial: StateManifest | None,
         ends: Sequence[CheckpointSaved] = (),
+        measured: Measured | None = None,
     ) -> tuple[Divergence | None, Sequence[float]]:
         """Execute segments in a row and compare; the first difference and the losses found. A run's first segment starts
         from the recipe's own initial state (``initial`` names the tensors when it differs), every other from the training
-        checkpoint stored as ``checkpoint``; ``ends`` is what is recorded of stored states after them.
+        checkpoint stored as ``checkpoint``; ``ends`` is what is recorded of stored states after them, ``measured`` of what is
+        measured of each train step.
 
         Raises:
             Tampered: what is stored is not the state that the segment starts from.
@@ -239,7 +243,7 @@ class SegmentReplay:
                 recorded.start_state,
                 where=f"training checkpoint before train step {recorded.start}",
             )
-        judge = _Judge(self._training, self._store, {end.state: end for end in ends})
+        judge = _Judge(self._training, self._store, {end.state: end for end in ends}, measured)
         with closing(self._training):
             for recorded in segments:
                 try:
@@ -270,12 +274,13 @@ class _Judge:
     training: Training
     store: Store
     saved: Saved
+    measured: Measured | None
 
     def segment(self, recorded: TrainSegment, record: SegmentRecord, state: SlicedState) -> Divergence | None:
         ended = recorded.end_state, record.end_state
         named = explained(lambda: self._named(*ended), ()) if ended[0] != ended[1].digest else ()
         divergence = compare.segment(
-            recorded, found(record), _blob(self.store, recorded.trace), self.training.names, named
+            recorded, found(record), _blob(self.store, recorded.trace), self.training.names, named, self.measured
         )
         if divergence is not None and record.steps.records and divergence.step is not None:
             divergence = explained(partial(self._completions, recorded, record, divergence), divergence)
@@ -347,6 +352,7 @@ def found(record: SegmentRecord) -> FoundSegment:
         start_state=record.start_state.digest,
         end_state=record.end_state.digest,
         trace=record.steps.trace,
+        measured={GRAD_NORM: record.steps.grad_norms, **record.steps.routers, **record.steps.completions},
     )
 
 

@@ -25,6 +25,7 @@ from marin.recipe.model import WORDS
 from marin.recipe.schema import Recipe
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
+from marin.verify.derivation.series import recorded_series
 from marin.verify.earlier import Proofs
 from marin.verify.judges.workers import SegmentsReplay, replay_segments
 from marin.verify.segments import compare, programs
@@ -41,13 +42,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of it. ``replayed``: stretches of train steps that hold. ``losses``: train step -> loss found."""
+    """What came of it. ``replayed``: stretches of train steps that hold. ``losses``: train step -> loss found. ``otherwise``:
+    how the program that was executed differs from the one that the run says it was made by."""
 
     verdict: Verdict
     summary: TrainingSummary
     divergence: Divergence | None = None
     losses: Mapping[int, float] = field(default_factory=dict)
     replayed: tuple[tuple[int, int], ...] = ()
+    otherwise: tuple[str, ...] = ()
 
 
 def not_trained(case: Case, verdict: Verdict = NOT_RUN) -> Trained:
@@ -188,6 +191,7 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
             previous,
             program=recorded,
             saved={fact.body.state: fact.body for fact in run.checkpoints},
+            measured=recorded_series(case.record),
             done=proofs.keep,
         )
     summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
@@ -199,7 +203,8 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
     steps = sum(segment.end - segment.start for segment in segments)
     again = f"{several(steps, 'train steps')} in {several(len(segments), 'segments')} executed again"
     done = f"{again} on {case.execution.devices} device(s), same bits"
-    return Trained(Verdict("PASS", (done, *compared.lines())), summary, None, result.losses, held)
+    otherwise = compared.lines()
+    return Trained(Verdict("PASS", (done, *otherwise)), summary, None, result.losses, held, otherwise)
 
 
 def _by_segments(
@@ -225,6 +230,7 @@ def _by_segments(
                 case.workers,
                 progress,
                 store=case.store,
+                measured=recorded_series(case.record),
                 done=proofs.keep,
             )
     summary = TrainingSummary(
@@ -241,7 +247,8 @@ def _by_segments(
         lines.append(f"{more} more segments executed on the way to them: the states before them are not kept")
     outcome: Outcome = "PASS" if chosen.mode == "full" else "PARTIAL"
     held = tuple((segments[i].start, segments[i].end) for i in sorted({*order, *taken}))
-    return Trained(Verdict(outcome, (*lines, *result.lines, *compared.lines())), summary, None, result.losses, held)
+    otherwise = compared.lines()
+    return Trained(Verdict(outcome, (*lines, *result.lines, *otherwise)), summary, None, result.losses, held, otherwise)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from marin.recipe.schema import Execution, from_plain
 from marin.record.events import CheckpointSaved, Json, TrainSegment
 from marin.runners.reservation import reservation
 from marin.runners.workers import warm_workers
+from marin.verify.derivation.series import Measured, between
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Outcome, outcome_of
 from marin.work.placed import Seat, Worker
@@ -52,13 +53,14 @@ class Setup(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """Segments in a row, of which only the first has its state before it in the store: ``checkpoint`` is the artifact of
     that, None for the recipe's own initial state, whose recorded list of tensors is the blob ``initial``. ``ends``: what
-    is recorded of the stored states after them. ``named``: the answer names the compiled program in any case; one is
-    asked, for all workers have the same software."""
+    is recorded of the stored states after them; ``measured``: of what is measured of each train step. ``named``: the
+    answer names the compiled program in any case; one is asked, for all workers have the same software."""
 
     segments: list[TrainSegment]
     checkpoint: str | None
     initial: str | None
     ends: list[CheckpointSaved]
+    measured: dict[str, dict[int, str]] = {}
     named: bool = False
 
     @property
@@ -111,6 +113,7 @@ def replay_segments(
     report: Report,
     *,
     store: Store,
+    measured: Measured,
     done: Done | None = None,
 ) -> SegmentsReplay:
     """Execute the segments at ``positions`` again, in this order; stops at the first difference that is met. Each of the
@@ -129,7 +132,7 @@ def replay_segments(
         return Setup(place, run.started.body.recipe, recorded, *folders, execution, seat)
 
     stretches = _stretches(run, positions, store)
-    jobs = [_job(run, stretch) for stretch in stretches]
+    jobs = [_job(run, stretch, measured) for stretch in stretches]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     answers: list[SegmentResult] = []
     own = msgspec.structs.replace(execution, devices=execution.local_devices, processes=1)
@@ -206,7 +209,7 @@ class SegmentWorker:
                     cure="verify with one worker: that needs no stored states",
                 )
             replay = self._replay(job.named)
-            divergence, losses = replay.replay(job.segments, job.checkpoint, self._initial(job), job.ends)
+            divergence, losses = replay.replay(job.segments, job.checkpoint, self._initial(job), job.ends, job.measured)
         except LedgerError as error:
             if not self._leads:  # the others wait for this process: anyone who sent the task has to hear of it
                 raise
@@ -296,7 +299,13 @@ def _of(losses: Sequence[float], job: Job, segment: TrainSegment) -> Sequence[fl
     return losses[segment.start - first : segment.end - first]
 
 
-def _job(run: Run, stretch: range) -> Job:
+def _job(run: Run, stretch: range, measured: Measured) -> Job:
+    job = _with_states(run, stretch)
+    mine = between(measured, job.segments[0].start, job.segments[-1].end)
+    return msgspec.structs.replace(job, measured={name: dict(known) for name, known in mine.items()})
+
+
+def _with_states(run: Run, stretch: range) -> Job:
     saved = {fact.body.state: fact.body for fact in run.checkpoints}
     segments = [run.segments[position].body for position in stretch]
     ends = [saved[segment.end_state] for segment in segments if segment.end_state in saved]

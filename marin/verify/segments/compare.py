@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from ledger import digest_bytes
 from marin.process.text import clipped
-from marin.record.events import TrainSegment
+from marin.record.events import TrainSegment, is_one_value
+from marin.verify.derivation.series import Measured
 from marin.verify.segments.ordering import by_execution
 
 COMPILED = ("optimised", "device_kind", "compiler")
 """Of a recorded program, what came with the step layer by layer."""
 TOKENS = "the step saw other tokens (data)"
 INITIAL = "the initial state differs"
+MEASURED = "the recorded measurement is not what the step gives"
 """What a divergence is about, where others ask."""
 
 
@@ -75,7 +77,8 @@ class Divergence:
 
 @dataclass(frozen=True)
 class FoundSegment:
-    """What a replay of a segment computed, in the terms of ``train.segment``; ``trace`` is its per-tensor record."""
+    """What a replay of a segment computed, in the terms of ``train.segment``; ``trace`` is its per-tensor record, ``measured``
+    what was measured of each train step, by name."""
 
     losses: Sequence[str]
     batches: Sequence[str]
@@ -83,6 +86,7 @@ class FoundSegment:
     start_state: str
     end_state: str
     trace: bytes
+    measured: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def chain(
@@ -140,9 +144,11 @@ def segment(
     recorded_trace: bytes | None,
     tensors: Sequence[str],
     end_tensors: Sequence[str] = (),
+    measured: Measured | None = None,
 ) -> Divergence | None:
     """The first train step of a segment that differs, or None. ``tensors``: paths in the order of the traces;
-    ``end_tensors``: those in which the recorded end state differs from the found one, as far as its list is there."""
+    ``end_tensors``: those in which the recorded end state differs from the found one, as far as its list is there;
+    ``measured``: what is recorded of that."""
     if recorded.start_state != found.start_state:
         return Divergence(
             recorded.start, (), recorded.start_state, found.start_state, "the segment starts from another state"
@@ -193,6 +199,11 @@ def segment(
             digest_bytes(found.trace),
             "the recorded trace is not the one that the fingerprints cover",
         )
+    for name, values in found.measured.items():
+        said = (measured or {}).get(name, {})
+        for step, value in enumerate(values, recorded.start):
+            if step in said and not is_one_value(name, float.fromhex(said[step]), value):
+                return Divergence(step, (), said[step], value.hex(), f"{name}: {MEASURED}")
     return None
 
 

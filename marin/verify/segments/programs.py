@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from marin.recipe.schema import Recipe
-from marin.verify.segments.compare import INITIAL, TOKENS, Divergence, programs
+from marin.verify.segments.compare import INITIAL, MEASURED, TOKENS, Divergence, programs
 
 STEP = ("gradient", "update")
 EXACT = (*STEP, "initial", "blank")
@@ -65,7 +65,7 @@ def defined(
     ``masked``: the tokens have a loss mask."""
     if recipe.arithmetic.profile != "exact" or recipe.lora is not None or recipe.exclude is not None:
         return False
-    if divergence.explanation == TOKENS:
+    if divergence.explanation == TOKENS or divergence.explanation.endswith(MEASURED):
         return False
     first = divergence.explanation == INITIAL
     if recipe.objective is not None and not first:  # what is drawn, rewarded and learned of completions is code

@@ -302,6 +302,30 @@ def a_statement_in_another_stream() -> Sequence[Draft]:
     return [first, replace(statement, stream="run/1")]
 
 
+@forgery("events: bob@gpu-one: expected an event between this statement and the one before")
+def statements_the_wrong_way_round() -> Sequence[Draft]:
+    """Behind each event stands the statement of the other one first."""
+    (one, of_one), (two, of_two) = written(BOB, "one"), written(BOB, "two")
+    return [one, two, of_two, of_one]
+
+
+@forgery("events: bob@gpu-one: expected an event between this statement and the one before")
+def a_statement_before_its_event() -> Sequence[Draft]:
+    return written(BOB, "one")[::-1]
+
+
+@forgery("a key signs in the request that revokes it")
+def revoked_between_event_and_statement() -> Sequence[Draft]:
+    event, statement = written(BOB, "one")
+    return [event, revoke_author(ORIGIN, BOB, BOB.verifier), statement]
+
+
+@forgery("a key signs in the request that revokes it")
+def revoked_by_another_between_event_and_statement() -> Sequence[Draft]:
+    event, statement = written(BOB, "one")
+    return [event, revoke_author(ORIGIN, ADA, BOB.verifier), statement]
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_authorship_is_refused_and_nothing_is_appended(name, storage) -> None:
     forge, says = FORGERIES[name]

@@ -4,12 +4,15 @@ killed, or with a status, or never."""
 from __future__ import annotations
 
 import json
+import resource
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ledger import Store
+from ledger import Store, Unavailable
 from marin.cli.main import run
 from marin.data.borrowed import trial
 from marin.errors import DataError
@@ -34,29 +37,63 @@ def foreign(*more: str) -> bytes:
 
 @pytest.fixture
 def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every child of this kind is killed before it says anything."""
-    stand_in = tmp_path / "python"
-    stand_in.write_text("#!/bin/sh\nkill -KILL $$\n")
-    stand_in.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(stand_in))
+    """Every child of this kind aborts before it says anything."""
+    stands_in(tmp_path, monkeypatch, "kill -ABRT $$")
+
+
+def stands_in(folder: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """A shell with these words in the place of every Python that is started."""
+    (folder / "python").write_text(f"#!/bin/sh\n{words}\n")
+    (folder / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
 
 
 def test_a_child_that_lives_says_nothing() -> None:
     trial.check(foreign("lives"), where="here")
 
 
-def test_a_child_that_is_killed_is_an_answer(dying: None) -> None:
-    with pytest.raises(DataError, match=r"a tokenizer that cannot be opened: here: .*found status -9"):
-        trial.check(foreign("killed"), where="here")
+def test_a_child_that_aborts_is_an_answer(dying: None) -> None:
+    with pytest.raises(DataError, match=r"a tokenizer that cannot be opened: here: .*found status -6"):
+        trial.check(foreign("aborts"), where="here")
 
 
-def test_a_child_that_never_ends_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "python").write_text("#!/bin/sh\nexec sleep 600\n")
-    (tmp_path / "python").chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(trial, "SECONDS", 0.1)
-    with pytest.raises(DataError, match="no end after"):
+def test_a_child_that_computes_without_end_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel does to it when its processor's time is over."""
+    stands_in(tmp_path, monkeypatch, "kill -XCPU $$")
+    with pytest.raises(DataError, match="no end after 120 s of a processor"):
+        trial.check(foreign("computes"), where="here")
+
+
+def test_a_processors_time_is_the_bound_of_a_child() -> None:
+    script = "from marin.data.borrowed import trial\ntrial.SECONDS = 1\ntrial.bound()\nwhile True: pass"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGXCPU
+
+
+@pytest.mark.parametrize("signal_name", ["KILL", "TERM", "INT", "HUP"])
+def test_a_child_that_somebody_ends_says_nothing_of_the_file(
+    signal_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stands_in(tmp_path, monkeypatch, f"kill -{signal_name} $$")
+    number = signal.Signals[f"SIG{signal_name}"]
+    for _ in range(2):  # and it is not remembered
+        with pytest.raises(Unavailable, match=rf"is not known.*found status -{number:d}"):
+            trial.check(foreign(f"ended by {signal_name}"), where="here")
+
+
+def test_a_child_that_waits_for_a_busy_machine_says_nothing_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stands_in(tmp_path, monkeypatch, "exec sleep 600")
+    monkeypatch.setattr(trial, "CLOCK_SECONDS", 0.1)
+    with pytest.raises(Unavailable, match=r"no end after 0.1 s by the clock"):
         trial.check(foreign("waits"), where="here")
+
+
+def test_less_time_than_a_trial_takes_says_nothing_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stands_in(tmp_path, monkeypatch, "kill -XCPU $$")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (40, 40))
+    with pytest.raises(Unavailable, match="is not known"):
+        trial.check(foreign("has less time"), where="here")
 
 
 def test_what_was_judged_before_a_child_died_is_printed_and_recorded(
@@ -84,12 +121,12 @@ def test_what_was_judged_before_a_child_died_is_printed_and_recorded(
     capsys.readouterr()
     request.getfixturevalue("dying")
     samples = read_samples(load(open_root().history(), name), store, steps=[])
-    assert samples.documents and "status -9" in samples.missing
+    assert samples.documents and "status -6" in samples.missing
     assert run(["verify", name, "--json"]) != 0
     told = capsys.readouterr()
     report = json.loads(told.out)
     verdicts = report["verdicts"]
     assert (verdicts["ledger"], verdicts["artifacts"], verdicts["data"]) == ("PASS", "PASS", "FAIL")
-    assert "status -9" in told.out
+    assert "status -6" in told.out
     (recorded,) = [event.body for _, event in open_root().reader().events() if event.type == events.REPLAY_COMPLETED]
     assert recorded["verdicts"]["ledger"] == "PASS" and recorded["verdicts"]["data"] == "FAIL"

@@ -26,5 +26,8 @@ class EventList:
     def strays(self, naming: str) -> tuple[Stray, ...]:
         return ()
 
+    def newest(self, stream: str) -> int:
+        return max((index for index, _ in self.events(stream=stream)), default=-1)
+
     def event(self, index: int) -> Event | None:
         return dict(self.all).get(index)

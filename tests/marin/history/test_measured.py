@@ -45,6 +45,9 @@ class Log:
     def strays(self, naming: str) -> tuple[Stray, ...]:
         return ()
 
+    def newest(self, stream: str) -> int:
+        return max((index for index, event in self.events(stream=stream)), default=-1)
+
     def counts(self, verdict: Fact[events.ReplayCompleted]) -> bool:
         return True
 

@@ -52,6 +52,9 @@ class Memory:
     def strays(self, naming: str) -> tuple[Stray, ...]:
         return ()
 
+    def newest(self, stream: str) -> int:
+        return max((index for index, event in self.events(stream=stream)), default=-1)
+
     def counts(self, verdict: Fact[kinds.ReplayCompleted]) -> bool:
         return verdict.body.log_checkpoint.get("origin") != "another"
 

@@ -1,8 +1,20 @@
 """Whose word an event is, in a log in which several write: nobody's PASS becomes somebody else's."""
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Draft, Log, LogReader, MemoryStorage, Signer, enrol_author, make_certificate, sign_drafts
+from ledger import (
+    Draft,
+    Log,
+    LogReader,
+    MemoryStorage,
+    Signer,
+    enrol_author,
+    make_certificate,
+    revoke_author,
+    sign_drafts,
+)
+from ledger.authors.authority import Authority
 from marin.record.trust.authorship import Written
 
 LOG, ADA, BOB = (
@@ -22,6 +34,13 @@ def test_each_authors_word_is_that_authors_own() -> None:
             "bob": log.append(sign_drafts(LOG.name, BOB, [Draft("t/v1", "s", {})]))[0].index,
             "carol": log.append([Draft("t/v1", "s", {}, actor="carol")])[0].index,
         }
+        with (
+            pytest.MonkeyPatch.context() as patch
+        ):  # what an older writer took: Bob's own revocation before his statement
+            patch.setattr(Authority, "check", lambda self, drafts: {})
+            event, statement = sign_drafts(LOG.name, BOB, [Draft("t/v1", "s", {})])
+            revoked = revoke_author(LOG.name, BOB, BOB.verifier)
+            places["nobody"] = log.append([event, revoked, statement])[0].index
     reader = LogReader(storage, [LOG.verifier])
     events = list(reader.events())
 
@@ -38,4 +57,4 @@ def test_each_authors_word_is_that_authors_own() -> None:
     assert said(written(False, [])) == set()
     assert [name for name, index in places.items() if written(False, []).is_keepers(index)] == ["log", "carol"]
     shown = [written(False, []).shown(index, events[index][1]).actor for index in places.values()]
-    assert shown == [LOG.name, "ada@desk", "bob@gpu", "carol (claimed)"]
+    assert shown == [LOG.name, "ada@desk", "bob@gpu", "carol (claimed)", "bob@gpu (claimed)"]

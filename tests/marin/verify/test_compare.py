@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,7 +18,7 @@ from ledger import digest_bytes
 from marin.errors import Unsupported
 from marin.execution.phases import successor
 from marin.recipe.schema import GrammarDataset, Recipe, from_mapping
-from marin.record.events import TrainSegment
+from marin.record.events import OF_COMPLETIONS, TrainSegment
 from marin.verify.judges.training import too_long
 from marin.verify.segments import compare
 from marin.verify.segments.compare import FoundSegment
@@ -67,6 +68,32 @@ def test_equal_records_do_not_differ() -> None:
     segment = recorded(3, 8)
     assert compare.segment(segment, found(segment), trace(5), TENSORS) is None
     assert compare.chain([recorded(0, 3), segment], 8, digest(8)) is None
+
+
+MEASURES = ("train/grad_norm", "router/entropy", "router/largest_share", "router/idle_experts", *OF_COMPLETIONS)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("offset", [0, 2, 4])
+def test_a_measurement_that_no_replay_makes_is_found_at_its_step(name: str, offset: int) -> None:
+    segment, values = recorded(3, 8), [0.5, 0.25, 3.0, 1.0, 0.125]
+    made = replace(found(segment), measured={name: values})
+    said = {step: value.hex() for step, value in enumerate(values, 3)}
+    assert compare.segment(segment, made, trace(5), TENSORS, (), {name: said}) is None
+    assert compare.segment(segment, made, trace(5), TENSORS, (), {name: {5: said[5]}}) is None, "not all was recorded"
+    forged = said | {3 + offset: (values[offset] + 2.0**-30).hex()}
+    divergence = compare.segment(segment, made, trace(5), TENSORS, (), {name: forged})
+    assert divergence is not None and divergence.step == 3 + offset
+    assert (divergence.expected, divergence.found) == (forged[3 + offset], said[3 + offset])
+    assert divergence.explanation == f"{name}: the recorded measurement is not what the step gives"
+
+
+def test_a_logarithm_may_be_rounded_otherwise_and_nothing_else() -> None:
+    segment = recorded(3, 4)
+    for name in MEASURES:
+        made = replace(found(segment), measured={name: [0.75]})
+        near = compare.segment(segment, made, trace(1), TENSORS, (), {name: {3: math.nextafter(0.75, 1.0).hex()}})
+        assert (near is None) == (name == "router/entropy")
 
 
 @given(st.integers(0, 4), st.sampled_from(["losses", "batches", "fingerprints"]))

@@ -370,13 +370,16 @@ def test_the_age_of_what_nobody_executed_again(root: Root) -> None:
     assert [unverified(run, digests[:count]) for count in range(5)] == [16, 12, 8, 4, 0]
     assert unverified(run, digests[1:]) == 16  # nothing is known of what comes before
     assert age_in_words(4) == "no state older than 4 train steps is unverified"
-    assert followed(root.history(), run) == ""
+    history = root.history()
+    assert followed(history, run, history.written.is_mine) == ""
     for fact in run.segments[:3]:
         body = events.ReplaySegment(
             run=run.run, start=fact.body.start, end=fact.body.end, segment=record_digest(fact.body), conditions=bits(0)
         )
         root.append([Draft(events.REPLAY_SEGMENT, replay_stream(run.run), events.write(body))])
-    assert followed(root.history(), run) == "no state older than 4 train steps is unverified"
+    history = root.history()
+    assert followed(history, run, history.written.is_mine) == "no state older than 4 train steps is unverified"
+    assert followed(history, run, lambda index: False) == ""  # what another author of this log says to have executed
     assert told_to_mlflow(root, own=True)[-1] == "no state older than 4 train steps is unverified"
     assert told_to_mlflow(root, own=False) == []  # what somebody else's log says of itself is no word of ours
 

@@ -291,7 +291,7 @@ def in_order() -> Log:
 
 
 IN_ORDER = ("d70dc8d9f8a0b715", "b0f32d53f855fed1")
-AT_RANDOM = ("bb02f16603352bd1", "03d257b5593b0090", "db40c6d8bde4f679")
+AT_RANDOM = ("c0e00cabc582179f", "1f173385e2ece471", "f67c4466a60bb6ec")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from bench.forgeries.rewards import LIES, Runs, changes, prepared_runs
+from bench.forgeries.rewards import LIES, Runs, prepared_runs
+from bench.forgeries.workshop import changes
 from ledger import MemoryStorage, Store
 from marin.training.loop import Steps
 

@@ -16,6 +16,7 @@ from marin.preregistration.arms import arm_of
 from marin.process.text import short
 from marin.recipe.schema import from_plain
 from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
+from marin.record.trust.trusted import CLAIMED
 
 NEVER = "never"
 VARIED_TAG = "marin.varied"
@@ -106,21 +107,23 @@ class Experiments:
             },
         )
 
-    def reported(self, recorded: RecordedEvent, body: ExperimentReported) -> Iterator[Intent]:
-        """The report is a run of its own, with the stored tables and plots as its artifacts."""
+    def reported(self, recorded: RecordedEvent, body: ExperimentReported, *, claimed: bool) -> Iterator[Intent]:
+        """The report is a run of its own, with the stored tables and plots as its artifacts. ``claimed``: its conclusion is
+        somebody else's word."""
+        conclusion = f"{CLAIMED} {body.verdict}" if claimed else body.verdict
         run = self._ids.report(body.experiment)
         yield from self.opened(body.experiment, recorded.time)
         yield OpenRun(run, body.experiment, "report", recorded.time, recorded.event.actor)
         yield Tags(
             run,
             {
-                "marin.conclusion": body.verdict,
-                "mlflow.note.content": f"The report of {plain(body.experiment)}: {plain(body.verdict)}.",
+                "marin.conclusion": conclusion,
+                "mlflow.note.content": f"The report of {plain(body.experiment)}: {plain(conclusion)}.",
             },
         )
         yield Status(run, "FINISHED", recorded.time)
         yield Shelve(run, "", recorded.index, {"report": body.artifact})
-        yield ExperimentTags(body.experiment, {"marin.conclusion": body.verdict, "marin.reported": str(recorded.index)})
+        yield ExperimentTags(body.experiment, {"marin.conclusion": conclusion, "marin.reported": str(recorded.index)})
 
     def _about(self, name: str) -> str:
         """The note on an experiment: its hypothesis where one was registered, and where all this comes from."""

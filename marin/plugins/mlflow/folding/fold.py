@@ -64,6 +64,9 @@ OTHERWISE = (
 """What MLflow is told of in another way. Beside these two it shows what has numbers, whatever type it is of; nothing else
 changes what it shows."""
 
+_TOLD = ("run", "graph", "evaluation")
+"""How the names of streams begin that tell of a run."""
+
 
 class Fold:
     """Folds events in the order of the log. ``origin`` names the ledger: it is part of every MLflow id. ``own``: that
@@ -93,6 +96,33 @@ class Fold:
 
     def apply(self, index: int, event: Event, *, mine: bool = True) -> list[Intent]:
         """Take in one event; returns what MLflow should be told. ``mine``: this user wrote it, where the log is this user's."""
+        stream, _, run = event.stream.partition("/")
+        projected = self.runs.get(run) if stream in _TOLD else None
+        before = {} if projected is None else verdicts.words(projected)
+        intents = self._read(index, event, mine)
+        if projected is not None:
+            intents += map(as_others_word, self._told(index, event, projected, before))
+        self.logged.watch(intents)
+        return intents
+
+    def _told(self, index: int, event: Event, projected: ProjectedRun, before: Mapping[str, str]) -> Iterator[Intent]:
+        """What verifications said (``before``), where the run or its evaluations went on after them, by whatever event: one of no
+        known type too."""
+        kind, fold = kind_of(event.type), projected.fold
+        if event.stream == evaluation_stream(projected.name):
+            fold.evaluated = index
+        elif kind is None or not kind.is_verdict_within:
+            fold.told = index
+        else:
+            return
+        if before and verdicts.words(projected) != before:
+            yield Tags(projected.id(), verdicts.words(projected))
+            yield self._note(projected)
+            yield from self._verified_models.after(projected)
+            yield from self._equals(projected)
+            self.touched.add(projected.name)
+
+    def _read(self, index: int, event: Event, mine: bool) -> list[Intent]:
         kind = kind_of(event.type)
         if kind is None or not (kind.body in CHANGES or kind.body in OTHERWISE or kind.numbers is not None):
             return []
@@ -104,15 +134,13 @@ class Fold:
         if isinstance(body, types.TrackingLogged):
             return self._logged(index, event, body)
         if isinstance(body, types.ReplaySegment):  # it tells of who executed it again, and not of the run
-            return list(self._replayed(event, body))
+            return list(self._replayed(event, body)) if mine else []
         intents = (
-            self._of_experiment(RecordedEvent(index, event, milliseconds(event.time)), body)
+            self._of_experiment(RecordedEvent(index, event, milliseconds(event.time)), body, mine)
             if _run_in(body) == ""
             else self._of_run(index, event, kind, body, mine)
         )
-        intents = [as_others_word(intent) for intent in intents]
-        self.logged.watch(intents)
-        return intents
+        return [as_others_word(intent) for intent in intents]
 
     def shelves(self, run: str) -> Iterator[Shelve]:
         """What MLflow shows as artifacts of a run, its steps and its models."""
@@ -145,12 +173,12 @@ class Fold:
             self.skipped += 1
         return intents or []
 
-    def _of_experiment(self, recorded: RecordedEvent, body: types.Body) -> list[Intent]:
+    def _of_experiment(self, recorded: RecordedEvent, body: types.Body, mine: bool) -> list[Intent]:
         match body:
             case types.ExperimentRegistered():
                 return list(self._experiments.registered(recorded, body))
             case types.ExperimentReported():
-                return list(self._experiments.reported(recorded, body))
+                return list(self._experiments.reported(recorded, body, claimed=not mine or self._own is None))
         return []
 
     def _of_run(self, index: int, event: Event, kind: Kind, body: types.Body, mine: bool) -> list[Intent]:
@@ -169,11 +197,8 @@ class Fold:
         projected, body = self.runs[run], by_address(body)
         step = "train" if isinstance(body, types.TrainStarted) else getattr(body, "step", "")
         recorded = RecordedEvent(index, event, milliseconds(event.time), projected.fold.states.get(step))
-        before = projected.verified
         intents = list(self._taken_in(recorded, projected, kind, body, mine))
         projected.at = index
-        if not isinstance(body, types.ReplayCompleted):
-            intents += self._went_on(projected, before)
         intents += self._equals(projected)
         self.touched.add(run)
         return intents
@@ -225,12 +250,6 @@ class Fold:
         else:
             replays.withdrawn(body.step)
         yield from replays.told(projected.id())
-
-    def _went_on(self, projected: ProjectedRun, before: str) -> Iterator[Intent]:
-        for intent in verdicts.went_on(projected, before):
-            yield intent
-            yield self._note(projected)
-            yield from self._verified_models.after(projected)
 
     def _equals(self, projected: ProjectedRun) -> Iterator[Intent]:
         for other, word in self._twins.after(projected):

@@ -16,8 +16,7 @@ from marin.record.verdicts import Bytes, bytes_of, passed_as, same_numbers
 
 def replayed(recorded: RecordedEvent, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:
     """A verification that counts; the fold has taken it in already."""
-    word = projected.verified
-    tags = {"marin.verified": word, "marin.verified.by": recorded.event.actor, **_words(projected)}
+    tags = {"marin.verified": projected.verified, "marin.verified.by": recorded.event.actor, **words(projected)}
     if body.first_divergence is not None:
         tags["marin.first_divergence"] = text(body.first_divergence)[:4000]
     yield Tags(projected.id(), tags)
@@ -105,11 +104,8 @@ def _shows_no_more(run: ProjectedRun, twin: ProjectedRun) -> bool:
     )
 
 
-def went_on(projected: ProjectedRun, before: str) -> Iterator[Intent]:
-    """What a verification said (``before``), where the run went on after it."""
-    if before != NEVER and (word := projected.verified) != before:
-        yield Tags(projected.id(), {"marin.verified": word, **_words(projected)})
-
-
-def _words(projected: ProjectedRun) -> dict[str, str]:
-    return {f"marin.verdict.{name}": word for name, word in standing_of(projected.fold.verdicts()).items()}
+def words(projected: ProjectedRun) -> dict[str, str]:
+    """What verifications say of a run together, as tags; none where there are none."""
+    found = projected.fold.verdicts()
+    each = {f"marin.verdict.{name}": word for name, word in standing_of(found).items()}
+    return {"marin.verified": projected.verified, **each} if found else {}

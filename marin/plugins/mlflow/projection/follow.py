@@ -35,7 +35,7 @@ from marin.plugins.mlflow.projection.sink import Sink
 from marin.record.trust.authorship import Written
 from marin.record.verdicts import Past, Position
 
-VERSION = 18
+VERSION = 19
 """Of what the fold makes of events, and of how pages look. A database of another version is folded anew, its pages with
 it."""
 

@@ -1652,6 +1652,8 @@ const MEASURED_OF = [
   [["router/entropy", "router/largest_share", "router/idle_experts"], (recipe) => Boolean(member(member(recipe, "model"), "num_experts")), "experts"],
   [["rl/reward", "rl/reward_std", "rl/completion_length", "rl/entropy"], (recipe) => Boolean(member(recipe, "objective")), "completions"],
 ];
+const OF_TRAINING = [GRAD_NORM, ...MEASURED_OF.flatMap(([names]) => names)];
+const ROUNDED = { "router/entropy": 2 ** -40 };
 
 /** What does not fit of a value; "" where all of it does. Members that a form has not are `more`. */
 function fit(value, form, path, more = []) {
@@ -2102,7 +2104,7 @@ class Record {
       if (this.isLoop) continue;
       const lacking = MEASURED_OF.find(([names, has]) => names.includes(key) && !has(this.recipe));
       if (lacking) this.contradiction(event, `series ${key}`, `no such measurement, for the recipe has no ${lacking[2]}`, "one");
-      const ofTraining = [[[GRAD_NORM]], ...MEASURED_OF].some(([names]) => names.includes(key)) && event.body.step === "train";
+      const ofTraining = OF_TRAINING.includes(key) && event.body.step === "train";
       if (!ofTraining && !key.startsWith("system/")) {
         this.open.push(`event ${event.index}: a measurement ${visible(key)}, which nothing here derives`);
       }
@@ -2150,7 +2152,7 @@ class Record {
       body.losses.forEach((loss, n) => rows.set(body.start + n, [loss, body.batches[n], body.fingerprints[n]].join()));
       traces.set(`${body.start} ${body.end}`, body.trace);
     }
-    const norms = new Map();
+    const measured = new Map();
     const ends = new Map();
     for (const { events, gone } of this.stretches) {
       for (const event of events) {
@@ -2172,7 +2174,7 @@ class Record {
           continue;
         }
         if (event.type === "train.segment/v1") this.checkSegmentTwice(event, rows, traces);
-        if (event.type === "metrics.recorded/v1") this.checkNormsTwice(event, norms);
+        if (event.type === "metrics.recorded/v1") this.checkMeasuredTwice(event, measured);
       }
     }
   }
@@ -2191,14 +2193,15 @@ class Record {
     this.agree(event, "trace", traces.get(`${body.start} ${body.end}`), body.trace);
   }
 
-  checkNormsTwice(event, norms) {
+  checkMeasuredTwice(event, measured) {
     for (const { key, steps, values } of event.body.series) {
-      if (key !== GRAD_NORM) continue;
+      if (!OF_TRAINING.includes(key)) continue;
       steps.forEach((step, n) => {
-        const value = hexFloat(values[n]);
-        if (!Object.is(Math.fround(value), value)) this.contradiction(event, `series ${GRAD_NORM}`, `a float32 at train step ${step}`, values[n]);
-        else if ((norms.get(step) ?? values[n]) !== values[n]) this.contradiction(event, `series ${GRAD_NORM}`, `${norms.get(step)} at train step ${step}`, values[n]);
-        norms.set(step, norms.get(step) ?? values[n]);
+        const [value, first] = [hexFloat(values[n]), measured.get(`${key} ${step}`) ?? values[n]];
+        const apart = Math.abs(value - hexFloat(first)) <= (ROUNDED[key] ?? 0) ? 0 : 1;
+        if (key === GRAD_NORM && !Object.is(Math.fround(value), value)) this.contradiction(event, `series ${key}`, `a float32 at train step ${step}`, values[n]);
+        else if (first !== values[n] && apart) this.contradiction(event, `series ${key}`, `${first} at train step ${step}`, values[n]);
+        measured.set(`${key} ${step}`, first);
       });
     }
   }

@@ -7,6 +7,7 @@ so that anyone who has no web pages never loads what reads them. The same holds 
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
@@ -21,10 +22,13 @@ from marin.plugins.collections.document import Reader, Settings
 from marin.recipe.form.yaml import read_yaml
 
 DEFAULT = "default"
-DEFINITION = 2
-"""What reading and comparing mean now. Collections that record none are of 1: there a column that Python has no values for ends
-a file, numbers beyond 64 bits are rounded, and of the candidates for a near-duplicate the first ones are compared, however
-alike."""
+DEFINITION = 3
+"""What reading and comparing mean now. In 2 letters of three bytes that have an element of their own are lost, XHTML is read by
+HTML's rules, and a plain text keeps its carriage returns. Collections that record none are of 1: there a column that Python has
+no values for ends a file, numbers beyond 64 bits are rounded, and of the candidates for a near-duplicate the first ones are
+compared, however alike."""
+BEFORE: Mapping[int, Mapping[str, Mapping[str, Any]]] = {3: {"html": {"letters": False}}}
+"""What a setting that says nothing is before a definition, by the kind of step."""
 KINDS: Mapping[str, str] = {
     "c4": "marin.plugins.collections.steps.rules:C4",
     "encoding": "marin.plugins.collections.steps.rewriting:Repair",
@@ -121,7 +125,9 @@ class CollectionSettings(Section, frozen=True):
     validation_fraction: Share = 0.05
 
 
-def step_settings(steps: Sequence[Mapping[str, Any]], *, where: str) -> list[tuple[str, Settings]]:
+def step_settings(
+    steps: Sequence[Mapping[str, Any]], *, where: str, definition: int = DEFINITION
+) -> list[tuple[str, Settings]]:
     """The typed settings of the steps, by their kinds, in order.
 
     Raises:
@@ -140,9 +146,10 @@ def step_settings(steps: Sequence[Mapping[str, Any]], *, where: str) -> list[tup
                 cure="name one of these",
             )
         module, _, name = KINDS[kind].partition(":")
-        settings = {key: value for key, value in step.items() if key != "kind"}
+        usual = (before.get(kind, {}) for number, before in BEFORE.items() if definition < number)
+        settings = ChainMap({key: value for key, value in step.items() if key != "kind"}, *usual)
         try:
-            made.append((kind, cast(Settings, msgspec.convert(settings, getattr(import_module(module), name)))))
+            made.append((kind, cast(Settings, msgspec.convert(dict(settings), getattr(import_module(module), name)))))
         except msgspec.ValidationError as error:
             raise _wrong(error, at) from None
     return made

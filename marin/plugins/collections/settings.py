@@ -7,7 +7,6 @@ so that anyone who has no web pages never loads what reads them. The same holds 
 from __future__ import annotations
 
 import json
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
@@ -146,10 +145,12 @@ def step_settings(
                 cure="name one of these",
             )
         module, _, name = KINDS[kind].partition(":")
-        usual = (before.get(kind, {}) for number, before in BEFORE.items() if definition < number)
-        settings = ChainMap({key: value for key, value in step.items() if key != "kind"}, *usual)
+        settings: dict[str, Any] = {}
+        for number, before in BEFORE.items():
+            settings |= before.get(kind, {}) if definition < number else {}
+        settings |= {key: value for key, value in step.items() if key != "kind"}
         try:
-            made.append((kind, cast(Settings, msgspec.convert(dict(settings), getattr(import_module(module), name)))))
+            made.append((kind, cast(Settings, msgspec.convert(settings, getattr(import_module(module), name)))))
         except msgspec.ValidationError as error:
             raise _wrong(error, at) from None
     return made

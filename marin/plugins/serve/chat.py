@@ -32,8 +32,8 @@ def content_form(template: ChatTemplate) -> ContentForm:
                 return is_content(inner)
         return False
 
-    assigned = [one for one in tree.find_all(nodes.Assign) if isinstance(one.target, nodes.Name)]
-    while new := {one.target.name for one in assigned if is_content(one.node)} - names:
+    assigned = [(one.target, one.node) for one in tree.find_all(nodes.Assign)]
+    while new := {to.name for to, one in assigned if isinstance(to, nodes.Name) and is_content(one)} - names:
         names |= new
     parts = any(is_content(loop.iter) for loop in tree.find_all(nodes.For))
     asks = any(test.name == "string" and is_content(test.node) for test in tree.find_all(nodes.Test))

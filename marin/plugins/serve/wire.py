@@ -64,7 +64,7 @@ UNUSED = (
 )
 """What decides nothing about an answer here."""
 
-NO_ANNOTATIONS = ("annotations", [])
+NO_ANNOTATIONS: tuple[str, Any] = ("annotations", [])
 """What clients send back with an answer's message, beside fields that are null."""
 
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]

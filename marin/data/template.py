@@ -101,6 +101,10 @@ class ChatTemplate:
             raise unreadable(where, error) from None
         self.marks = generation.used
 
+    def tree(self) -> nodes.Template:
+        """What it says, as jinja2 parses it."""
+        return self._template.environment.parse(self.text)
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],

@@ -1,7 +1,8 @@
 """Plain text to documents, line by line, so that a file of any size fits and every fault has its place.
 
 Line ends are ``\\n``; ``\\r\\n`` is read as ``\\n``, and a byte order mark at the very start is dropped. Nothing else
-about the text is changed. A paragraph ends at a line that is empty or white.
+about the text is changed; a text whose lines end by a carriage return alone is refused. A paragraph ends at a line that is empty
+or white.
 """
 
 from __future__ import annotations
@@ -37,10 +38,22 @@ def decoded(line: bytes, *, start: int, where: str) -> str:
 
 
 def lines(file: Iterable[bytes], *, where: str) -> Iterator[str]:
-    """The lines of a text file without their ends."""
+    """The lines of a text file without their ends.
+
+    Raises:
+        DataError: the text is not UTF-8, or all of it is one line here and several to its writer.
+    """
     start = 0
     for line in file:
         content = line.removeprefix(BYTE_ORDER_MARK) if start == 0 else line
+        if start == 0 and not line.endswith(b"\n") and (count := line[:-1].count(b"\r")):
+            raise DataError(
+                "lines that end by a carriage return alone",
+                where=where,
+                expected="lines that end by LF or CRLF",
+                found=f"{count} carriage returns, and no LF",
+                cure=r"convert the file: tr '\r' '\n' < FILE > OTHER",
+            )
         yield (
             decoded(content, start=start + len(line) - len(content), where=where).removesuffix("\n").removesuffix("\r")
         )

@@ -22,14 +22,18 @@ from tokenizers.normalizers import Prepend, Replace, Sequence
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace
 from transformers import PreTrainedTokenizerFast
 
+from marin.data.template import ChatTemplate
 from marin.data.tokenizer import Tokenizer as Opened
 from marin.data.tokenizer import parse_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.subject import Subject
-from marin.plugins.serve.answers import Question, question, text_offsets, token_text
+from marin.plugins.serve.answers import Answer, Question, question, text_offsets, token_text
+from marin.plugins.serve.chat import content_form
+from marin.plugins.serve.engine import SequenceUpdate
 from marin.plugins.serve.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
 from marin.recipe.schema import Model, Recipe, Tokens
 from marin.training.model import model_config
+from tests.fidelity.chat_templates import TEMPLATES
 
 KIND = "serving"
 RECIPE = Recipe(model=Model(hidden_dim=16, intermediate_dim=32, num_layers=1, num_heads=2, num_kv_heads=2, seq_len=64))
@@ -119,6 +123,7 @@ CHANGE_NOTHING: list[tuple[type[Any], dict[str, Any]]] = [
     (Chat, {"top_logprobs": 0}),
     (Chat, {"parallel_tool_calls": True, "service_tier": "auto", "store": False}),
     (Chat, {"add_generation_prompt": True, "continue_final_message": False}),
+    (Chat, {"skip_special_tokens": False}),
 ]
 
 
@@ -171,6 +176,54 @@ def test_what_is_honoured(
     compare(KIND, f"{kind.__name__}: {body}", lambda: asked(kind, **body), right)
 
 
+PARTS = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+PARTS_ALONE = (
+    "{% for m in messages %}{% set all = m['content'] %}{% for p in all[1:] %}{{ p.text }}{% endfor %}{% endfor %}"
+)
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1]}'}}
+SENT_BACK = {"refusal": None, "annotations": [], "audio": None, "function_call": None, "tool_calls": None, "name": None}
+
+
+def calls(arguments: object) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{**CALL, "function": {"name": "f", "arguments": arguments}}],
+    }
+
+
+SAID: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "parts, to a template of texts": ("chatml", {"content": PARTS}, {"content": "a\nb"}),
+    "parts, to a template of either": ("gemma 3 with parts", {"content": PARTS}, {"content": PARTS}),
+    "a text, to a template of either": ("gemma 3 with parts", {"content": "a"}, {"content": "a"}),
+    "a text, to a template of parts": (PARTS_ALONE, {"content": "a"}, {"content": PARTS[:1]}),
+    "calls as clients have them": (
+        "llama 3.1 with tools",
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        calls({"a": [1]}),
+    ),
+    "calls without arguments": ("llama 3.1 with tools", calls(""), calls({})),
+    "calls as transformers has them": ("chatml", calls({"a": "1"}), calls({"a": "1"})),
+    "an answer's message": (
+        "chatml",
+        {"role": "assistant", "content": "x", **SENT_BACK},
+        {"role": "assistant", "content": "x"},
+    ),
+}
+"""A message, and as what a template sees it: that of vLLM (``entrypoints/chat_utils.py``)."""
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_messages(compare: Callable[..., None], name: str) -> None:
+    template, message, wanted = SAID[name]
+    form = content_form(ChatTemplate(TEMPLATES.get(template, template), {}, where="a test"))
+
+    def seen() -> Any:
+        return asked(Chat, messages=[{"role": "user", **message}]).messages[0].told(0, form)
+
+    compare(KIND, f"message: {name}", seen, {"role": "user", **wanted})
+
+
 SETTINGS = "fields of a request that the server does not have"
 REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     *((Completion, {name: value}) for name, value in {"top_p": 0.9, "top_k": 5, "min_p": 0.1, "suffix": "x"}.items()),
@@ -197,6 +250,11 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (Chat, {"tool_choice": "auto"}),
     (Chat, {"reasoning_effort": "low"}),
     (Chat, {"logprobs": 3}),
+    (Chat, {"skip_special_tokens": True}),
+    *(
+        (Chat, {"messages": [{"role": "user", "content": "a", **more}]})
+        for more in ({"refusal": "no"}, {"function_call": {"name": "f"}}, {"audio": {"id": "x"}}, {"content": 3})
+    ),
 ]
 
 
@@ -296,6 +354,31 @@ def single_bytes() -> Tokenizer:
     made = Tokenizer(BPE({sign: n for n, sign in enumerate(["</s>", *sorted(ByteLevel.alphabet())])}, []))
     made.pre_tokenizer, made.decoder = ByteLevel(add_prefix_space=False), ByteDecoder()
     return made
+
+
+@pytest.mark.parametrize(
+    ("counted", "choices"), [(False, [1, 1, 1, 1, 1, 1]), (True, [1, 1, 1, 1, 1, 1, 0])], ids=["alone", "with usage"]
+)
+def test_a_stream_has_a_choice_in_each_chunk(
+    compare: Callable[..., None], by_bytes: Subject, counted: bool, choices: list[int]
+) -> None:
+    """OpenAI: a chunk without one is for clients that asked for the usage, which is null in all others then."""
+    asking = question(by_bytes, [[5]], n=2, limit=1, temperature=0.0, seed=0, stops=(), chat=True)
+    answer = Answer(asking, "m", counted)
+    ends = [SequenceUpdate(place, (place + 70,), True) for place in range(2)]
+    chunks = [*answer.piece(ends[0]), *answer.last(ends[1])]
+    compare(
+        KIND,
+        f"choices of a stream's chunks, usage: {counted}",
+        lambda: [len(one["choices"]) for one in chunks],
+        choices,
+    )
+    usage = [one.get("usage", "none") for one in chunks]
+    wanted = (
+        [*([None] * 6), {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}] if counted else ["none"] * 6
+    )
+    compare(KIND, f"usage of a stream's chunks, usage: {counted}", lambda: usage, wanted)
+    assert [number for number, one in enumerate(chunks) if "marin" in one] == [len(chunks) - 1]
 
 
 @pytest.mark.parametrize("made", [llama, metaspace, wordpiece, single_bytes])

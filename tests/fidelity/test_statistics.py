@@ -12,6 +12,7 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
+from marin.plugins.lab.comparing.importance import share
 from marin.plugins.lab.statistics import compare as compared
 from marin.plugins.lab.statistics import summary
 from marin.preregistration.resolution import Alternative
@@ -184,6 +185,46 @@ def test_means_and_deviations_are_pythons(compare: Compare, scale: float) -> Non
 def _deviation(values: Sequence[float]) -> float:
     unit = Fraction(max(values))
     return float(unit * Fraction(statistics.stdev([Fraction(value) / unit for value in values])))
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1.0, 1e300])
+def test_what_a_number_goes_with_is_counted_in_fractions(compare: Compare, scale: float) -> None:
+    """Epsilon squared from eta squared, 1 - (1 - eta^2) (N - 1) / (N - k): another way than by sums of squares."""
+    draw = random.Random(scale)
+    cases, wanted = [], []
+    for _ in range(CASES):
+        parts = [[draw.gauss(mean, 1) * scale for _ in range(draw.randint(2, 5))] for mean in (0, draw.random() * 3)]
+        numbers = [Fraction(value) for part in parts for value in part]
+        between = sum(
+            len(part) * (statistics.mean(map(Fraction, part)) - statistics.mean(numbers)) ** 2 for part in parts
+        )
+        cases.append((["a"] * len(parts[0]) + ["b"] * len(parts[1]), [value for part in parts for value in part]))
+        whole = len(numbers) * statistics.pvariance(numbers)
+        unexplained = 1 - Fraction(between, whole) if whole else Fraction(1)
+        found = 1 - unexplained * Fraction(len(numbers) - 1, len(numbers) - 2) if whole else Fraction()
+        wanted.append(max(0.0, float(found)))
+    compare(
+        "statistics",
+        f"epsilon squared about {scale:g}",
+        lambda: [share(*case) for case in cases],
+        lambda found: all(map(near, found, wanted)),
+    )
+
+
+@pytest.mark.parametrize("value", [7 / 300, 0.1, 2.7, 1 / 3])
+def test_a_number_that_is_always_the_same_goes_with_nothing(compare: Compare, value: float) -> None:
+    """Floating-point means of equal numbers differ by how many there are."""
+    sizes = list(itertools.product(range(2, 11), range(2, 6)))
+    compare(
+        "statistics",
+        f"epsilon squared, always {value:g}",
+        lambda: [share(["a"] * one + ["b"] * other, [value] * (one + other)) for one, other in sizes],
+        [0.0] * len(sizes),
+    )
+
+
+def test_a_difference_of_rounding_goes_with_nothing(compare: Compare) -> None:
+    compare("statistics", "epsilon squared, 0.3 twice", lambda: share([*"aabb"], [0.3, 0.3, 0.1 + 0.2, 0.1 + 0.2]), 0.0)
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])

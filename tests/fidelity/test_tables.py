@@ -621,3 +621,21 @@ def test_what_is_no_line_is_refused_by_both_readers(compare: Compare, tmp_path: 
     compare("lines, dataset=files", f"refused {name}", lambda: as_corpus(path), None, refusal=f"`{reason}`")
     with pytest.raises(DataError, match=reason):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"one\r\ntwo\r\n",
+        b"one\rtwo\r\rthree",
+        b"one\r\r\ntwo\n\rthree",
+        b"\xef\xbb\xbfa\r",
+        "a\u2028b\x0bc\x85d".encode(),
+    ],
+    ids=ascii,
+)
+def test_lines_of_a_plain_text(compare: Compare, tmp_path: Path, data: bytes) -> None:
+    """As Python opens a text, and with it datasets.load_dataset("text")."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    compare("texts", f"plain text {data!r}", lambda: [one.text for one in read(path)], [path.read_text("utf-8-sig")])

@@ -3,7 +3,7 @@
 The grammar is MLflow's for runs, as far as lists need it: comparisons joined by ``and``, with ``= != < <= > >=``, ``LIKE`` and
 ``ILIKE``; a value is a number, a word or a text in quotes. ``params.``, ``metrics.``, ``tags.`` and ``attributes.`` may
 stand before a name, which may stand in backticks. Where MLflow compares a parameter as text, a list compares numbers as
-numbers. There is no ``or``, as there is none in MLflow.
+numbers, in quotes or not. There is no ``or``, as there is none in MLflow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from marin.errors import UsageError
-from marin.history.table.rows import Row, Table, Value
+from marin.history.table.rows import Row, Table, Value, as_value
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>'[^']*'|\"[^\"]*\")|(?P<op><=|>=|!=|==|=|<|>)|(?P<name>(?:[^\s<>=!'\"`]|`[^`]*`)+))"
@@ -46,12 +46,12 @@ class Condition:
             return self.op == "!="
         if self.op in _LIKE:
             pattern = "".join({"%": ".*", "_": "."}.get(one, re.escape(one)) for one in str(self.wanted))
-            return re.fullmatch(pattern, str(found), re.DOTALL | (re.I if self.op == "ILIKE" else 0)) is not None
-        if isinstance(self.wanted, float) and isinstance(found, float):
-            return _COMPARED[self.op](found, self.wanted)
-        if isinstance(self.wanted, float) or (isinstance(found, float) and self.op not in ("=", "!=")):
+            return re.fullmatch(pattern, _written(found), re.DOTALL | (re.I if self.op == "ILIKE" else 0)) is not None
+        wanted = as_value(self.wanted) if isinstance(found, float) and isinstance(self.wanted, str) else self.wanted
+        known = as_value(found) if isinstance(wanted, float) and isinstance(found, str) else found
+        if isinstance(wanted, float) is not isinstance(known, float):
             return self.op == "!="  # a word is neither more nor less than a number
-        return _COMPARED[self.op](_written(found), _written(self.wanted))
+        return _COMPARED[self.op](known, wanted)
 
 
 def conditions(texts: Sequence[str]) -> list[Condition]:
@@ -107,8 +107,8 @@ def _wanted(value: str) -> Value:
     return number if math.isfinite(number) else value
 
 
-def _written(value: Value) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _written(value: float | str) -> str:
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _unreadable(text: str, found: str) -> UsageError:

@@ -112,6 +112,8 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+MARKUP, XML = "markup", "xml"
+"""In the metadata of a page that its server called XHTML, whose rules its markup has."""
 MOST_BYTES = 64 << 20
 """UTF-8 bytes that one document may have."""
 

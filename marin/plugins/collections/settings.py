@@ -21,10 +21,13 @@ from marin.plugins.collections.document import Reader, Settings
 from marin.recipe.form.yaml import read_yaml
 
 DEFAULT = "default"
-DEFINITION = 2
-"""What reading and comparing mean now. Collections that record none are of 1: there a column that Python has no values for ends
-a file, numbers beyond 64 bits are rounded, and of the candidates for a near-duplicate the first ones are compared, however
-alike."""
+DEFINITION = 3
+"""What reading and comparing mean now. In 2 letters of three bytes that have an element of their own are lost, XHTML is read by
+HTML's rules, and a plain text keeps its carriage returns. Collections that record none are of 1: there a column that Python has
+no values for ends a file, numbers beyond 64 bits are rounded, and of the candidates for a near-duplicate the first ones are
+compared, however alike."""
+BEFORE: Mapping[int, Mapping[str, Mapping[str, Any]]] = {3: {"html": {"letters": False}}}
+"""What a setting that says nothing is before a definition, by the kind of step."""
 KINDS: Mapping[str, str] = {
     "c4": "marin.plugins.collections.steps.rules:C4",
     "encoding": "marin.plugins.collections.steps.rewriting:Repair",
@@ -121,7 +124,9 @@ class CollectionSettings(Section, frozen=True):
     validation_fraction: Share = 0.05
 
 
-def step_settings(steps: Sequence[Mapping[str, Any]], *, where: str) -> list[tuple[str, Settings]]:
+def step_settings(
+    steps: Sequence[Mapping[str, Any]], *, where: str, definition: int = DEFINITION
+) -> list[tuple[str, Settings]]:
     """The typed settings of the steps, by their kinds, in order.
 
     Raises:
@@ -140,7 +145,10 @@ def step_settings(steps: Sequence[Mapping[str, Any]], *, where: str) -> list[tup
                 cure="name one of these",
             )
         module, _, name = KINDS[kind].partition(":")
-        settings = {key: value for key, value in step.items() if key != "kind"}
+        settings: dict[str, Any] = {}
+        for number, before in BEFORE.items():
+            settings |= before.get(kind, {}) if definition < number else {}
+        settings |= {key: value for key, value in step.items() if key != "kind"}
         try:
             made.append((kind, cast(Settings, msgspec.convert(settings, getattr(import_module(module), name)))))
         except msgspec.ValidationError as error:

@@ -178,10 +178,15 @@ def _mean(values: Sequence[Fraction]) -> Fraction:
     return sum(values, Fraction()) / len(values)
 
 
+def around_mean(values: Sequence[Fraction]) -> Fraction:
+    """The sum of squares of the distances from the mean."""
+    mean = _mean(values)
+    return sum(((value - mean) ** 2 for value in values), Fraction())
+
+
 def _variance(values: Sequence[Fraction]) -> Fraction:
     """Of a sample: over n - 1."""
-    mean = _mean(values)
-    return sum(((value - mean) ** 2 for value in values), Fraction()) / (len(values) - 1)
+    return around_mean(values) / (len(values) - 1)
 
 
 def _root(value: Fraction) -> float:
@@ -201,8 +206,9 @@ def _float(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _varies(values: Sequence[Fraction], off: Sequence[Fraction]) -> bool:
-    """Whether the values are not all one number, each of which may be ``off`` by so much."""
+def varies(values: Sequence[Fraction], off: Sequence[Fraction] | None = None) -> bool:
+    """Whether the values are not all one number, each of which may be ``off`` by so much; None: by its own rounding."""
+    off = list(map(_off, values)) if off is None else off
     return max(map(Fraction.__sub__, values, off)) > min(map(Fraction.__add__, values, off))
 
 
@@ -240,7 +246,7 @@ def _sign_flip(baseline: Sequence[Fraction], arm: Sequence[Fraction], alternativ
     name = f"paired sign-flip, all {2**count}" if exact else f"paired sign-flip, {RANDOM_FLIPS + 1} of 2^{count}"
     floor = smallest_p(count, alternative) if exact else 1 / (RANDOM_FLIPS + 1)
     mean = _mean(differences)
-    interval = _interval(mean, _variance(differences) / count, count - 1) if _varies(differences, off) else None
+    interval = _interval(mean, _variance(differences) / count, count - 1) if varies(differences, off) else None
     return _Tested(name, _float(mean), interval, float(found.pvalue), floor)
 
 
@@ -256,10 +262,7 @@ def _welch(baseline: Sequence[Fraction], arm: Sequence[Fraction], alternative: A
             "one value of an arm has no spread: nothing can be tested",
         )
     # An arm that varies by rounding alone has no spread.
-    spreads = [
-        _variance(values) / len(values) if _varies(values, list(map(_off, values))) else Fraction()
-        for values in (baseline, arm)
-    ]
+    spreads = [_variance(values) / len(values) if varies(values) else Fraction() for values in (baseline, arm)]
     spread = sum(spreads, Fraction())
     if not spread:
         return _Tested("Welch's t", _float(difference), None, None, None, "neither arm varies: nothing can be tested")
@@ -278,7 +281,7 @@ def _interval(mean: Fraction, variance: Fraction, freedom: float) -> tuple[float
 
 
 def _correlation(first: Sequence[Fraction], second: Sequence[Fraction]) -> float | None:
-    if len(first) < 3 or not all(_varies(values, list(map(_off, values))) for values in (first, second)):
+    if len(first) < 3 or not (varies(first) and varies(second)):
         return None
     means = _mean(first), _mean(second)
     along = sum(((x - means[0]) * (y - means[1]) for x, y in zip(first, second, strict=True)), Fraction())

@@ -155,10 +155,11 @@ def question(
 
 @dataclass
 class Answer:
-    """What was told of a question so far."""
+    """What was told of a question so far. ``counted``: its stream ends with the usage, in a chunk of its own."""
 
     question: Question
     model: str
+    counted: bool = False
     told: dict[int, SequenceUpdate] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)
 
@@ -208,10 +209,13 @@ class Answer:
             chunks.append({"index": index, **end, "logprobs": self._logprobs(told.place), "finish_reason": why})
         return [self._head(stream=True) | {"choices": [chunk]} for chunk in chunks]
 
-    def last(self, usage: bool) -> list[dict[str, Any]]:
-        """What ends a stream: the usage if it was asked for, and the evidence."""
-        head = self._head(stream=True) | {"choices": [], "marin": self.evidence()}
-        return [head | ({"usage": self.usage()} if usage else {})]
+    def last(self, told: SequenceUpdate) -> list[dict[str, Any]]:
+        """The chunks that end a stream, with the evidence. One without a choice is for clients that asked for the usage:
+        others take a choice out of each."""
+        chunks, evidence = self.piece(told), {"marin": self.evidence()}
+        if self.counted:
+            return [*chunks, self._head(stream=True) | {"choices": [], "usage": self.usage()} | evidence]
+        return [*chunks[:-1], chunks[-1] | evidence]
 
     def _head(self, stream: bool = False) -> dict[str, Any]:
         if self.question.chat:
@@ -224,7 +228,7 @@ class Answer:
             "created": self.question.created,
             "model": self.model,
             "system_fingerprint": self.question.subject.state,
-        }
+        } | ({"usage": None} if stream and self.counted else {})
 
     def choice(self, place: int) -> dict[str, Any]:
         """A choice of :meth:`whole`."""

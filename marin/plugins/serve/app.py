@@ -23,12 +23,14 @@ from starlette.routing import Route
 from marin.data.template import OWN, ChatTemplate
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.answers import Answer, Question, question
+from marin.plugins.serve.chat import content_form
 from marin.plugins.serve.engine import Engine, Job, SequenceUpdate
 from marin.plugins.serve.wire import (
     MOST_BODY,
     MOST_SEQUENCES,
     Chat,
     Completion,
+    ContentForm,
     Refused,
     prompts_of,
     read_request,
@@ -74,6 +76,7 @@ class Routes:
 
     def __init__(self, served: Served) -> None:
         self.served = served
+        self.form = ContentForm() if served.template is None else content_form(served.template)
 
     async def health(self, request: Request) -> Response:
         """Whether it computes, and how much waits."""
@@ -122,7 +125,7 @@ class Routes:
         template = self.served.template
         if template is None:
             raise Refused("this model has no chat template", param="messages", code="no_chat_template")
-        messages = [one.told(number) for number, one in enumerate(asked.messages)]
+        messages = [one.told(number, self.form) for number, one in enumerate(asked.messages)]
         continues, others = bool(asked.continue_final_message), asked.chat_template_kwargs or {}
         prompt = not continues if asked.add_generation_prompt is None else asked.add_generation_prompt
         if named := sorted(OWN & others.keys()):
@@ -160,10 +163,10 @@ class Routes:
 
         job = Job(asking.asked(), tell)
         self.served.engine.ask(job)
-        answer = Answer(asking, self.served.name)
+        answer = Answer(asking, self.served.name, usage)
         headers = {"x-marin-state": asking.subject.state, "x-marin-seed": str(asking.seed)}
         if stream:
-            return StreamingResponse(_stream(answer, told, job, usage), headers=headers, media_type="text/event-stream")
+            return StreamingResponse(_stream(answer, told, job), headers=headers, media_type="text/event-stream")
         try:
             gone = asyncio.create_task(_gone(request))
             try:
@@ -220,8 +223,8 @@ class Routes:
         return self.served.subject.encode(prompt) or [self.served.subject.recipe.tokens.begin]
 
 
-async def _stream(answer: Answer, told: asyncio.Queue[SequenceUpdate], job: Job, usage: bool) -> AsyncIterator[bytes]:
-    """Server-sent events: a chunk for what is new, the evidence, and ``[DONE]``."""
+async def _stream(answer: Answer, told: asyncio.Queue[SequenceUpdate], job: Job) -> AsyncIterator[bytes]:
+    """Server-sent events: a chunk for what is new, the evidence with the last of them, and ``[DONE]``."""
     left = len(job.asked)
     try:
         while left:
@@ -231,10 +234,8 @@ async def _stream(answer: Answer, told: asyncio.Queue[SequenceUpdate], job: Job,
                 yield _event(failed.body())
                 return
             left -= one.done
-            for chunk in answer.piece(one):
+            for chunk in answer.piece(one) if left else answer.last(one):
                 yield _event(chunk)
-        for chunk in answer.last(usage):
-            yield _event(chunk)
         yield b"data: [DONE]\n\n"
     finally:
         job.cancelled.set()

@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +76,16 @@ def say_all(
             for one, (_, limit, _) in zip(part, cut, strict=True)
         ]
         prompts = [
-            Prompt(kept, limit, question.stop, one.temperature, request_name(kept, one.occurrence))
+            Prompt(
+                kept, limit, partial(question.stop, prompt=kept), one.temperature, request_name(kept, one.occurrence)
+            )
             for one, question, (kept, limit, _) in zip(part, asking, cut, strict=True)
         ]
         news = scorer.generate(prompts, seed)
         rows = [Row((*kept, *new), len(new)) for (kept, _, _), new in zip(cut, news, strict=True)]
         scored = iter(scorer.score([row for row in rows if row.scored]))
         for question, (kept, _, lost), new in zip(asking, cut, news, strict=True):
-            text, why = question.completion(new)
+            text, why = question.completion(new, kept)
             said.append(GeneratedText(text, why, new, next(scored).logprobs if new else (), kept, lost))
         done(len(said))
     return said

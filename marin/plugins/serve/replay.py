@@ -127,7 +127,7 @@ def _rest_differs(
     expected: dict[str, Any] = {}
     for alternatives in (None,) if told is None else range(RANKED + 1):
         said = replace(asked, echo=echo, chat=chat, alternatives=alternatives)
-        expected = Answer(said, "", {place: SequenceUpdate(place, new, True, ranked)}).choice(place)
+        expected = Answer(said, "", told={place: SequenceUpdate(place, new, True, ranked)}).choice(place)
         if expected["logprobs"] == _counted_by_text(told, expected["logprobs"]):
             expected["logprobs"] = told
             break

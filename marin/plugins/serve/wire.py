@@ -6,8 +6,9 @@ none. Reference: OpenAI's API reference, ``/v1/completions`` and ``/v1/chat/comp
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -47,6 +48,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "stop_token_ids": (None, []),
     "bad_words": (None, []),
     "include_stop_str_in_output": (None, False),
+    "skip_special_tokens": (None, False),
     "add_special_tokens": (None, False),
     "priority": (None, 0),
 }
@@ -61,6 +63,9 @@ UNUSED = (
     "request_id",
 )
 """What decides nothing about an answer here."""
+
+NO_ANNOTATIONS: tuple[str, Any] = ("annotations", [])
+"""What clients send back with an answer's message, beside fields that are null."""
 
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -87,6 +92,21 @@ class Refused(Exception):
         return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
 
 
+@dataclass(frozen=True)
+class ContentForm:
+    """In which forms a template takes what a message says: as a ``text``, as a list of ``parts``, or both."""
+
+    text: bool = True
+    parts: bool = False
+
+    def of(self, texts: Sequence[str], *, parted: bool) -> object:
+        """The ``texts`` of a message that a client ``parted``, or said as one: as vLLM has it, one text has a line end between
+        them where the template takes no parts, and a text is a part where it takes nothing else."""
+        if self.parts and (parted or not self.text):
+            return [{"type": "text", "text": text} for text in texts]
+        return "\n".join(texts)
+
+
 class StreamOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """How a stream ends."""
 
@@ -104,28 +124,43 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
 
-    def told(self, number: int) -> dict[str, Any]:
-        """For a chat template: what the client said of it. The content is a text; beside calls of tools it may be null.
+    def told(self, number: int, form: ContentForm) -> dict[str, Any]:
+        """For a chat template: what the client said of it, arguments of calls as the object that their JSON says, as in vLLM.
 
         Raises:
-            Refused: the content of a message is no text.
+            Refused: the content of a message is no text, or arguments are no JSON.
         """
-        content = None if self.content is None and self.tool_calls else self.text(number)
-        others = {name: getattr(self, name) for name in ("name", "tool_calls", "tool_call_id", "reasoning_content")}
-        return {"role": self.role, "content": content} | {name: value for name, value in others.items() if value}
+        content = form.of(self.texts(number), parted=not isinstance(self.content, str))
+        calls = [_call(one, f"messages[{number}].tool_calls") for one in self.tool_calls or ()]
+        others = {name: getattr(self, name) for name in ("name", "tool_call_id", "reasoning_content")}
+        return {"role": self.role, "content": content} | {
+            name: value for name, value in {**others, "tool_calls": calls}.items() if value
+        }
 
-    def text(self, number: int) -> str:
-        """What it says.
+    def texts(self, number: int) -> list[str]:
+        """What it says, part by part; beside calls of tools it may say nothing.
 
         Raises:
             Refused: the content of a message is no text.
         """
         if isinstance(self.content, str):
-            return self.content
+            return [self.content]
         texts = [part.get("text") for part in self.content or () if part.get("type") == "text"]
-        if self.content is None or len(texts) != len(self.content) or not all(isinstance(text, str) for text in texts):
+        lacks = self.content is None and not self.tool_calls
+        if lacks or len(texts) != len(self.content or ()) or not all(isinstance(text, str) for text in texts):
             raise Refused("a message's content is a text", param=f"messages[{number}].content")
-        return "".join(str(text) for text in texts)
+        return list(map(str, texts))
+
+
+def _call(call: dict[str, Any], where: str) -> dict[str, Any]:
+    function = call.get("function")
+    arguments = function.get("arguments") if isinstance(function, dict) else {}
+    if not isinstance(function, dict) or isinstance(arguments, dict | list):
+        return call
+    try:
+        return {**call, "function": {**function, "arguments": json.loads(arguments) if arguments else {}}}
+    except (ValueError, TypeError, RecursionError):
+        raise Refused("arguments of a call are JSON", param=where, code="invalid_value") from None
 
 
 class Completion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -179,6 +214,8 @@ def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
     if not isinstance(said, dict):
         raise Refused("the body is a JSON object", code="invalid_json")
     said = {name: value for name, value in said.items() if value is not None and name not in UNUSED}
+    if isinstance(messages := said.get("messages"), list):
+        said["messages"] = [_without_nulls(one) if isinstance(one, dict) else one for one in messages]
     for name, neutral in NEUTRAL.items():
         if (value := said.pop(name, None)) not in neutral:
             told = " or ".join(repr(one) for one in neutral if one is not None)
@@ -198,6 +235,10 @@ def read_request[T: (Completion, Chat)](kind: type[T], body: bytes) -> T:
         text = str(error)[:300]
         place = text.partition("$.")[2].partition("`")[0] or None
         raise Refused(text, param=place, code="invalid_value") from None
+
+
+def _without_nulls(message: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in message.items() if one is not None and (name, one) != NO_ANNOTATIONS}
 
 
 def _check_together(asked: Completion | Chat) -> None:

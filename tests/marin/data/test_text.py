@@ -21,6 +21,13 @@ def test_line_ends_and_byte_order_mark() -> None:
     assert read(b"") == []
 
 
+def test_carriage_returns_alone_are_no_line_ends_and_said() -> None:
+    for data in (b"one\rtwo\r", b"one\r\rtwo"):
+        with pytest.raises(DataError, match=r"lines that end by a carriage return alone.*tr '\\r' '\\n'"):
+            read(data)
+    assert read(b"one\r") == ["one"] and read(b"a\rb\nc") == ["a\rb", "c"]
+
+
 @pytest.mark.parametrize(
     ("data", "offset", "byte"),
     [

@@ -79,8 +79,8 @@ ROWS = [
         {"team": "data"},
         {"state": "completed"},
     ),
-    Row("bbb2", recipe(0.006, 1), {"evaluate.loss": 3.1}, {}, {"state": "completed"}),
-    Row("ccc3", recipe(0.02, 10), {}, {}, {"state": "open"}),
+    Row("bbb2", recipe(0.006, 1), {"evaluate.loss": 3.1}, {"layers": "12"}, {"state": "completed"}),
+    Row("ccc3", recipe(0.02, 10, trainer={"num_steps": 1_500_000}), {}, {}, {"state": "open"}),
 ]
 
 
@@ -100,6 +100,12 @@ ROWS = [
         ("loss != 3.2", ["bbb2", "ccc3"]),
         ('optimizer.name = "adamw" and state = "open"', ["ccc3"]),
         ("optimizer.name < 3", []),
+        ("params.trainer.num_steps = '1500000'", ["ccc3"]),
+        ("trainer.num_steps != '1500000' and seed = 1", ["aaa1", "bbb2"]),
+        ("trainer.num_steps LIKE '15%'", ["ccc3"]),
+        ("tags.layers = 12 and tags.layers > 9", ["bbb2"]),
+        ("tags.layers = '12'", ["bbb2"]),
+        ("learning_rate = '0.00300000001'", []),
     ],
 )
 def test_a_filter_leaves_the_runs_for_which_it_holds(text: str, runs: list[str]) -> None:

@@ -26,22 +26,21 @@ def digest(text: str) -> str:
     return "sha256:" + text.encode().hex().ljust(64, "0")[:64]
 
 
-def name_of(rate: float, seed: int) -> str:
+def name_of(rate: float, seed: int | None) -> str:
     return f"r{str(rate)[2:]}s{seed}"
 
 
-def recipe(rate: float, seed: int) -> dict[str, Any]:
+def recipe(rate: float, seed: int | None) -> dict[str, Any]:
     return {
         "dataset": {"name": "grammar"},
         "trainer": {"num_steps": 4},
         "model": {"architecture": "llama", "num_layers": 2, "hidden_dim": 32},
         "optimizer": {"learning_rate": rate.hex()},
-        "seed": seed,
-    }
+    } | ({} if seed is None else {"seed": seed})
 
 
 def record(
-    rate: float, seed: int, loss: float | None, *, tokenizer: str = "t", run: str = "", code: str = "c"
+    rate: float, seed: int | None, loss: float | None, *, tokenizer: str = "t", run: str = "", code: str = "c"
 ) -> tuple[str, str]:
     """A run as the executor would record it: its name, and the digest of its recipe."""
     run = run or name_of(rate, seed)
@@ -135,6 +134,18 @@ def test_json_has_every_number_and_the_test_that_the_registered_ones_have(marin:
     worse = next(one for one in found["differences"] if one["arm"] == "learning_rate=0.003")
     assert worse["exploratory"] and worse["pairs"] == 2 and worse["p"] == 0.5
     assert worse["difference"] == pytest.approx(0.325) and worse["interval"][0] <= 0.325 <= worse["interval"][1]
+
+
+def test_runs_without_a_seed_are_no_pairs(marin: Marin, root: Path) -> None:
+    """Loops of one's own may name none, and the first of one group has nothing to do with the first of another."""
+    for rate, losses in ((0.003, (3.5, 3.4, 3.6, 3.2)), (0.02, (3.3, 3.35, 3.1, 3.2))):
+        for number, loss in enumerate(losses):
+            record(rate, None, loss, run=f"{name_of(rate, None)}{number}")
+    record(0.003, -1, 3.3)
+    found = marin("compare", "--filter", "learning_rate < 1", "--metric", "evaluate.loss", "--json").json
+    (difference,) = found["differences"]
+    assert (difference["test"], difference["pairs"]) == ("Welch's t", 0)
+    assert [difference[name]["n"] for name in ("of_baseline", "of_arm")] == [5, 4]
 
 
 def test_what_cannot_be_compared_is_said_beside_its_number(marin: Marin, sweep: str) -> None:

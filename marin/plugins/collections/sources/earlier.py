@@ -1,4 +1,5 @@
-"""How Parquet files and the fields of a line were read before definition 2: for collections that were recorded so.
+"""How Parquet files and the fields of a line were read before definition 2, and what pages said before 3: for collections that
+were recorded so.
 
 All columns became Python's values, so that one date beyond its years, or a zone that it does not know, ended the file. Values
 that are no text, number or truth were left out of the metadata, as were numbers that are not finite.
@@ -9,16 +10,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from marin.plugins.collections.document import MOST_BYTES, Document, Problem, Scalar, document_id
+from marin.plugins.collections.document import MARKUP, MOST_BYTES, Document, Problem, Scalar, document_id
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 ROWS = 512
+
+
+def without_markup(items: Iterator[Document | Problem]) -> Iterator[Document | Problem]:
+    """Documents that do not say whose rules their markup has."""
+    for item in items:
+        if isinstance(item, Document) and MARKUP in item.metadata:
+            item = replace(item, metadata={key: one for key, one in item.metadata.items() if key != MARKUP})
+        yield item
 
 
 def parquet(path: Path, source: str, field: str, start: int, end: int, first: int) -> Iterator[Document | Problem]:

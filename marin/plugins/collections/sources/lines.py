@@ -1,7 +1,8 @@
 """JSON lines (plain or packed), Parquet and plain text as documents; what is damaged is a problem with its place, never a guess.
 
 A line or a row is an object with a text. Of its other fields the single values are kept as metadata, as are those below
-``metadata``, or those that the settings name; ``added``, ``created`` and ``url`` keep their place. A plain text is one document.
+``metadata``, or those that the settings name; ``added``, ``created`` and ``url`` keep their place. A plain text is one document;
+whatever ends its lines is ``\n``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def read(
     start: int = 0,
     end: int = 0,
     first: int = 1,
-    definition: int = 2,
+    definition: int = 3,
 ) -> Iterator[Document | Problem]:
     """See :class:`marin.plugins.collections.document.Reader`.
 
@@ -44,7 +45,8 @@ def read(
         start, end: the lines that begin in these bytes of an unpacked JSON lines file, or row groups of a Parquet file; ``end`` 0
             for the whole file.
         first: the number of the first line or row there.
-        definition: 1 as collections were read that say no other (:mod:`marin.plugins.collections.sources.earlier`).
+        definition: 1 as collections were read that say no other (:mod:`marin.plugins.collections.sources.earlier`), 2 with the
+            carriage returns of a plain text.
     """
     name = path.name.lower()
     wanted = Wanted(text_field, fields)
@@ -54,12 +56,12 @@ def read(
         else:
             yield from _parquet(path, source, wanted, start, end, first)
     elif name.endswith(TEXTS):
-        yield from _text(path, source)
+        yield from _text(path, source, definition)
     else:
         yield from _lines(path, source, wanted, start, end, first, definition)
 
 
-def _text(path: Path, source: str) -> Iterator[Document | Problem]:
+def _text(path: Path, source: str, definition: int) -> Iterator[Document | Problem]:
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
@@ -70,6 +72,8 @@ def _text(path: Path, source: str) -> Iterator[Document | Problem]:
     except UnicodeDecodeError as error:
         yield Problem(source, 1, "not UTF-8", f"byte {error.start}")
         return
+    if definition > 2 and "\r" in text:  # as Python opens a text
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     yield _document(source, 1, {"text": text}, Wanted())
 
 

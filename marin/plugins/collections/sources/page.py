@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Literal
 
-from marin.plugins.collections.document import Document, Problem, Scalar, document_id
+from marin.plugins.collections.document import MARKUP, XML, Document, Problem, Scalar, document_id
 from marin.plugins.collections.sources.charset import declared_by_html, declared_by_xml, mark
 from marin.plugins.collections.sources.encodings import decode, encoding_of
 
@@ -71,6 +71,8 @@ def page(
     if not text.strip():
         return Problem(source, position, "empty text")
     metadata: dict[str, Scalar] = {"position": position, "content_type": mime}
+    if rules == XML:
+        metadata[MARKUP] = XML
     if found.encoding != "utf-8":
         metadata["encoding"] = found.encoding
     if found.wrong:

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from marin.plugins.collections.document import Document, Judgement
+from marin.plugins.collections.document import MARKUP, XML, Document, Judgement
 from marin.plugins.collections.steps.deciding import changed, removed
+from marin.plugins.collections.steps.markup import VOID, as_html, with_sign
 
 TAG = re.compile(r"<(/?)([A-Za-z][^\t\n\f\r />]*)")
-VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
 FLAT = VOID | {"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot", "option"}
 """Elements that have no content, or that the next of their kind ends: they do not nest by themselves."""
 FEW_TAGS = 2048
@@ -26,10 +26,12 @@ less than a second however they lie."""
 
 
 class Html(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Documents that are pages become their text. ``main_content``: without navigation, headers and footers. Pages of more
-    than ``most_characters`` are removed, and those of many tags with more than ``most_depth`` elements inside each other."""
+    """Documents that are pages become their text. ``main_content``: without navigation, headers and footers. ``letters``: one of
+    three bytes in an element of its own stays (:mod:`marin.plugins.collections.steps.markup`). Pages of more than
+    ``most_characters`` are removed, and those of many tags with more than ``most_depth`` elements inside each other."""
 
     main_content: bool = True
+    letters: bool = True
     most_characters: Annotated[int, Meta(ge=1)] = 8 << 20
     most_depth: Annotated[int, Meta(ge=1, le=1024)] = 256
 
@@ -72,8 +74,10 @@ class Extract:
         many = html.count("<") - html.count("</") > FEW_TAGS
         if many and (deep := depth(html)) > most.most_depth:
             return removed(document, "html", "html_depth", value=deep, threshold=most.most_depth)
-        text = self._extract(html, preserve_formatting=True, main_content=most.main_content, list_bullets=False)
-        text = text.strip()
+        markup = as_html(html) if document.metadata.get(MARKUP) == XML else html
+        markup, sign = with_sign(markup) if most.main_content and most.letters else (markup, "")
+        text = self._extract(markup, preserve_formatting=True, main_content=most.main_content, list_bullets=False)
+        text = (text.replace(sign, "") if sign else text).strip()
         if not text:
             return removed(document, "html", "html_empty", value=0, threshold=1)
         return changed(document, text, "html", "html_text", before=len(html), after=len(text))

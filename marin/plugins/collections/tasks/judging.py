@@ -61,7 +61,9 @@ class Judge:
             models = {examples.place: number for number, examples in enumerate(self._setup.examples)}
             first, rest = divided(settings.steps)
             self._steps = []
-            for place, (kind, made) in enumerate(step_settings(rest, where="settings"), start=len(first)):
+            for place, (kind, made) in enumerate(
+                step_settings(rest, where="settings", definition=self._setup.definition), start=len(first)
+            ):
                 if isinstance(made, Quality):
                     self._steps.append((kind, made.open(model_file(Path(self._setup.folder), models[place]))))
                 else:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from marin.plugins.collections.document import Document, Problem, Step
 from marin.plugins.collections.settings import divided, reader_of, step_settings
-from marin.plugins.collections.sources import lines
+from marin.plugins.collections.sources import earlier, lines
 from marin.plugins.collections.sources.finding import Found, Slice
 from marin.plugins.collections.sources.origin import Origin
 from marin.plugins.collections.tasks.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
@@ -72,7 +72,8 @@ def read_slice(setup: Setup, task: Task, out: Path) -> Counted:
 
 def text_steps(setup: Setup) -> list[tuple[str, Step]]:
     """The steps that make text of what is read."""
-    return [(kind, made.make()) for kind, made in step_settings(divided(setup.settings.steps)[0], where="settings")]
+    first, _ = divided(setup.settings.steps)
+    return [(kind, made.make()) for kind, made in step_settings(first, where="settings", definition=setup.definition)]
 
 
 def documents(setup: Setup, found: Found, part: Slice) -> Iterator[Document | Problem]:
@@ -80,7 +81,8 @@ def documents(setup: Setup, found: Found, part: Slice) -> Iterator[Document | Pr
     path, name = Path(found.path), found.source.name
     reader = reader_of(path.name)
     if reader is not None:
-        return reader(path, name)
+        found_here = reader(path, name)
+        return earlier.without_markup(found_here) if setup.definition < 3 else found_here
     settings = setup.settings
     return lines.read(
         path,

@@ -34,6 +34,8 @@ CALLED = {metric: word for word, metric in NUMBERS.items() if word != "train_los
 OF_MACHINES = (SPEED, ENERGY, SECONDS)
 """Numbers that are shown, and tested only where somebody asks for them."""
 ALONE = "all alike"
+NO_SEED = -(2**64)
+"""From here downwards stand the runs without a seed, each for itself."""
 Verdict = Literal["exploratory", "confirmatory", "incomplete"]
 
 
@@ -222,8 +224,9 @@ def _by_seed(
     """The numbers of a group by seed, and the runs that count."""
     by_seed: dict[str, dict[int, float]] = {name: {} for name in names}
     kept: dict[int, str] = {}
-    for place, run in enumerate(runs):
-        seed = int(seeds[run]) if seeds[run].lstrip("-").isdigit() else -1 - place  # without one, every run is its own
+    places = {run: place for place, run in enumerate(views)}
+    for run in runs:
+        seed = _seed(seeds[run], places[run])
         if names[0] not in numbers[run]:
             notes.append(f"run {run} is {views[run].status}: no {called(names[0])} yet")
         if seed in kept and names[0] in numbers[kept[seed]]:
@@ -242,6 +245,14 @@ def _by_seed(
             elif value is not None:
                 by_seed[name][seed] = value
     return by_seed, tuple(kept.values())
+
+
+def _seed(written: str, place: int) -> int:
+    """The seed of a run. Without one it shares none with any other run: every such run is its own, in every group."""
+    try:
+        return int(written)
+    except ValueError:
+        return NO_SEED - place
 
 
 def _baseline(groups: Sequence[Group], asked: str) -> str:

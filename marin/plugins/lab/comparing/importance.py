@@ -3,7 +3,8 @@
 One key at a time: of the sum of squares around the mean, the part that lies between the values of the key, less what chance
 alone would put there. 1 is all, 0 none. A key with more than :data:`MOST` values is cut into as many groups of equal size by
 rank, so that a random search has something to say too. Keys that vary together share what they explain: the number ranks where
-to look next, and proves no cause.
+to look next, and proves no cause. Sums are exact, and numbers that differ by rounding alone do not vary, as in
+:mod:`marin.plugins.lab.statistics`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from fractions import Fraction
+
+from marin.plugins.lab.statistics import around_mean, varies
 
 METHOD = "epsilon squared, one key at a time"
 MOST = 4
@@ -57,17 +60,13 @@ def share(groups: Sequence[str], numbers: Sequence[float]) -> float | None:
     count, kinds = len(numbers), sorted(set(groups))
     if count <= len(kinds) or len(kinds) < 2:
         return None
-    mean = fmean(numbers)
-    total = math.fsum((one - mean) ** 2 for one in numbers)
-    if total == 0:
+    exact = list(map(Fraction, numbers))
+    if not varies(exact):
         return 0.0
-    within = 0.0
-    for kind in kinds:
-        inside = [one for one, group in zip(numbers, groups, strict=True) if group == kind]
-        middle = fmean(inside)
-        within += math.fsum((one - middle) ** 2 for one in inside)
-    error = within / (count - len(kinds))
-    return max(0.0, (total - within - (len(kinds) - 1) * error) / total)
+    parted = [[one for one, group in zip(exact, groups, strict=True) if group == kind] for kind in kinds]
+    within = sum((around_mean(inside) for inside in parted if varies(inside)), Fraction())
+    total, error = around_mean(exact), within / (count - len(kinds))
+    return max(0.0, float((total - within - (len(kinds) - 1) * error) / total))
 
 
 def _partition(values: Sequence[str]) -> tuple[int, ...]:

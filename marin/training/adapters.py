@@ -3,6 +3,8 @@
 Which matrices these are, how adapters are drawn and what a layer with them computes is Levanter's ``adaptor.lora``. The training
 state holds the model that it began with beside its adapters, so every fingerprint says of both what they are; the optimizer
 keeps moments of adapters alone. To everything after the training it is one plain model: base and adapters, merged.
+
+Levanter's module imports the readers and writers of its caches, seconds of it: it is imported where there are adapters.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import haliax as hax
@@ -18,19 +20,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from levanter.adaptor.lora import (
-    LORA_R,
-    LoraConfig,
-    LoraLinear,
-    filter_lora_params,
-    lora_state_dict,
-    loraize,
-    to_hf_config,
-)
 from levanter.models.lm_model import LmHeadModel
 from safetensors.numpy import save_file
 
 from marin.recipe.section import Lora
+
+if TYPE_CHECKING:
+    from levanter.adaptor.lora import LoraConfig, LoraLinear
 
 FOLDER = "adapters"
 """Where an exported folder has them, in the form of PEFT."""
@@ -38,15 +34,21 @@ FOLDER = "adapters"
 
 def adapted(lora: Lora, model: LmHeadModel, key: jax.Array) -> LmHeadModel:
     """``model`` with adapters that change nothing yet: one factor is drawn, the other zero. The head has none."""
+    from levanter.adaptor.lora import loraize
+
     return loraize(model, _config(lora), key)
 
 
 def _config(lora: Lora) -> LoraConfig:
+    from levanter.adaptor.lora import LoraConfig
+
     return LoraConfig(r=lora.rank, alpha=lora.alpha, dropout=0.0, zero_init_b=True, a_init_mode="random")
 
 
 def adapters_of[T](tree: T) -> T:
     """A tree of parameters, gradients or the like of an adapted model, with None where it is not of an adapter."""
+    from levanter.adaptor.lora import filter_lora_params
+
     return filter_lora_params(tree)
 
 
@@ -68,12 +70,17 @@ def merged(model: LmHeadModel) -> LmHeadModel:
 
     The product is a sum over the rank in its order, each operation by itself: the same bits on every processor.
     """
-    return jax.tree.map(
-        lambda x: _merged(x) if isinstance(x, LoraLinear) else x, model, is_leaf=lambda x: isinstance(x, LoraLinear)
-    )
+    return jax.tree.map(lambda x: _merged(x) if _is_adapted(x) else x, model, is_leaf=_is_adapted)
+
+
+def _is_adapted(part: object) -> bool:
+    """Whether a part of a model is a matrix with its adapter, Levanter's ``LoraLinear``."""
+    return {"lora", "wrapped"} <= getattr(part, "__dataclass_fields__", {}).keys()
 
 
 def _merged(linear: LoraLinear) -> hax.nn.Linear:
+    from levanter.adaptor.lora import LORA_R
+
     first, second, weight = linear.lora.lora_A.weight, linear.lora.lora_B.weight, linear.wrapped.weight
     delta = hax.zeros(weight.axes)
     for number in range(first.resolve_axis(LORA_R).size):
@@ -85,6 +92,8 @@ def _merged(linear: LoraLinear) -> hax.nn.Linear:
 def write_adapters(folder: Path, model: LmHeadModel, lora: Lora, base: str) -> None:
     """The adapters of an adapted model as PEFT has them: ``adapter_config.json`` and ``adapter_model.safetensors``; ``base``
     says of which model they are."""
+    from levanter.adaptor.lora import lora_state_dict, to_hf_config
+
     folder.mkdir()
     tensors = {name: np.ascontiguousarray(value) for name, value in sorted(lora_state_dict(model).items())}
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import haliax as hax
 import jax
 from haliax import Axis, NamedArray
-from levanter.adaptor.lora import unwrap_lora_modules
 from levanter.models.lm_model import LmExample, LmHeadModel
 
 from marin.recipe.schema import Recipe
@@ -20,7 +19,8 @@ def preferred(recipe: Recipe, model: LmHeadModel, tokens: jax.Array, weights: ja
     ``tokens``: int32[sequences, seq_len], of which each chosen conversation is followed by the rejected one; ``weights``:
     float32 of the same shape, 1 where the token after a position is of an answer.
     """
-    from levanter.dpo import dpo_loss_from_logps  # seconds, for a training on preferences alone
+    from levanter.adaptor.lora import unwrap_lora_modules  # seconds, for a training on preferences alone
+    from levanter.dpo import dpo_loss_from_logps
 
     Pair, Pos = Axis("batch", tokens.shape[0] // 2), Axis("position", tokens.shape[1])
 

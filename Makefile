@@ -55,10 +55,8 @@ environment:
 
 repro: environment
 	@$(BIN)/marin init --quiet
-	@# All stages in one process, which imports what computes once. Later runs are DVC's alone: it knows what changed.
-	@[ -f .marin/receipts/export.json ] || $(BIN)/marin repro
-	@echo "dvc repro: DVC looks at what changed (a few seconds) and makes the rest" >&2
-	@$(BIN)/dvc repro
+	@# What is not made yet, in one process, which imports what computes once; and DVC where its lock is of something else.
+	@$(BIN)/marin repro --dvc
 	@$(BIN)/marin show artifacts/export.json --summary
 
 test: environment

@@ -1,6 +1,6 @@
 """Which tokens each train step sees: a pure function of the recipe and of the token cache.
 
-The token stream of the cache is cut into sequences of ``seq_len`` (Levanter's ``TokenSeqDataset``). Sequence number n
+The token stream of the cache is cut into sequences of ``seq_len``, as by Levanter's ``TokenSeqDataset``. Sequence number n
 of the run is sequence ``permutation_e(n mod N)`` of epoch ``e = n div N``, where each epoch has its own permutation, keyed
 by the run's seed, of the kind that the recipe names (:mod:`marin.training.permutation`). Batch k holds sequences
 ``k * batch_size ...``; Levanter's data loader places them on the devices, each host its own rows. So a step's batch can be
@@ -26,13 +26,10 @@ from typing import cast
 
 import jax
 import numpy as np
-from haliax import Axis
 from jax.sharding import Mesh
 from levanter.data.dataset import AsyncDataset
 from levanter.data.loader import DataLoader
-from levanter.data.text.datasets import CausalLmDataset, NamedLmDataset, TokenSeqDataset
 from levanter.models.lm_model import LmExample
-from levanter.utils.thread_utils import blocking_wait
 
 from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
@@ -44,8 +41,8 @@ from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts
 from marin.training.state import batch_axes, named_key
 from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
-from marin.training.tokens.masked import MaskedSequences
 from marin.training.tokens.masks import open_mask
+from marin.training.tokens.sequences import Sequences
 
 logging.getLogger("levanter.data.loader").setLevel(logging.ERROR)  # it warns of every half second on a busy machine
 
@@ -166,15 +163,13 @@ class OrderedDataset(AsyncDataset[LmExample]):
 
 
 def token_dataset(cache: Cache, seq_len: int) -> tuple[AsyncDataset[LmExample], int]:
-    """Levanter's causal language-modelling examples over the cache, and how many there are.
+    """The causal language-modelling examples of the cache, and how many there are.
 
     Raises:
         DataError: the cache holds fewer tokens than one sequence needs.
     """
-    Pos = Axis("position", seq_len)
-    sequences = TokenSeqDataset(open_cache(cache), seq_len)
-    length = int(blocking_wait(sequences.async_len()))
-    if length == 0:
+    sequences = Sequences(open_cache(cache), open_mask(cache), seq_len)
+    if not len(sequences):
         raise DataError(
             "not enough tokens for one sequence",
             where=f"token cache {cache.name}",
@@ -182,9 +177,7 @@ def token_dataset(cache: Cache, seq_len: int) -> tuple[AsyncDataset[LmExample], 
             found="fewer",
             cure="use more text or a smaller model.seq_len",
         )
-    mask = open_mask(cache)
-    examples = sequences if mask is None else MaskedSequences(sequences, mask, seq_len)
-    return NamedLmDataset(CausalLmDataset(examples, Pos, block_cross_document_attention=False), Pos), length
+    return sequences, len(sequences)
 
 
 def streams[C: Cache](recipe: Recipe, cache: C) -> dict[str, C]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from bench.house import gauges
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
+from marin.pipeline.dvc import first_changed
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.params import load_params
 from marin.recipe.schema import FilesDataset, Initial, Lora, Mixture, Objective, Phase, Recipe, Tokenizer
@@ -139,3 +141,74 @@ def test_dvc_itself_reads_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(stages) == set(STEPS)
     assert stages["tokenizer"].desc == "Byte-level BPE with 2048 tokens, trained on the train split"
     assert not any(out.use_cache for stage in stages.values() for out in stage.outs)
+
+
+LISTED = """vars:
+  - out: artifacts
+    receipts: kept
+
+stages:
+  corpus:
+    cmd: marin stage corpus
+    deps:
+      - code.py
+    params: [dataset, tokenizer.artifact]
+    outs:
+      - ${out}/corpus.json: &kept {cache: false, persist: true}
+      - ${receipts}/corpus.json: *kept
+"""
+FILES = {"code.py": "1", "artifacts/corpus.json": "{}", "kept/corpus.json": "[]"}
+PARAMS = "dataset: {seed: 0, share: 1.0e-08}\ntokenizer: {artifact: null, size: 3}\nmodel: 1\n"
+
+
+def _locked(path: str, text: str) -> str:
+    md5 = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+    return f"    - path: {path}\n      hash: md5\n      md5: {md5}\n      size: {len(text)}\n"
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Path:
+    """A project with one stage that is up to date, as DVC writes of it."""
+    params = "        dataset:\n          seed: 0\n          share: 1e-08\n        tokenizer.artifact:\n"
+    code, *outs = (_locked(path, text) for path, text in FILES.items())
+    stage = f"    cmd: marin stage corpus\n    deps:\n{code}    params:\n      params.yaml:\n{params}    outs:\n{''.join(outs)}"
+    lock = f"schema: '2.0'\nstages:\n  corpus:\n{stage}"
+    for path, text in {**FILES, "dvc.yaml": LISTED, "dvc.lock": lock, "params.yaml": PARAMS}.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "told"),
+    [
+        ("params.yaml", "model: 1", "model: 2", ""),
+        ("params.yaml", "size: 3", "size: 4", ""),
+        ("dvc.yaml", "persist: true", "persist: false", ""),
+        ("code.py", "1", "2", "code.py"),
+        ("artifacts/corpus.json", "{}", "{ }", "artifacts/corpus.json"),
+        ("kept/corpus.json", "[]", "[0]", "kept/corpus.json"),
+        ("params.yaml", "seed: 0", "seed: 1", "the parameters of stage corpus"),
+        ("params.yaml", "artifact: null", "artifact: 0", "the parameters of stage corpus"),
+        ("params.yaml", "artifact: null, ", "", "the parameters of stage corpus"),
+        ("params.yaml", "{seed", "[seed", "the parameters of stage corpus"),
+        ("dvc.yaml", "[dataset, ", "[dataset, model, ", "the parameters of stage corpus"),
+        ("dvc.yaml", "      - code.py\n", "      - code.py\n      - more.py\n", "the files of stage corpus"),
+        ("dvc.yaml", "out: artifacts", "out: elsewhere", "the files of stage corpus"),
+        ("dvc.yaml", "marin stage corpus", "marin stage corpus --force", "stage corpus"),
+        ("dvc.lock", "  corpus:", "  other:", "stage corpus"),
+    ],
+)
+def test_what_dvc_would_call_a_stage_for_is_named(locked: Path, path: str, old: str, new: str, told: str) -> None:
+    assert first_changed(locked, ("corpus",)) == ""
+    file = locked / path
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    assert first_changed(locked, ("corpus",)) == told
+
+
+@pytest.mark.parametrize(("path", "told"), [("code.py", "code.py"), ("dvc.lock", "stage corpus"), ("dvc.yaml", "")])
+def test_a_file_that_is_gone(locked: Path, path: str, told: str) -> None:
+    (locked / path).unlink()
+    assert first_changed(locked, ("corpus",)) == told

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ledger import Unavailable
 from marin.cli.choice import OneOf
 from marin.cli.execution import no_diff
 from marin.cli.options import argument, flag, group, takes
@@ -24,21 +30,23 @@ class ReproOptions:
 
     name: str | None = argument("[NAME]", required=False, type=OneOf(STEPS))
     settings: StageSettings = group(StageSettings)
+    write_lock: bool = flag("Have `dvc repro` write dvc.lock where it is of something else.", "--dvc")
     as_json: bool = flag("Print one JSON object a stage.", "--json")
 
 
 @click.command()
 @takes(ReproOptions)
 @no_diff
-def repro(options: ReproOptions) -> None:
+@click.pass_context
+def repro(ctx: click.Context, options: ReproOptions) -> None:
     """Run every stage of the pipeline that is not up to date: what `dvc repro` does, without DVC.
 
     With NAME that stage, and before it those that it reads. The same stages in the order of dvc.yaml, in one process: the
     same pointers and receipts, the same events. What is up to date the ledger says, by identity, and not the times of
     files: a recorded result is reused once its bytes were hashed again.
 
-    dvc.lock is DVC's and is not written. Where it says something else than what is here now, the last line names the
-    first file; `dvc repro` then calls the stages, which find nothing to do, and writes it.
+    dvc.lock is DVC's and is not written here. Where it says something else than what is here now, the last line names the
+    first thing; `dvc repro` then calls the stages, which find nothing to do, and writes it (--dvc has it called).
 
     \b
     Examples:
@@ -66,8 +74,27 @@ def repro(options: ReproOptions) -> None:
         return
     if ended[-1].completed and ended[-1].action != "present":
         say_complete(ended[-1].run)
-    if changed := first_changed(options.settings.params.resolve().parent, names):
+    project = options.settings.params.resolve().parent
+    if changed := first_changed(project, names):
         say(
             f"dvc.lock is of something else (first: {changed}); `dvc repro` finds nothing to do, and writes it",
             err=True,
         )
+        if options.write_lock:
+            words = () if options.name is None else (options.name,)
+            ctx.exit(subprocess.run([_dvc(), "repro", *words], cwd=project, check=False).returncode)
+
+
+def _dvc() -> str:
+    """The `dvc` beside this Python, or on PATH."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("dvc", path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
+    if found is None:
+        raise Unavailable(
+            "there is no dvc to write dvc.lock",
+            where="--dvc",
+            expected="dvc beside this Python, or on PATH",
+            found="none",
+            cure="install it (`make environment` does), or leave out --dvc",
+        )
+    return found

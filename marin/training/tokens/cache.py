@@ -9,41 +9,59 @@ of chat documents, the loss mask (:mod:`marin.training.tokens.loss_mask`). :mod:
 
 from __future__ import annotations
 
-import logging
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ledger import StoredFolder
-from marin.tensors.token_caches import FIELD, document_offsets, open_field, unfinished
+from marin.tensors.token_caches import FIELD, LEDGER, document_offsets, open_field, unfinished
 from marin.training.tokens.stored import StoredCache
 
 if TYPE_CHECKING:
-    from levanter.store.cache import TreeCache
     from numpy.typing import NDArray
-
-logging.getLogger("levanter.store.cache").setLevel(logging.WARNING)
 
 Cache = Path | StoredFolder
 """Where the cache of a split is: in a folder, or in a stored tree that is read where it lies."""
-_EXEMPLAR: dict[str, Any] = {FIELD: np.zeros((0,), dtype=np.int32)}
 
 
-def open_cache(folder: Cache) -> TreeCache[dict[str, Any]] | StoredCache:
-    """The cache as Levanter sees it.
+class TokenCache(Protocol):
+    """A cache that is open: a stream of so many ``tokens``."""
+
+    tokens: int
+
+    async def read(self, places: Sequence[int], length: int) -> Sequence[NDArray[np.int32]]:
+        """int32[length] from each of these places of the stream on."""
+        ...
+
+
+class FolderCache:
+    """One that lies in a folder.
 
     Raises:
-        DataError: there is none, or it was not finished.
+        DataError: there is none, it was not finished, or it is not of the form that Levanter writes.
     """
-    if isinstance(folder, StoredFolder):
-        return StoredCache(folder)
-    from levanter.store.cache import TreeCache  # seconds, for a training alone: whatever else reads does without
 
-    try:
-        return TreeCache.load(str(folder), _EXEMPLAR)
-    except (FileNotFoundError, RuntimeError, ValueError, KeyError) as error:
-        raise unfinished(folder.name, str(error)) from error
+    def __init__(self, folder: Path) -> None:
+        if not (folder / LEDGER).is_file():
+            raise unfinished(folder.name, f"no {LEDGER}")
+        self.tokens = count_tokens(folder)
+        self._stream: Any = open_field(folder, f"{FIELD}/data")
+
+    async def read(self, places: Sequence[int], length: int) -> Sequence[NDArray[np.int32]]:
+        """As :class:`TokenCache` says."""
+        return await asyncio.gather(*(self._stream[place : place + length].read() for place in places))
+
+
+def open_cache(folder: Cache) -> TokenCache:
+    """The cache, to read sequences of its stream.
+
+    Raises:
+        DataError: there is none, it was not finished, or it is not of the form that Levanter writes.
+    """
+    return StoredCache(folder) if isinstance(folder, StoredFolder) else FolderCache(folder)
 
 
 def read_tokens(folder: Cache) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

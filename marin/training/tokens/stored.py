@@ -104,7 +104,7 @@ class StoredArray:
 
 
 class StoredCache:
-    """A stored token cache, as far as Levanter's ``TokenSeqDataset`` asks one: the tokens of a stream.
+    """A stored token cache: the tokens of a stream.
 
     Raises:
         DataError: it was not finished, or is not of the form that Levanter writes.
@@ -126,15 +126,8 @@ class StoredCache:
         found[0] = 0  # Levanter keeps the number of rows in the first place
         return found
 
-    async def async_flat_field_length(self, field: str) -> int:
-        """Tokens of the stream."""
-        assert field == FIELD, "a cache has no other field"
-        return self.tokens
-
-    async def get_flat_field_batch(self, field: str, offsets: Sequence[int], length: int) -> Sequence[NDArray[Any]]:
+    async def read(self, places: Sequence[int], length: int) -> Sequence[NDArray[Any]]:
         """int32[length] from each of these places of the stream on."""
-        assert field == FIELD, "a cache has no other field"
-        places = [int(offset) for offset in offsets]
         return await asyncio.gather(*(asyncio.to_thread(self._taken, place, length) for place in places))
 
     def _taken(self, place: int, length: int) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from marin.pipeline.tokens import TOKENS
 from marin.recipe.schema import Execution, GrammarDataset, Recipe, Tokenizer, Tokens
 from marin.runners.workers import LocalRunner
 from marin.tensors.token_caches import cache_content, tokens_content
+from marin.training.data import token_dataset
 from marin.training.tokens import building as token_cache
 from marin.training.tokens import encoding
 from marin.training.tokens.building import build_caches, write_cache
@@ -84,15 +86,38 @@ def test_decoding_gives_the_text_back(run_step: RunStep, inputs: dict[str, Path]
 
 
 def test_levanter_reads_sequences_from_it(run_step: RunStep, inputs: dict[str, Path]) -> None:
-    from levanter.data.text.datasets import TokenSeqDataset
+    """And makes the examples of it that our training reads."""
+    from haliax import Axis
+    from levanter.data.text.datasets import CausalLmDataset, NamedLmDataset, TokenSeqDataset
+    from levanter.store.cache import TreeCache
     from levanter.utils.thread_utils import blocking_wait
 
     out, _ = run_step(TOKENS, RECIPE, inputs)
-    sequences = TokenSeqDataset(open_cache(out / "train"), 32)
+    Pos, cache = Axis("position", 32), TreeCache.load(str(out / "train"), {"input_ids": np.zeros(0, np.int32)})
+    sequences = TokenSeqDataset(cache, Pos.size)
+    theirs = NamedLmDataset(CausalLmDataset(sequences, Pos, block_cross_document_attention=False), Pos)
+    ours, length = token_dataset(out / "train", Pos.size)
     tokens, _ = read_tokens(out / "train")
-    assert blocking_wait(sequences.async_len()) == len(tokens) // 32
-    (second,) = blocking_wait(sequences.get_batch([1]))
-    assert np.asarray(second["input_ids"]).tolist() == tokens[32:64].tolist()
+    assert blocking_wait(sequences.async_len()) == length == len(tokens) // 32
+    numbers = [1, length - 1, 0, 1]
+    found, expected = (blocking_wait(one.get_batch(numbers)) for one in (ours, theirs))
+    assert np.asarray(found[0].tokens.array).tolist() == tokens[32:64].tolist()
+    for mine, other in zip(found, expected, strict=True):
+        assert jax.tree.structure(mine) == jax.tree.structure(other)
+        for one, two in zip(jax.tree.leaves(mine), jax.tree.leaves(other), strict=True):
+            assert (one.dtype, one.tolist()) == (two.dtype, two.tolist())
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_a_sequence_beyond_the_stream_is_none(tmp_path: Path, number: int) -> None:
+    """The array in the file is longer than what it holds."""
+    from levanter.utils.thread_utils import blocking_wait
+
+    write_cache(tmp_path / "cache", iter([np.arange(31, dtype=np.int32)]))
+    dataset, length = token_dataset(tmp_path / "cache", 10)
+    assert length == 3
+    with pytest.raises(IndexError, match=f"sequence {number} of 3"):
+        blocking_wait(dataset.get_batch([number]))
 
 
 @pytest.mark.parametrize("masked", [False, True])

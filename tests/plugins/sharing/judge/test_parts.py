@@ -297,16 +297,16 @@ def test_token_caches_have_the_same_content(tmp_path: Path) -> None:
 
 def test_a_batch_has_the_weights_that_training_gave_it() -> None:
     """Two streams, one of which has a loss mask."""
-    from marin.training.tokens.masked import MaskedSequences
+    from marin.training.tokens.sequences import Sequences
 
     draw, width, numbers = np.random.default_rng(11), 5, [4, 1, 3, 0]
     streams = [draw.integers(0, 99, size).astype(np.int32) for size in (13, 27)]
     mask = draw.integers(0, 2, 27).astype(np.uint8)
     lines = [(0, n) if n < 2 else (1, n - 2) for n in numbers]
     tokens = np.stack([streams[which][n * width : (n + 1) * width] for which, n in lines])
-    masked: Any = MaskedSequences(None, mask, width)
-    plain = np.asarray([1.0] * (width - 1) + [0.0], np.float32)
-    weights = np.stack([masked.weights_of(n) if which else plain for which, n in lines])
+    cache: Any = None  # no tokens are read
+    masked, plain = (Sequences(cache, one, width) for one in (mask, None))
+    weights = np.stack([(masked if which else plain).weights_of(n) for which, n in lines])
     given = {
         "digest": f"sha256:{hashlib.sha256(np.asarray(numbers, '<i8').tobytes() + tokens.tobytes()).hexdigest()}",
         "streams": [coded(one.tobytes()) for one in streams],

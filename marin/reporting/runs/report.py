@@ -163,7 +163,7 @@ def read_sample(run: Run, store: Store) -> Beside:
     except NotFound:
         return Beside()
     except LedgerError as error:
-        return Beside(sample_missing=str(error))
+        return Beside(sample_missing=error.what)
 
 
 def beginning(text: str) -> str:

@@ -6,39 +6,52 @@ import os
 
 import pytest
 
-from marin.cli.verifying.verify import published
+from marin.cli.verifying.places import asked
 
 SITE = "https://example.org/a/site"
 
 
 @pytest.mark.parametrize(
-    ("address", "root", "run"),
+    ("address", "root", "run", "page"),
     [
-        (f"{SITE}/2khr7ocq", SITE, "2khr7ocq"),
-        (f"{SITE}/2khr7ocq/", SITE, "2khr7ocq"),
-        (f"{SITE}/2khr", SITE, "2khr"),
-        (f"{SITE}/runs/2khr7ocq", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/index.html", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/report.html#loss", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/?from=mail#a/b", SITE, "2khr7ocq"),
-        (f"{SITE}//runs//2khr7ocq", SITE, "2khr7ocq"),
-        ("https://example.org/runs/runs/2khr7ocq/", "https://example.org/runs", "2khr7ocq"),
-        (f"{SITE}/index.html", SITE, "latest"),
-        (f"{SITE}/", SITE, "latest"),
-        ("https://example.org", "https://example.org", "latest"),
-        ("https://example.org/index.html#top", "https://example.org", "latest"),
-        ("gs://bucket/site/2khr7ocq", "gs://bucket/site", "2khr7ocq"),
+        (f"{SITE}/2khr7ocq", SITE, "2khr7ocq", ""),
+        (f"{SITE}/2khr7ocq/", SITE, "2khr7ocq", ""),
+        (f"{SITE}/2khr", SITE, "2khr", ""),
+        (f"{SITE}/runs/2khr7ocq", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/runs/2khr7ocq/", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/runs/2khr7ocq/index.html", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/runs/2khr7ocq/report.html#loss", SITE, "2khr7ocq", "runs/2khr7ocq/report.html"),
+        (f"{SITE}/runs/2khr7ocq/?from=mail#a/b", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}//runs//2khr7ocq", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        ("https://example.org/runs/runs/2khr7ocq/", "https://example.org/runs", "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/index.html", SITE, "latest", "index.html"),
+        (f"{SITE}/", SITE, "latest", "index.html"),
+        ("https://example.org", "https://example.org", "latest", "index.html"),
+        ("https://example.org/index.html#top", "https://example.org", "latest", "index.html"),
+        (f"{SITE}/outputs/{'a' * 64}.html", SITE, "latest", f"outputs/{'a' * 64}.html"),
+        (f"{SITE}/dossiers/{'a' * 64}/index.html", SITE, "latest", f"dossiers/{'a' * 64}/index.html"),
+        ("https://example.org/experiments/2khr7ocq", "https://example.org/experiments", "2khr7ocq", ""),
+        (
+            "https://example.org/experiments/runs/2khr7ocq/",
+            "https://example.org/experiments",
+            "2khr7ocq",
+            "runs/2khr7ocq/index.html",
+        ),
+        (f"{SITE}/check.html#2khr7ocq", SITE, "2khr7ocq", "check.html"),
+        (f"{SITE}/check.html", SITE, "latest", "check.html"),
+        ("gs://bucket/site/2khr7ocq", "gs://bucket/site", "2khr7ocq", ""),
     ],
 )
-def test_an_address_means_a_run_of_a_root(address: str, root: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_means_a_run_of_a_root(
+    address: str, root: str, run: str, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MARIN_ROOT", "elsewhere")
-    assert published(address) == run
+    assert asked(address) == (run, page, root)
     assert os.environ["MARIN_ROOT"] == root
 
 
 @pytest.mark.parametrize("name", ["latest", "2khr7ocq", "runs/2khr7ocq", "model/"])
 def test_what_is_no_address_stays_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARIN_ROOT", "elsewhere")
-    assert published(name) == name
+    assert asked(name) == (name, "", "")
     assert os.environ["MARIN_ROOT"] == "elsewhere"

@@ -23,8 +23,8 @@ from marin.plugins.sharing.dossier.layout import ATTESTATION
 from marin.plugins.sharing.dossier.layout import PREDICATE as OF_A_DOSSIER
 from marin.plugins.sharing.pages.earlier import EarlierRoot
 from marin.plugins.sharing.pages.publication import OF_ALL, front_of, outputs_of, pages_of_publication
+from marin.plugins.sharing.pages.site import Drawing, pages, path_of_output
 from marin.plugins.sharing.pages.statement import Entry, Statement, drawer, read_statement
-from marin.plugins.sharing.site import Drawing, pages, path_of_output
 from marin.process.text import several
 from marin.provenance.extras import not_installed
 from marin.record.attestation import PAGES, attested
@@ -43,7 +43,9 @@ _MOST_NAMED, _SHOWN = 20, 80
 class Certain(Inspector):
     """An inspector that says whether it ever had no answer, which is nothing of the run's."""
 
-    silent = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent = False
 
     def ask(self, recipe: object, cache: Path, steps: Sequence[int]) -> list[dict[str, object]]:
         """As any inspector."""

@@ -16,10 +16,10 @@ from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.plugins.sharing.dossier.evidence import told
 from marin.plugins.sharing.dossier.facts import subject
-from marin.plugins.sharing.dossier.front import front
 from marin.plugins.sharing.judge.files import PAGE, PROGRAM, judge_files
+from marin.plugins.sharing.pages.front import front
+from marin.plugins.sharing.pages.site import pages_of_outputs, pages_of_run, path_of_output
 from marin.plugins.sharing.pages.statement import Published
-from marin.plugins.sharing.site import pages_of_outputs, pages_of_run, path_of_output
 from marin.record.root import Root
 from marin.reporting.lineage.browser import recorded_runs
 from marin.reporting.lineage.samples import Inspector

@@ -13,9 +13,9 @@ from recorded import RUN, record_run
 
 from ledger import Store, copy_artifacts, open_storage
 from marin.history.runs import load
-from marin.plugins.sharing.dossier.publication import needed, publish_pages
 from marin.plugins.sharing.pages import statement
 from marin.plugins.sharing.pages.judge import judge_publication
+from marin.plugins.sharing.pages.publish import needed, publish_pages
 from marin.plugins.sharing.pages.statement import Entry, read_statement
 from marin.record.attestation import PAGES
 from marin.record.root import Root, open_root

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from bench.forgeries.brought import brought
-from bench.forgeries.doors import attempts, boards, bundles, events, published, statements, views, witnesses
+from bench.forgeries.doors import attempts, boards, bundles, events, pages, published, statements, views, witnesses
 from bench.forgeries.doors.register import Kind, Stall, at, tried
 from bench.forgeries.workshop import Base
 
@@ -20,6 +20,7 @@ __all__ = [
     "boards",
     "bundles",
     "events",
+    "pages",
     "published",
     "statements",
     "table_of",

@@ -3,7 +3,6 @@ a disk."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import NamedTuple
 from marin.history.runs import LATEST
 from marin.record.attestation import PAGES
 from marin.record.homes import VKEY
-from marin.record.root import ROOT_VARIABLE
 from marin.reporting.folder import STATE
 
 OF_A_SITE = (PAGES, STATE)
@@ -32,7 +30,7 @@ class Asked(NamedTuple):
 
 
 def asked(text: str) -> Asked:
-    """What a name, an address or a path means. The root of this command is then the publication there.
+    """What a name, an address or a path means.
 
     ``https://HOST/PATH/RUN``, or the address of any page, with a fragment, a query, ``index.html`` or a slash at the end; the
     front of a publication, and pages that several runs share, mean its newest run. A path means what its address would.
@@ -44,8 +42,7 @@ def asked(text: str) -> Asked:
     at, run, page = _meant(parts, is_folder=text.endswith("/"))
     if page == JUDGE and (of_run := re.search(r"#([a-z2-7]{8})$", text)):
         run = of_run[1]
-    os.environ[ROOT_VARIABLE] = f"{scheme}://{'/'.join([host, *parts[:at]])}"
-    return Asked(run, page, os.environ[ROOT_VARIABLE])
+    return Asked(run, page, f"{scheme}://{'/'.join([host, *parts[:at]])}")
 
 
 def _on_disk(text: str) -> Asked:
@@ -56,7 +53,6 @@ def _on_disk(text: str) -> Asked:
     for folder in (path, *path.parents):
         is_root = (folder / VKEY).is_file() and (folder / "log").is_dir()
         if is_root or any((folder / name).is_file() for name in OF_A_SITE):
-            os.environ[ROOT_VARIABLE] = str(folder)
             parts = path.relative_to(folder).parts
             _, run, page = _meant(parts, is_folder=path.is_dir())
             return Asked(run, page, str(folder))

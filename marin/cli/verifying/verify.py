@@ -222,10 +222,12 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
     # From here on RUN is a run of a root: an address has named that root by now.
     place = Asked(run) if options.bundle is not None else asked(run)
     run = place.run
-    if place.place and (judge_site := site_judge(place.place)) is not None:
-        check_alone(ctx, "a site")
-        keys = [parse_vkey(key) for key in options.vkey]
-        finish_alone(ctx, judge_site(open_storage(place.place), keys, place.page), as_json=options.as_json)
+    if place.place:
+        if (judge_site := site_judge(place.place)) is not None:
+            check_alone(ctx, "a site")
+            keys = [parse_vkey(key) for key in options.vkey]
+            finish_alone(ctx, judge_site(open_storage(place.place), keys, place.page), as_json=options.as_json)
+        os.environ["MARIN_ROOT"] = place.place  # the publication there
     if options.html is not None and not options.html.parent.is_dir():
         raise UsageError(
             "a page cannot be written there",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,6 +47,9 @@ class Certain(Inspector):
         super().__init__()
         self.silent = False
 
+    def __enter__(self) -> Certain:
+        return self
+
     def ask(self, recipe: object, cache: Path, steps: Sequence[int]) -> list[dict[str, object]]:
         """As any inspector."""
         try:
@@ -58,26 +61,34 @@ class Certain(Inspector):
 
 @dataclass
 class Looked:
-    """What was found of the pages, as lines. ``held``: how many came out the same."""
+    """What was found of the pages, as lines. ``held``: how many came out the same. ``unseen``: those of which only the signature is
+    known, by the reason."""
 
     held: int = 0
     wrong: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    unseen: list[str] = field(default_factory=list)
+    unseen: dict[str, list[str]] = field(default_factory=dict)
+
+    def pass_over(self, path: str, reason: str) -> None:
+        """Name a page that was not established."""
+        self.unseen.setdefault(reason, []).append(path)
 
     def verdict(self) -> Verdict:
         """One verdict of all, the worst first."""
-        found: dict[Outcome, list[str]] = {"FAIL": self.wrong, "UNAVAILABLE": self.missing, "PARTIAL": self.unseen}
+        unseen = [f"{reason}: {', '.join(paths)}" for reason, paths in self.unseen.items()]
+        found: dict[Outcome, list[str]] = {"FAIL": self.wrong, "UNAVAILABLE": self.missing, "PARTIAL": unseen}
         outcome = worst([outcome for outcome, lines in found.items() if lines])
         held = [f"{several(self.held, 'pages')}, drawn again from the log, came out the same"] if self.held else []
-        lines = [*self.wrong, *self.missing, *held, *self.unseen]
+        lines = [*self.wrong, *self.missing, *held, *unseen]
         more = [f"and {len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
         return Verdict(outcome, (*lines[:_MOST_NAMED], *more))
 
 
-def judge_publication(root: Root, run: str, reader: LogReader, history: LedgerHistory, page: str) -> Verdict | None:
+def judge_publication(
+    root: Root, run: str, reader: LogReader, history: LedgerHistory, page: str, inspector: Certain | None = None
+) -> Verdict | None:
     """The pages of ``run`` where ``root`` is a publication, and the ``page`` that was asked for; None where it has none.
-    ``reader`` and ``history``: its log, as it was verified.
+    ``reader`` and ``history``: its log, as it was verified. ``inspector``: the caller's, who ends it.
 
     Raises:
         LedgerError: nothing that is signed of the pages can be read, or no key of the log that counts signed it.
@@ -103,8 +114,8 @@ def judge_publication(root: Root, run: str, reader: LogReader, history: LedgerHi
     def drawings(view: EarlierRoot, inspector: Inspector) -> Iterator[Drawing]:
         return pages_of_publication(view, found.runs, {run: load(view.history(), run)}, inspector)
 
-    with Again(root, reader, found, drawings) as again:
-        _look(storage, found, sorted(named), looked, again)
+    with nullcontext(inspector) if inspector is not None else Certain() as asked:
+        _look(storage, found, sorted(named), looked, Again(root, reader, found, drawings, asked))
     dossiers = [found.runs[run].dossier if run in found.runs else "", _dossier_of(page)]
     for name in dict.fromkeys(filter(None, dossiers)):
         _look_at_dossier(storage, name, keys, looked)
@@ -133,7 +144,8 @@ def judge_site(storage: Storage, trusted: Sequence[VerifierKey], page: str = "")
         def drawings(view: EarlierRoot, inspector: Inspector) -> Iterator[Drawing]:
             return ((drawn.path, drawn.draw) for drawn in pages(view, found.address, inspector))
 
-        with Again(log, None if log is None else log.reader(), found, drawings) as again:
+        with Certain() as asked:
+            again = Again(log, None if log is None else log.reader(), found, drawings, asked)
             _look(storage, found, sorted(found.pages), looked, again)
         return looked.verdict()
 
@@ -154,17 +166,12 @@ class Again:
         reader: LogReader | None,
         found: Statement,
         drawings: Callable[[EarlierRoot, Inspector], Iterator[Drawing]],
+        inspector: Certain,
     ) -> None:
         self._root, self._reader, self._drawings = root, reader, drawings
         self._authors = tuple(map(VerifierKey.parse, found.authors))
         self._known: dict[int, dict[str, Callable[[], bytes]]] = {}
-        self._inspector = Certain()
-
-    def __enter__(self) -> Again:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._inspector.__exit__()
+        self._inspector = inspector
 
     @property
     def size(self) -> int:
@@ -209,7 +216,7 @@ def _look(storage: Storage, found: Statement, paths: Iterable[str], looked: Look
         if digest != entry.sha256:
             last = found.before.get(path)
             if last is not None and last.sha256 == digest:
-                looked.unseen.append(f"{path}: an earlier one, which its publisher is replacing")
+                looked.pass_over(path, "earlier pages, which their publisher is replacing")
             else:
                 differs = f"expected sha256:{entry.sha256}, as its publisher signed it, found sha256:{digest}"
                 looked.wrong.append(f"{path}: {differs}{_more(path, content, entry, again)}")
@@ -217,7 +224,7 @@ def _look(storage: Storage, found: Statement, paths: Iterable[str], looked: Look
         try:
             _compare(path, content, entry, again, looked)
         except Unavailable as error:
-            looked.unseen.append(f"{path}: signed by its publisher, and {error.what}")
+            looked.pass_over(path, f"signed by their publisher, and {error.what}")
 
 
 def _compare(path: str, content: bytes, entry: Entry, again: Again, looked: Looked) -> None:
@@ -228,14 +235,13 @@ def _compare(path: str, content: bytes, entry: Entry, again: Again, looked: Look
     made = again.page(path, entry.size)
     if not _same(path, made, content):
         if entry.by != drawer():
-            other = "other software than this drew it (`marin verify RUN --at-commit` takes the run's own)"
-            looked.unseen.append(f"{path}: signed by its publisher, and not drawn again: {other}")
+            looked.pass_over(
+                path, "signed by their publisher, and not drawn again, as other software than this drew them"
+            )
         else:
             looked.wrong.append(f"{path}: not what the log says: {_difference(made, content)}")
     elif entry.size < again.size and not _same(path, again.page(path, again.size), content):
-        looked.unseen.append(
-            f"{path}: true of the first {entry.size} events; the log has {again.size}, and says more now"
-        )
+        looked.pass_over(path, f"true of the first {entry.size} events; the log has {again.size}, and says more now")
     else:
         looked.held += 1
 
@@ -329,5 +335,5 @@ def _look_at_dossier(storage: Storage, name: str, keys: Sequence[VerifierKey], l
     if bad is None:
         looked.held += 1
     else:
-        list_of = {"FAIL": looked.wrong, "UNAVAILABLE": looked.unseen}.get(bad.outcome, looked.unseen)
-        list_of.append(f"{name}: {bad.lines[0] if bad.lines else bad.outcome}")
+        said = bad.lines[0] if bad.lines else bad.outcome
+        looked.wrong.append(f"{name}: {said}") if bad.outcome == "FAIL" else looked.pass_over(name, said)

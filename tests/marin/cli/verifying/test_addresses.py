@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 
 from marin.cli.verifying.places import asked
+from marin.record.attestation import PAGES
 
 SITE = "https://example.org/a/site"
 
@@ -42,16 +43,22 @@ SITE = "https://example.org/a/site"
         ("gs://bucket/site/2khr7ocq", "gs://bucket/site", "2khr7ocq", ""),
     ],
 )
-def test_an_address_means_a_run_of_a_root(
-    address: str, root: str, run: str, page: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
+def test_an_address_means_a_run_of_a_root(address: str, root: str, run: str, page: str) -> None:
     assert asked(address) == (run, page, root)
-    assert os.environ["MARIN_ROOT"] == root
 
 
 @pytest.mark.parametrize("name", ["latest", "2khr7ocq", "runs/2khr7ocq", "model/"])
-def test_what_is_no_address_stays_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
+def test_what_is_no_address_stays_as_it_is(name: str) -> None:
     assert asked(name) == (name, "", "")
-    assert os.environ["MARIN_ROOT"] == "elsewhere"
+
+
+def test_a_path_means_what_its_address_would(tmp_path: Path) -> None:
+    site = tmp_path / "a" / "site"
+    page = site / "runs" / "2khr7ocq" / "report.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("")
+    assert asked(str(page)) == (str(page), "", ""), "nothing was published there"
+    (site / PAGES).write_text("")
+    assert asked(str(page)) == ("2khr7ocq", "runs/2khr7ocq/report.html", str(site))
+    assert asked(str(page.parent)) == ("2khr7ocq", "runs/2khr7ocq/index.html", str(site))
+    assert asked(str(site)) == ("latest", "index.html", str(site))

@@ -14,8 +14,9 @@ from recorded import RUN, record_run
 from ledger import Store, copy_artifacts, open_storage
 from marin.history.runs import load
 from marin.plugins.sharing.pages import statement
-from marin.plugins.sharing.pages.judge import judge_publication
+from marin.plugins.sharing.pages.judge import judge_publication, judge_site
 from marin.plugins.sharing.pages.publish import needed, publish_pages
+from marin.plugins.sharing.pages.site import write_site
 from marin.plugins.sharing.pages.statement import Entry, read_statement
 from marin.record.attestation import PAGES
 from marin.record.root import Root, open_root
@@ -157,6 +158,29 @@ def test_pages_of_two_runs_lie_side_by_side(root: Root, site: Path, project: Pat
     assert re.search(r"^\d+ pages", found.lines[0])
 
 
+def test_a_site_is_judged_by_its_signature_and_by_the_log_where_that_is_at_hand(
+    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_site(root, tmp_path / "site")
+    storage = open_storage(tmp_path / "site")
+
+    def judge(page: str = "") -> Verdict:
+        return judge_site(storage, [root.verifier], page).verdicts["pages"]
+
+    assert judge("index.html").outcome == "PASS", judge().lines
+    assert judge("other.html").outcome == "FAIL"
+    with monkeypatch.context() as elsewhere:
+        (tmp_path / "elsewhere").mkdir()
+        elsewhere.chdir(tmp_path / "elsewhere")
+        found = judge()
+        assert found.outcome == "PARTIAL" and "the log is not at hand" in found.lines[0]
+        changed(b"5.25", b"5.15")(tmp_path / "site" / PAGE)
+        assert judge().outcome == "FAIL", "that the publisher did not write it is seen without the log"
+    assert judge().lines[0].startswith(f"{PAGE}: expected")
+    (tmp_path / "site" / PAGES).unlink()
+    assert judge().outcome == "UNAVAILABLE"
+
+
 def test_a_page_that_says_less_than_the_log_is_named(root: Root, site: Path) -> None:
     """The log goes on, with a verdict that fails, and the pages stay as they were."""
     from ledger import mirror_log
@@ -173,4 +197,4 @@ def test_a_page_that_says_less_than_the_log_is_named(root: Root, site: Path) -> 
     mirror_log(root.storage, open_storage(site), [root.verifier])
     found = pages(root, site)
     assert found.outcome == "PARTIAL"
-    assert any(line.startswith(f"{PAGE}: true of the first") for line in found.lines), found.lines
+    assert any(line.startswith("true of the first") and PAGE in line for line in found.lines), found.lines

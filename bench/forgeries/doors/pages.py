@@ -1,4 +1,4 @@
-"""Pages of a publication: what somebody without a key changes in them, and what a publisher with the key signs against its log."""
+"""Pages of a publication: what somebody without a key changes in them, and what a publisher signs against its own log."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from msgspec import structs
 from bench.forgeries.doors.events import stranger
 from bench.forgeries.doors.published import replaced
 from bench.forgeries.doors.register import Answer, Stall, door, kind
-from bench.forgeries.workshop import Base, as_operator
-from ledger import Store, copy_artifacts, mirror_log, open_storage
+from bench.forgeries.workshop import Base, as_operator, variable
+from ledger import Log, Store, copy_artifacts, mirror_log, open_storage
 from marin.history.runs import load, stream_of
 from marin.plugins.sharing.pages.judge import Certain, judge_publication
 from marin.plugins.sharing.pages.publish import needed, publish_pages
@@ -43,7 +43,10 @@ def published(base: Base) -> Path:
         root = open_root(str(base.folder / "publisher" / ".marin"))
         run, source = load(root.history(), base.run), root.store()
         copy_artifacts(source, Store(open_storage(site)), needed(root, run, source))
-        with as_operator(base):
+        with (
+            as_operator(base),
+            variable("MARIN_PINS", str(base.folder / "publisher" / "pins")),
+        ):  # to whom this is the log
             publish_pages(root, run, open_storage(site))
     return site
 
@@ -85,7 +88,7 @@ def _page(stall: Stall, name: str) -> Path:
 
 for _name, _path, _change in (
     ("a number of a table", "runs/RUN/report.html", _put(b"<dd>", b"<dd>1.02 ")),
-    ("a verdict's word", "runs/RUN/index.html", _put(b"Not", b"Verified, not")),
+    ("a verdict's word", "runs/RUN/index.html", _put(b"<strong>", b"<strong>Reproduced, bit for bit; ")),
     ("a point of the curve", "runs/RUN/report.html", _put(b'points="', b'points="0,0 ')),
     ("an added sentence", "runs/RUN/index.html", _put(b"</h1>", b"</h1><p>Judged by all.</p>")),
     ("a removed warning", "runs/RUN/index.html", _put(b"Check it below.", b"")),
@@ -167,10 +170,10 @@ def _kept_back(stall: Stall) -> None:
     shutil.copytree(base.folder / "publisher" / ".marin", place)
     with as_operator(base):
         root = open_root(str(place))
-        checkpoint = root.reader().checkpoint()
-        about = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
-        body = ReplayCompleted(base.run, {"training": "FAIL"}, {"mode": "full"}, None, about, {}, {})
-        with root.log() as log:
-            log.append([draft(body, stream_of(base.run))])
-            log.publish()
-        mirror_log(root.storage, open_storage(site), [base.root.verifier])
+        checkpoint, signer = root.reader().checkpoint(), root.signer()
+    about = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+    body = ReplayCompleted(base.run, {"training": "FAIL"}, {"mode": "full"}, None, about, {}, {})
+    with Log.open(root.storage, signer) as log:
+        log.append([draft(body, stream_of(base.run))])
+        log.publish()
+    mirror_log(root.storage, open_storage(site), [signer.verifier])

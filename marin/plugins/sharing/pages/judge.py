@@ -61,8 +61,8 @@ class Certain(Inspector):
 
 @dataclass
 class Looked:
-    """What was found of the pages, as lines. ``held``: how many came out the same. ``unseen``: those of which only the signature is
-    known, by the reason."""
+    """What was found of the pages, as lines. ``held``: how many came out the same. ``unseen``: those of which only the signature
+    is known, by the reason."""
 
     held: int = 0
     wrong: list[str] = field(default_factory=list)

@@ -14,6 +14,7 @@ from functools import partial
 from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
+from marin.plugins.sharing.dossier.documents.page import INDEX
 from marin.plugins.sharing.dossier.evidence import told
 from marin.plugins.sharing.dossier.facts import subject
 from marin.plugins.sharing.judge.files import PAGE, PROGRAM, judge_files
@@ -26,7 +27,6 @@ from marin.reporting.lineage.samples import Inspector
 from marin.reporting.template import render, style
 from marin.verify.alone.proven import Proven
 
-INDEX = "index.html"
 OF_ALL = (INDEX, PAGE, PROGRAM)
 """The pages that are of all runs."""
 

@@ -21,12 +21,13 @@ from tempfile import TemporaryDirectory
 from ledger import Malformed, NotFound, Storage, Store, mirror_log, named_digests
 from marin.history.run import Run
 from marin.history.runs import load
+from marin.plugins.sharing.dossier.documents.page import INDEX
 from marin.plugins.sharing.dossier.evidence import gather
 from marin.plugins.sharing.dossier.layout import ATTESTATION
 from marin.plugins.sharing.dossier.write import write_dossier
 from marin.plugins.sharing.judge.programs import program_files
 from marin.plugins.sharing.pages.earlier import EarlierRoot
-from marin.plugins.sharing.pages.publication import INDEX, front_of, pages_of_publication
+from marin.plugins.sharing.pages.publication import front_of, pages_of_publication
 from marin.plugins.sharing.pages.statement import Published, Statement, entry, read_statement
 from marin.record.attestation import PAGES, digests
 from marin.record.homes import VKEY

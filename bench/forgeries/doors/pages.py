@@ -16,21 +16,22 @@ from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import Base, as_operator, variable
 from ledger import Log, Store, copy_artifacts, mirror_log, open_storage
 from marin.history.runs import load, stream_of
-from marin.plugins.sharing.pages.judge import Certain, judge_publication
+from marin.plugins.sharing.pages.judge import judge_publication
 from marin.plugins.sharing.pages.publish import needed, publish_pages
 from marin.plugins.sharing.pages.statement import Statement, entry, read_statement
 from marin.record.attestation import PAGES
 from marin.record.events import ReplayCompleted, draft
 from marin.record.root import open_root
+from marin.reporting.lineage.samples import Inspector
 from marin.verify.verdict import NOT_RUN, judged
 
 SIGNED, OTHERS, AGAIN = "as its publisher signed it", "its publisher did not sign such a page", "not what the log says"
 
 
 @cache
-def inspector() -> Certain:
+def inspector() -> Inspector:
     """One for all kinds, which ends with this process: it takes jax."""
-    return Certain()
+    return Inspector()
 
 
 def published(base: Base) -> Path:

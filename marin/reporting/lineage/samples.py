@@ -81,6 +81,8 @@ class Inspector:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
+        self.silent = False
+        """Whether a question since this was set had no answer at all: another time it may have one."""
 
     def stop(self) -> None:
         """Answer nobody any more, from whatever thread; who waits for an answer waits no longer."""
@@ -120,6 +122,7 @@ class Inspector:
             answer = json.loads(_line(stdout.fileno(), INSPECTION_SECONDS))
         except (OSError, ValueError) as error:
             self.__exit__()
+            self.silent = True
             if self._stopped:
                 raise CancelledError from None
             raise ValueError(f"the batches could not be found again: {error}") from None

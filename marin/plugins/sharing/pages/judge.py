@@ -40,25 +40,6 @@ CLOSE = 2
 _MOST_NAMED, _SHOWN = 20, 80
 
 
-class Certain(Inspector):
-    """An inspector that says whether it ever had no answer, which is nothing of the run's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.silent = False
-
-    def __enter__(self) -> Certain:
-        return self
-
-    def ask(self, recipe: object, cache: Path, steps: Sequence[int]) -> list[dict[str, object]]:
-        """As any inspector."""
-        try:
-            return super().ask(recipe, cache, steps)
-        except ValueError:
-            self.silent = True
-            raise
-
-
 @dataclass
 class Looked:
     """What was found of the pages, as lines. ``held``: how many came out the same. ``unseen``: those of which only the signature
@@ -85,7 +66,7 @@ class Looked:
 
 
 def judge_publication(
-    root: Root, run: str, reader: LogReader, history: LedgerHistory, page: str, inspector: Certain | None = None
+    root: Root, run: str, reader: LogReader, history: LedgerHistory, page: str, inspector: Inspector | None = None
 ) -> Verdict | None:
     """The pages of ``run`` where ``root`` is a publication, and the ``page`` that was asked for; None where it has none.
     ``reader`` and ``history``: its log, as it was verified. ``inspector``: the caller's, who ends it.
@@ -114,7 +95,7 @@ def judge_publication(
     def drawings(view: EarlierRoot, inspector: Inspector) -> Iterator[Drawing]:
         return pages_of_publication(view, found.runs, {run: load(view.history(), run)}, inspector)
 
-    with nullcontext(inspector) if inspector is not None else Certain() as asked:
+    with nullcontext(inspector) if inspector is not None else Inspector() as asked:
         _look(storage, found, sorted(named), looked, Again(root, reader, found, drawings, asked))
     dossiers = [found.runs[run].dossier if run in found.runs else "", _dossier_of(page)]
     for name in dict.fromkeys(filter(None, dossiers)):
@@ -144,7 +125,7 @@ def judge_site(storage: Storage, trusted: Sequence[VerifierKey], page: str = "")
         def drawings(view: EarlierRoot, inspector: Inspector) -> Iterator[Drawing]:
             return ((drawn.path, drawn.draw) for drawn in pages(view, found.address, inspector))
 
-        with Certain() as asked:
+        with Inspector() as asked:
             again = Again(log, None if log is None else log.reader(), found, drawings, asked)
             _look(storage, found, sorted(found.pages), looked, again)
         return looked.verdict()
@@ -166,7 +147,7 @@ class Again:
         reader: LogReader | None,
         found: Statement,
         drawings: Callable[[EarlierRoot, Inspector], Iterator[Drawing]],
-        inspector: Certain,
+        inspector: Inspector,
     ) -> None:
         self._root, self._reader, self._drawings = root, reader, drawings
         self._authors = tuple(map(VerifierKey.parse, found.authors))

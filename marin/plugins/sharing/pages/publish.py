@@ -28,6 +28,7 @@ from marin.plugins.sharing.dossier.write import write_dossier
 from marin.plugins.sharing.judge.programs import program_files
 from marin.plugins.sharing.pages.earlier import EarlierRoot
 from marin.plugins.sharing.pages.publication import front_of, pages_of_publication
+from marin.plugins.sharing.pages.site import drawn_surely
 from marin.plugins.sharing.pages.statement import Published, Statement, entry, read_statement
 from marin.record.attestation import PAGES, digests
 from marin.record.homes import VKEY
@@ -96,15 +97,14 @@ def _replace_pages(root: Root, run: str, own: Published, target: Storage, size: 
     authors = tuple(map(str, root.author_keys()))
     seen = EarlierRoot.of(root, root.reader(), size, root.author_keys())
     with Inspector() as inspector:
-        drawn = {
-            path: draw() for path, draw in pages_of_publication(seen, runs, {run: load(seen.history(), run)}, inspector)
-        }
+        found = pages_of_publication(seen, runs, {run: load(seen.history(), run)}, inspector)
+        drawn = {path: drawn_surely(draw, inspector) for path, draw in found}
     kept = {} if old is None else {p: e for p, e in old.pages.items() if not p.startswith(f"runs/{run}/")}
-    pages = kept | {path: entry(content, size) for path, content in drawn.items()}
+    pages = kept | {path: entry(content, size, is_sure=is_sure) for path, (content, is_sure) in drawn.items()}
     broken_off = {} if old is None else {path: last for path, last in old.before.items() if path not in drawn}
     new = Statement(root.verifier.name, pages, runs, authors, before=broken_off)
     target.replace(PAGES, new.replacing(old).signed(root.signer()))
-    for path, content in drawn.items():
+    for path, (content, _) in drawn.items():
         target.replace(path, content)
     target.replace(PAGES, new.signed(root.signer()))
 

@@ -15,7 +15,7 @@ each. What has not changed since it was written is not drawn again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -79,16 +79,33 @@ def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _:
     Raises:
         UsageError: ``folder`` has files and is no site.
     """
-    address, drawn, kept = address.rstrip("/"), 0, 0
+    address, drawn, kept, unsure = address.rstrip("/"), 0, 0, set[str]()
     for _ in range(_TIMES):
         size = root.reader().checkpoint().size
         with Inspector() as inspector:
-            written = write_pages(pages(root, address, inspector), folder, told, whole=True)
+            watched = (
+                replace(page, draw=partial(_watched, page, inspector, unsure))
+                for page in pages(root, address, inspector)
+            )
+            written = write_pages(watched, folder, told, whole=True)
         drawn, kept = drawn + written.drawn, kept or written.kept
         if root.reader().checkpoint().size == size:
             break  # what is recorded meanwhile would stand on some pages alone
-    sign_site(root, folder, address)
+    sign_site(root, folder, address, unsure)
     return Written(drawn, kept)
+
+
+def drawn_surely(draw: Callable[[], bytes], inspector: Inspector) -> tuple[bytes, bool]:
+    """A page, and whether everything that it asks had an answer."""
+    inspector.silent = False
+    content = draw()
+    return content, not inspector.silent
+
+
+def _watched(page: Page, inspector: Inspector, unsure: set[str]) -> bytes:
+    content, is_sure = drawn_surely(page.draw, inspector)
+    (unsure.discard if is_sure else unsure.add)(page.path)
+    return content
 
 
 def pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:

@@ -23,6 +23,8 @@ from marin.record.attestation import PAGES, attested
 PREDICATE = "urn:marin:pages:v1"
 LIBRARIES = ("jinja2", "markupsafe", "matplotlib", "mpld3", "networkx", "numpy", "pillow", "tokenizers", "jax", "scipy")
 """What pages are drawn with besides: another version may draw them otherwise."""
+NOBODY = ""
+"""What drew a page that may come out otherwise here too, since something that it asks had no answer in time."""
 _CODE = (".py", ".j2", ".css", ".js", ".mjs", ".html")
 
 
@@ -119,9 +121,9 @@ def read_statement(data: bytes, keys: Sequence[VerifierKey]) -> Statement:
     return Statement(said.log, pages, said.runs, said.authors, said.address, said.before)
 
 
-def entry(content: bytes, size: int) -> Entry:
-    """Of a page that is drawn here, from the log as it is with this size."""
-    return Entry(digest_bytes(content).removeprefix("sha256:"), str(size), drawer())
+def entry(content: bytes, size: int, *, is_sure: bool = True) -> Entry:
+    """Of a page that is drawn here, from the log as it is with this size; not ``is_sure`` where it may come out otherwise."""
+    return Entry(digest_bytes(content).removeprefix("sha256:"), str(size), drawer() if is_sure else NOBODY)
 
 
 @cache

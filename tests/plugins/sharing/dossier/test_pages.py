@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from marin.history.runs import load
 from marin.plugins.sharing.pages import statement
 from marin.plugins.sharing.pages.judge import judge_publication, judge_site
 from marin.plugins.sharing.pages.publish import needed, publish_pages
-from marin.plugins.sharing.pages.site import write_site
+from marin.plugins.sharing.pages.site import drawn_surely, write_site
 from marin.plugins.sharing.pages.statement import Entry, read_statement
 from marin.record.attestation import PAGES
 from marin.record.root import Root, open_root
+from marin.reporting.lineage.samples import Inspector
 from marin.verify.verdict import Verdict, judged
 
 PAGE = f"runs/{RUN}/report.html"
@@ -137,6 +139,23 @@ def test_a_page_that_its_publisher_signed_and_the_log_contradicts_fails(root: Ro
     assert found.outcome == "PARTIAL" and any(PAGE in line and "not drawn again" in line for line in found.lines)
     resigned(root, site, PAGE, forged, at="100000")
     assert pages(root, site).outcome == "UNAVAILABLE", "drawn from a log that nobody has"
+
+
+def test_what_had_no_answer_when_it_was_published_accuses_nobody(root: Root, site: Path) -> None:
+    """Such a page may come out otherwise, here and there: it is named."""
+    resigned(root, site, PAGE, (site / PAGE).read_bytes().replace(b"5.25", b"5.15"), by=statement.NOBODY)
+    assert pages(root, site).outcome == "PARTIAL"
+    silent = Inspector()
+    silent.COMMAND = (sys.executable, "-c", "pass")  # type: ignore[misc]
+    content, is_sure = drawn_surely(lambda: str(_asked(silent)).encode(), silent)
+    assert content == b"no answer" and not is_sure and drawn_surely(lambda: b"", silent) == (b"", True)
+    assert statement.entry(content, 1, is_sure=is_sure).by == statement.NOBODY
+
+
+def _asked(inspector: Inspector) -> str:
+    with inspector, pytest.raises(ValueError):
+        inspector.ask({}, Path(), [0])
+    return "no answer"
 
 
 def test_another_key_signs_nothing(root: Root, site: Path, tmp_path: Path) -> None:

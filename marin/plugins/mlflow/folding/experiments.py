@@ -15,8 +15,8 @@ from marin.preregistration.arms import arm_of
 from marin.process.text import short
 from marin.recipe.schema import from_plain
 from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
+from marin.record.verdicts import NEVER
 
-NEVER = "never"
 VARIED_TAG = "marin.varied"
 """The tag of an experiment with the keys that set its runs apart."""
 

@@ -24,7 +24,7 @@ from marin.plugins.sharing.dossier.layout import PREDICATE as OF_A_DOSSIER
 from marin.plugins.sharing.pages.earlier import EarlierRoot
 from marin.plugins.sharing.pages.publication import OF_ALL, front_of, outputs_of, pages_of_publication
 from marin.plugins.sharing.pages.site import Drawing, pages, path_of_output
-from marin.plugins.sharing.pages.statement import Entry, Statement, drawer, read_statement
+from marin.plugins.sharing.pages.statement import SignedPage, Statement, drawer, read_statement
 from marin.process.text import several
 from marin.provenance.extras import not_installed
 from marin.record.attestation import PAGES, attested
@@ -208,33 +208,33 @@ def _look(storage: Storage, found: Statement, paths: Iterable[str], looked: Look
             looked.pass_over(path, f"signed by their publisher, and {error.what}")
 
 
-def _compare(path: str, content: bytes, entry: Entry, again: Again, looked: Looked) -> None:
+def _compare(path: str, content: bytes, entry: SignedPage, again: Again, looked: Looked) -> None:
     """One that is signed, and drawn again."""
     if entry.size > again.size > 0:
         looked.missing.append(f"{path}: drawn from {entry.size} events, of which the log here has {again.size}")
         return
     made = again.page(path, entry.size)
-    if not _same(path, made, content):
+    if not _comes_out(path, made, content):
         if entry.by != drawer():
             looked.pass_over(
                 path, "signed by their publisher, and not drawn again, as other software than this drew them"
             )
         else:
             looked.wrong.append(f"{path}: not what the log says: {_difference(made, content)}")
-    elif entry.size < again.size and not _same(path, again.page(path, again.size), content):
+    elif entry.size < again.size and not _comes_out(path, again.page(path, again.size), content):
         looked.pass_over(path, f"true of the first {entry.size} events; the log has {again.size}, and says more now")
     else:
         looked.held += 1
 
 
-def _more(path: str, content: bytes, entry: Entry, again: Again) -> str:
+def _more(path: str, content: bytes, entry: SignedPage, again: Again) -> str:
     """Where a page that nobody signed differs from one that is drawn here."""
     with suppress(Unavailable):
         return f"; {_difference(again.page(path, entry.size), content)}"
     return ""
 
 
-def _same(path: str, made: bytes, content: bytes) -> bool:
+def _comes_out(path: str, made: bytes, content: bytes) -> bool:
     return made == content or (path.endswith(".png") and _same_picture(made, content))
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ledger import LedgerError, Malformed, NotFound, open_storage
-from marin.plugins.sharing.pages.statement import NOBODY, Entry, Statement, drawer, read_statement
+from marin.plugins.sharing.pages.statement import NOBODY, SignedPage, Statement, drawer, read_statement
 from marin.process.files import write_whole
 from marin.record.attestation import PAGES
 from marin.record.root import Root
@@ -36,7 +36,7 @@ def sign_site(root: Root, folder: Path, address: str | None = None, unsure: Cont
         found[path] = (
             last
             if last is not None and last.sha256 == sha256
-            else Entry(sha256, str(size), NOBODY if path in unsure else drawer())
+            else SignedPage(sha256, str(size), NOBODY if path in unsure else drawer())
         )
     where = address if address is not None else old.address if old is not None else ""
     authors = tuple(map(str, root.author_keys()))

@@ -28,7 +28,7 @@ NOBODY = ""
 _CODE = (".py", ".j2", ".css", ".js", ".mjs", ".html")
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SignedPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page as it was written: its digest, the size of the log that it was drawn from (in digits), and what drew it."""
 
     sha256: str
@@ -57,7 +57,7 @@ class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     authors: tuple[str, ...]
     runs: dict[str, Published]
     drawn: dict[str, tuple[str, str]]
-    before: dict[str, Entry]
+    before: dict[str, SignedPage]
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Statement:
     those in ``pages`` take their places."""
 
     log: str
-    pages: Mapping[str, Entry]
+    pages: Mapping[str, SignedPage]
     runs: Mapping[str, Published] = field(default_factory=dict)
     authors: tuple[str, ...] = ()
     address: str = ""
-    before: Mapping[str, Entry] = field(default_factory=dict)
+    before: Mapping[str, SignedPage] = field(default_factory=dict)
 
     def signed(self, signer: Signer) -> bytes:
         """The file."""
@@ -105,7 +105,7 @@ def read_statement(data: bytes, keys: Sequence[VerifierKey]) -> Statement:
     origin = VerifierKey.parse(found.key).name
     try:
         said = msgspec.convert(dict(found.said), type=_Said)
-        pages = {p: Entry(found.files[p].removeprefix("sha256:"), *said.drawn[p]) for p in found.files}
+        pages = {p: SignedPage(found.files[p].removeprefix("sha256:"), *said.drawn[p]) for p in found.files}
         sizes = [entry.size for entry in (*pages.values(), *said.before.values())]
     except (msgspec.ValidationError, KeyError, ValueError, TypeError) as error:
         raise Malformed(
@@ -121,9 +121,9 @@ def read_statement(data: bytes, keys: Sequence[VerifierKey]) -> Statement:
     return Statement(said.log, pages, said.runs, said.authors, said.address, said.before)
 
 
-def entry(content: bytes, size: int, *, is_sure: bool = True) -> Entry:
+def entry(content: bytes, size: int, *, is_sure: bool = True) -> SignedPage:
     """Of a page that is drawn here, from the log as it is with this size; not ``is_sure`` where it may come out otherwise."""
-    return Entry(digest_bytes(content).removeprefix("sha256:"), str(size), drawer() if is_sure else NOBODY)
+    return SignedPage(digest_bytes(content).removeprefix("sha256:"), str(size), drawer() if is_sure else NOBODY)
 
 
 @cache

@@ -18,7 +18,7 @@ from marin.plugins.sharing.pages import statement
 from marin.plugins.sharing.pages.judge import judge_publication, judge_site
 from marin.plugins.sharing.pages.publish import needed, publish_pages
 from marin.plugins.sharing.pages.site import drawn_surely, write_site
-from marin.plugins.sharing.pages.statement import Entry, read_statement
+from marin.plugins.sharing.pages.statement import SignedPage, read_statement
 from marin.record.attestation import PAGES
 from marin.record.root import Root, open_root
 from marin.reporting.lineage.samples import Inspector
@@ -122,7 +122,7 @@ def resigned(root: Root, site: Path, path: str, content: bytes, **other: str) ->
     """What the operator signs, who has the key: the page as it likes."""
     (site / path).write_bytes(content)
     said = read_statement((site / PAGES).read_bytes(), [root.verifier])
-    entry = Entry(
+    entry = SignedPage(
         statement.entry(content, 0).sha256, other.get("at", said.pages[path].at), other.get("by", said.pages[path].by)
     )
     (site / PAGES).write_bytes(replace(said, pages=dict(said.pages) | {path: entry}).signed(root.signer()))

@@ -16,7 +16,7 @@ from marin.provenance.extras import extra_of, not_installed
 
 PROJECT = Path(__file__).resolve().parent.parent
 UV = Path(sys.executable).with_name("uv")
-MOST_MIB = {"uv": 150, "pip": 200}
+MOST_MIB = {"uv": 210, "pip": 250}
 """pip compiles what it installs, and puts itself in, too."""
 UNREACHABLE = ("NewConnectionError", "Failed to establish a new connection", "error sending request", "dns error")
 """What pip and uv say where there is no package index."""
@@ -124,14 +124,12 @@ def test_an_auditor_installs_the_ledger_and_what_judges_it_alone(installed: Inst
 
 
 def test_an_auditor_judges_dossiers_and_reads_states(installed: Installed) -> None:
-    """What judges them imports nothing of an extra; only arrays of zarr need TensorStore, and say so."""
+    """What judges them imports nothing of an extra."""
     installed.run(
         "python", "-c", "import marin.plugins.sharing.dossier.judge, marin.tensors.checkpoints, marin.record.outputs"
     )
     said = installed.run("marin", "verify", "--dossier", "nothing", status=2)
     assert "not a dossier" in said
-    read = "from marin.tensors.reading import open_array; open_array({'driver': 'file', 'path': '.'}, 'x')"
-    assert "No module named 'tensorstore'" in installed.run("python", "-c", read, status=1)
 
 
 def test_the_doctor_says_that_nothing_is_replayed_by_an_auditor(installed: Installed) -> None:
@@ -175,7 +173,7 @@ def test_each_module_of_an_extra_is_found_in_it() -> None:
         "jax": "train",
         "hydra": "train",
         "levanter": "train",
-        "tensorstore": "train",
+        "tensorstore": None,
         "ray": "ray",
         "mlflow": "mlflow",
         "model_signing": "export",

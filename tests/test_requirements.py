@@ -45,6 +45,7 @@ NOT_IMPORTED = {
     "uv": "the program: .ci/environment",
 }
 NOT_REQUIRED = {
+    "PIL": "pillow comes with matplotlib, whose pictures it writes",
     "fastapi": "comes with mlflow, whose server it is made of",
     "google": "protobuf comes with in-toto-attestation and wandb, whose messages it holds",
     "huggingface_hub": "comes with transformers, whose hub it speaks to",

@@ -38,7 +38,7 @@ from marin.record.events import (
     write,
 )
 from marin.record.retention import let_go
-from marin.record.verdicts import NAMES, answerable, overall, standing
+from marin.record.verdicts import NAMES, NEVER, answerable, overall, standing
 
 MAIN = "pipeline"
 """What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
@@ -276,7 +276,7 @@ def shown(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[str]
 def verified(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[str] = NAMES) -> str:
     """``never``, or what these verdicts say together as one word, and since when."""
     if not verdicts:
-        return "never"
+        return NEVER
     return f"{overall(standing_of(verdicts), answerable)} {shown(verdicts, answerable).time[:10]}"
 
 

@@ -22,6 +22,8 @@ from ledger import Malformed, Tampered, VerifierKey
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT = "https://in-toto.io/Statement/v1"
+PAGES = "pages.intoto.jsonl"
+"""The attestation of pages that are shown to others: it lies beside them."""
 _MOST = 64 << 20
 
 

@@ -18,6 +18,8 @@ EVALUATION = "evaluation"
 """The verdict beside them, on numbers that were drawn from states of the run later."""
 SHOWN = (*NAMES, EVALUATION)
 """All that a report has."""
+NEVER = "never"
+"""What is shown of a run on which this user gave no verdict."""
 
 _ANSWERS = ("PASS", "FAIL")
 
@@ -161,10 +163,10 @@ def described(
     *,
     by: str = "",
 ) -> str:
-    """The same for a column: with the verdicts that decide, or ``no`` where this user did not verify; then with what
+    """The same for a column: with the verdicts that decide, or :data:`NEVER` where this user did not verify; then with what
     the log itself says (``claimed``), or who writes in it (``by``)."""
     if not verdicts:
-        return f"no (claimed by {by or 'this log'}: {overall(claimed, answerable)})" if claimed else "no"
+        return f"{NEVER} (claimed by {by or 'this log'}: {overall(claimed, answerable)})" if claimed else NEVER
     word = overall(verdicts, answerable)
     decisive = [name for name in SHOWN if verdicts.get(name) == word]
     passed = sum(verdicts.get(name) == "PASS" for name in NAMES)

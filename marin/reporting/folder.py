@@ -91,6 +91,11 @@ def write_pages(
     return Written(drawn, len(known) - drawn)
 
 
+def pages_in(folder: Path) -> Mapping[str, str]:
+    """The digest of each page that was written into a folder, by path."""
+    return {path: drawn.content for path, drawn in _before(folder).items()}
+
+
 def software() -> str:
     """Digest of what draws pages: with another, all are drawn again."""
     here = Path(__file__).parents[1]

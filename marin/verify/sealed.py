@@ -217,6 +217,7 @@ def verify(
     location: str | None,
     *,
     run: str,
+    asked: str,
     front: Sequence[str],
     allowed: Allowed,
     own: Root | None,
@@ -225,9 +226,10 @@ def verify(
     shared: bool,
     executes: bool = True,
 ) -> int:
-    """Run ``marin FRONT verify ARGUMENTS -- RUN`` as the child, and return its exit status. ``location``: of the root; None
-    where what is verified lies in files that ``allowed`` names. ``shared``: its workers share memory, which Ray keeps in
-    files that everybody may write. ``executes``: something of the run may be executed, by programs that are compiled already."""
+    """Run ``marin FRONT verify ARGUMENTS -- ASKED`` as the child, and return its exit status. ``asked``: ``run``, or the page
+    of it that was named. ``location``: of the root; None where what is verified lies in files that ``allowed`` names.
+    ``shared``: its workers share memory, which Ray keeps in files that everybody may write. ``executes``: something of the run
+    may be executed, by programs that are compiled already."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="m-", dir=_for_sockets())))
         for name in ("home", "t"):
@@ -256,7 +258,7 @@ def verify(
             *written,
             *arguments,
             "--",
-            run,
+            asked,
         ]
         status = _run(command, variables, limits)
         with suppress(OSError):  # the folder had to be there for the child; where nothing was pinned it goes again

@@ -142,7 +142,8 @@ class Report:
     ``wanted``: the verdicts that were asked for. ``claims``: what the run claims, each with how it is established.
     ``event``: index of its replay.completed, None when it was not recorded. ``remarks``: differences of code and
     environment that explain or qualify the verdicts. ``losses``: train step -> loss that was found. ``screening``: what
-    a look at the recorded states found; None when nobody looked.
+    a look at the recorded states found; None when nobody looked. ``pages``: those that lie beside the log, where it is
+    published with some; a verdict on what is shown of the run, and not on the run.
     """
 
     run: str
@@ -160,6 +161,7 @@ class Report:
     screening: Screening | None = None
     explanation: Explanation | None = None
     evaluation: EvaluationSummary = EvaluationSummary(0, 0, 0)
+    pages: Verdict | None = None
 
     def verdict(self, name: str) -> Verdict:
         """The verdict of this name; one that is missing was not run."""
@@ -170,6 +172,7 @@ class Report:
         without being asked for, and nothing failed. 4: something is partial, and nothing worse."""
         outcomes = {self.verdicts[name].outcome for name in self.wanted}
         outcomes |= {verdict.outcome for verdict in self.verdicts.values() if verdict.outcome == "FAIL"}
+        outcomes |= {self.pages.outcome} if self.pages is not None else set()
         decisive = worst(outcomes)
         return {"PASS": 0, "FAIL": 1, "PARTIAL": 4}.get(decisive, 3)
 
@@ -216,6 +219,9 @@ class Report:
             "claimed": [claim.text for claim in self.claims if claim.status == "claimed"],
             "segments_taken": self.training.segments_taken,
             "remarks": list(self.remarks),
+            "pages": {"verdict": self.pages.outcome, "details": list(self.pages.lines)}
+            if self.pages is not None
+            else None,
             "screening": self.screening.as_json() if self.screening is not None else None,
             "explanation": self.explanation.as_json() if self.explanation is not None else None,
             "event": self.event,

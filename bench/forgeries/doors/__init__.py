@@ -10,7 +10,18 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from bench.forgeries.brought import brought
-from bench.forgeries.doors import attempts, authors, boards, bundles, events, published, statements, views, witnesses
+from bench.forgeries.doors import (
+    attempts,
+    authors,
+    boards,
+    bundles,
+    events,
+    pages,
+    published,
+    statements,
+    views,
+    witnesses,
+)
 from bench.forgeries.doors.register import Kind, Stall, at, tried
 from bench.forgeries.workshop import Base
 
@@ -21,6 +32,7 @@ __all__ = [
     "boards",
     "bundles",
     "events",
+    "pages",
     "published",
     "statements",
     "table_of",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -12,12 +11,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ledger import LedgerError, Malformed, Tampered, Unavailable, Unverified, VerifierKey, WitnessPolicy
+from ledger import (
+    LedgerError,
+    Malformed,
+    Storage,
+    Tampered,
+    Unavailable,
+    Unverified,
+    VerifierKey,
+    WitnessPolicy,
+    open_storage,
+)
 from marin.cli.execution import execution_of, of_accelerator, of_topology, on_devices, on_processes
 from marin.cli.keys import parse_vkey
 from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
 from marin.cli.output import agree, print_json, say
 from marin.cli.tables import print_table
+from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, Asked, asked
 from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
@@ -25,10 +35,12 @@ from marin.process.waiting import waiting
 from marin.provenance import plugins
 from marin.recipe.schema import Execution
 from marin.recipe.units import human_size
+from marin.record.attestation import PAGES
 from marin.record.events import STEPS
+from marin.record.trust.homes import VKEY
 from marin.record.verdicts import NAMES, SHOWN
 from marin.verify.derivation.claims import counted, grouped
-from marin.verify.verdict import Report
+from marin.verify.verdict import Report, Verdict, judged
 
 if TYPE_CHECKING:
     from marin.history.run import Run
@@ -39,6 +51,8 @@ if TYPE_CHECKING:
 GIB = 2**30
 DOCUMENTS = "marin.documents"
 """Who judges what brings its own evidence."""
+SHOWN_PAGES = "pages"
+"""The verdict on what a publication shows."""
 WITHOUT_EXECUTION = ("ledger", "artifacts")
 """The verdicts for which no code of a run is executed."""
 
@@ -48,7 +62,7 @@ class VerifyOptions:
     """What `marin verify` takes."""
 
     run: str = argument("RUN", default="")
-    only: str | None = option("NAMES", f"Some of the verdicts, by commas: {','.join(SHOWN)}.")
+    only: str | None = option("NAMES", f"Some of the verdicts, by commas: {','.join((*SHOWN, 'pages'))}.")
     devices: int = on_devices()
     processes: int = on_processes()
     workers: int = option(
@@ -207,7 +221,14 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
         )
     # From here on RUN is a run of a root: an address has named that root by now.
-    run = published(run)
+    place = Asked(run) if options.bundle is not None else asked(run)
+    run = place.run
+    if place.place:
+        if (judge_site := site_judge(place.place)) is not None:
+            check_alone(ctx, "a site")
+            keys = [parse_vkey(key) for key in options.vkey]
+            finish_alone(ctx, judge_site(open_storage(place.place), keys, place.page), as_json=options.as_json)
+        os.environ["MARIN_ROOT"] = place.place  # the publication there
     if options.html is not None and not options.html.parent.is_dir():
         raise UsageError(
             "a page cannot be written there",
@@ -224,7 +245,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             found=str(options.html.parent),
             cure="give this user the rights, or name another place",
         )
-    wanted, covered = _names(options.only), _steps(options.steps)
+    wanted, pages, covered = *_names(options.only), _steps(options.steps)
     check_following(ctx)
     with waiting("loading what judges"):
         from marin.data.reach import EVERYTHING
@@ -295,6 +316,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
                 arguments,
                 location,
                 run=run,
+                asked=f"{place.place}/{place.page}" if place.page else run,
                 front=front,
                 allowed=allowed,
                 own=recorded_in,
@@ -393,7 +415,8 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
         place_of("ray").held(options.address, cpus=options.workers * options.processes) if on_ray else nullcontext()
     ):  # one for data and training
         report = verification.report(wanted)
-        report = replace(report, remarks=(*remarks, *report.remarks))
+        shown = judged_pages(verification, place.page) if pages else None
+        report = replace(report, remarks=(*remarks, *report.remarks), pages=shown)
         if options.explain:
             report = verification.explain(report, chosen, covered)
     if own is None and not options.no_record:
@@ -473,31 +496,22 @@ def followed(root: Root, run: str, options: Options, wanted: Sequence[str], *, s
     return found
 
 
-def published(run: str) -> str:
-    """The run that an address means, whose root is then the publication at the address before it; anything else as it is.
-
-    What a browser shows of a publication is what is taken: ``https://HOST/PATH/RUN``, or the address of any page of the
-    run, with a fragment, a query, ``index.html`` or a slash at the end; the front of a publication means its newest run.
-    """
-    if "://" not in run:
-        return run
-    scheme, _, place = run.partition("://")
-    host, *parts = [part for part in re.split(r"[?#]", place, maxsplit=1)[0].split("/") if part]
-    if RUNS in parts[:-1]:
-        at = len(parts) - 1 - parts[::-1].index(RUNS)
-        root, name = parts[:at], parts[at + 1]
-    elif parts and parts[-1] in FRONTS:
-        root, name = parts[:-1], "latest"
-    elif parts and (not run.endswith("/") or re.fullmatch(r"[a-z2-7]{8}", parts[-1])):
-        root, name = parts[:-1], parts[-1]
-    else:
-        root, name = parts, "latest"
-    os.environ["MARIN_ROOT"] = f"{scheme}://{'/'.join([host, *root])}"
-    return name
+def site_judge(place: str) -> Callable[[Storage, Sequence[VerifierKey], str], Judgement] | None:
+    """What judges the pages at ``place``, where these are a site, which has no log beside it."""
+    storage = open_storage(place)
+    if storage.exists(VKEY) or not any(map(storage.exists, OF_A_SITE)):
+        return None
+    found: Callable[[Storage, Sequence[VerifierKey], str], Judgement] = plugins.named(DOCUMENTS, "site", "a site")
+    return found
 
 
-RUNS, FRONTS = "runs", ("index.html", "check.html")
-"""Where the pages of runs lie in a publication, and the pages that are of all of it."""
+def judged_pages(verification: Verification, page: str) -> Verdict | None:
+    """The verdict on the pages beside the log that was verified; None where there are none."""
+    read, run = verification.read, verification.run.run
+    if not any(verification.root.storage.exists(name) for name in (PAGES, f"{RUNS}/{run}/{FRONT}")):
+        return None
+    judge = plugins.named("marin.judges", "pages", "the pages of a publication")
+    return judged(lambda: judge(verification.root, run, read.reader, read.history, page))
 
 
 def check_alone(ctx: click.Context, what: str) -> None:
@@ -632,6 +646,11 @@ def print_report(report: Report, *, details: bool = True) -> None:
         lines = verdict.lines or ("",)
         rows.append([name, verdict.outcome, lines[0]])
         rows += [["", "", line] for line in lines[1:]]
+    if report.pages is not None:
+        rows += [
+            ["pages", report.pages.outcome, report.pages.lines[0]],
+            *(["", "", line] for line in report.pages.lines[1:]),
+        ]
     print_table(("verdict", report.run, ""), rows, empty="")
     if report.screening is not None:
         looked = f"{report.screening.segments} of {report.screening.total} segments in {report.screening.seconds:.1f} s"
@@ -660,20 +679,21 @@ def print_report(report: Report, *, details: bool = True) -> None:
         say(f"recorded as event {report.event}", err=True)
 
 
-def _names(only: str | None) -> tuple[str, ...] | None:
+def _names(only: str | None) -> tuple[tuple[str, ...] | None, bool]:
+    """The verdicts that were asked for (None: those on a run that are always), and whether the one on its pages was."""
     if only is None:
-        return None
+        return None, True
     chosen = tuple(name.strip() for name in only.split(",") if name.strip())
-    unknown = [name for name in chosen if name not in SHOWN]
+    unknown = [name for name in chosen if name not in (*SHOWN, SHOWN_PAGES)]
     if unknown or not chosen:
         raise UsageError(
             "unknown verdict",
             where="--only",
-            expected=", ".join(SHOWN),
+            expected=", ".join((*SHOWN, SHOWN_PAGES)),
             found=", ".join(unknown) or "nothing",
             cure="name some of these, separated by commas",
         )
-    return chosen
+    return tuple(name for name in chosen if name != SHOWN_PAGES), SHOWN_PAGES in chosen
 
 
 def _steps(steps: str | None) -> tuple[int, int] | None:

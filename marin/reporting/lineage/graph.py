@@ -15,7 +15,7 @@ from typing import Any, Literal
 from marin.history.run import Run, StepState
 from marin.process.text import short, written
 from marin.recipe.units import human_size
-from marin.record.verdicts import overall
+from marin.record.verdicts import NEVER, overall
 
 SWEEPS = 6
 
@@ -97,7 +97,7 @@ def key_of(digest: str) -> str:
 
 def verdict_of(run: Run) -> str:
     """What the verdicts on a run that count say, as one word, or never."""
-    return overall(run.verdict, run.answerable) if run.verdicts else "never"
+    return overall(run.verdict, run.answerable) if run.verdicts else NEVER
 
 
 def _joined(known: Node | None, new: Node) -> Node:

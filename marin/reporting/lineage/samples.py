@@ -22,7 +22,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from ledger import LedgerError, Store
+from ledger import LedgerError, NotFound, Store
 from marin.data.borrowed import trial
 from marin.data.documents import PARTS
 from marin.data.tokenizer import MOST_BYTES, parse_tokenizer
@@ -81,6 +81,8 @@ class Inspector(AbstractContextManager["Inspector"]):
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
+        self.silent = False
+        """Whether a question since this was set had no answer at all: another time it may have one."""
 
     def stop(self) -> None:
         """Answer nobody any more, from whatever thread; who waits for an answer waits no longer."""
@@ -117,6 +119,7 @@ class Inspector(AbstractContextManager["Inspector"]):
             answer = json.loads(_line(stdout.fileno(), INSPECTION_SECONDS))
         except (OSError, ValueError) as error:
             self.__exit__()
+            self.silent = True
             if self._stopped:
                 raise CancelledError from None
             raise ValueError(f"the batches could not be found again: {error}") from None
@@ -150,13 +153,13 @@ def read_samples(
     try:
         found = list(_documents(run, store))
     except LedgerError as error:
-        return Samples(missing=str(error))
+        return Samples(missing=_reason(error))
     documents, parts = [text for _, text in found], [part for part, _ in found]
     try:
         tokenizer = _tokenizer(run, store)
         samples = Samples(documents, _tokenized(tokenizer, documents[:TOKENIZED]), parts=parts)
     except (LedgerError, ValueError) as error:
-        return Samples(documents, missing=str(error), parts=parts)
+        return Samples(documents, missing=_reason(error), parts=parts)
     known = dict(batches(run))
     chosen = sorted({min(known), max(known)} if steps is None and known else set(steps or ()) & known.keys())
     if not chosen or tokenizer is None:
@@ -165,7 +168,14 @@ def read_samples(
         with nullcontext(inspector) if inspector is not None else Inspector() as asked:
             return replace(samples, batches=_inspected(run, store, tokenizer, known, chosen, asked))
     except (LedgerError, OSError, ValueError) as error:
-        return replace(samples, batches_missing=str(error)[:500])
+        return replace(samples, batches_missing=_reason(error)[:500])
+
+
+def _reason(error: Exception) -> str:
+    """Why something is not shown, in the same words wherever it was looked for: a page is drawn again elsewhere."""
+    if isinstance(error, NotFound):
+        return "it is not in this store"
+    return error.what if isinstance(error, LedgerError) else str(error)
 
 
 def _splits(store: Store, artifact: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from marin.recipe.cost import parameters
 from marin.recipe.units import duration
 from marin.record.events import LOOP
 from marin.record.outputs import bytes_of
-from marin.record.verdicts import in_order, overall
+from marin.record.verdicts import NEVER, in_order, overall
 from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, render
 from marin.reporting.verify_command import verify_command
@@ -118,7 +118,7 @@ def cards_of(run: Run) -> Iterator[tuple[str, str]]:
 def _verified(run: Run) -> tuple[str, str]:
     """What the verdicts that the run can have say in one word, and since when; ``never`` and "" without any."""
     if not run.verdicts:
-        return "never", ""
+        return NEVER, ""
     return overall(run.verdict, run.answerable), shown(run.verdicts, run.answerable).time[:10]
 
 
@@ -163,7 +163,7 @@ def read_sample(run: Run, store: Store) -> Beside:
     except NotFound:
         return Beside()
     except LedgerError as error:
-        return Beside(sample_missing=str(error))
+        return Beside(sample_missing=error.what)
 
 
 def beginning(text: str) -> str:

@@ -58,7 +58,7 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
         Refused: the file named as the key (``MARIN_KEY``) is none.
         LedgerError: the root that was named cannot be opened.
     """
-    keys, here = list(named) or list(default_trust().all_keys()), _root_here()
+    keys, here = list(named) or list(default_trust().all_keys()), root_here()
     if here is not None:
         keys += () if named else here.own_keys()
         keys = list(follow_keys(here.storage, keys))  # those that they handed over to, by proofs that they signed
@@ -73,7 +73,7 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
     return keys
 
 
-def _root_here() -> Root | None:
+def root_here() -> Root | None:
     """The root of this command: None where none was named and none lies here.
 
     Raises:
@@ -129,7 +129,7 @@ def check_known(
         Unavailable: what was seen cannot be compared.
         LedgerError: the root that was named cannot be opened.
     """
-    about, pins, log = shown.checkpoint, Pins(default_pins()), _root_here()
+    about, pins, log = shown.checkpoint, Pins(default_pins()), root_here()
     if log is None or log.verifier.name != about.origin:
         other = "" if log is None else f"; the root at hand is another log, {log.verifier.name}"
         unknown = f"the log is not at hand: what it says after its events here is unknown{other}"

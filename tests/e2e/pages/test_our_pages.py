@@ -9,7 +9,7 @@ import pytest
 from ui import NAMED, Served, pages_in, story
 
 from marin.plugins.mlflow.folding.fold import Fold
-from marin.plugins.sharing.site import pages
+from marin.plugins.sharing.pages.site import pages
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.page import graph_page
 

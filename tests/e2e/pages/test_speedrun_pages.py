@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ledger import Draft
 from marin.plugins.lab.speedrun import submit, track
-from marin.plugins.sharing.site import write_site
+from marin.plugins.sharing.pages.site import write_site
 from marin.preregistration.registration import Metric, Registration, Track, registered
 from marin.recipe.schema import Optimizer
 from marin.record import events

@@ -204,15 +204,15 @@ def verdicts_on(run: str, *, origin: str = "marin.test/cli", mode: str = "full",
     [
         ({}, "PASS"),
         ({"mode": "sampled"}, "PARTIAL, 4 of 5 PASS"),
-        ({"origin": "other.example/log"}, "no"),
-        ({"history": "00" * 32}, "no"),
+        ({"origin": "other.example/log"}, "never"),
+        ({"history": "00" * 32}, "never"),
     ],
     ids=["full", "sampled", "of another log", "of another log with this one's origin"],
 )
 def test_ls_counts_what_this_user_found_on_this_log(marin: Marin, run: str, draft: dict[str, str], column: str) -> None:
     open_root().append([verdicts_on(run, **draft)])
     (only,) = marin("ls", "--json").json
-    assert (only["verdicts"] is None, only["claimed"]) == (column == "no", None)
+    assert (only["verdicts"] is None, only["claimed"]) == (column == "never", None)
     shown = "open" if column == "no" else column  # the run has no end, which is said where nothing else is
     assert marin("ls").out.rstrip().endswith(shown)
     assert len(marin("show", run, "--json").json["replays"]) == (0 if column == "no" else 1)
@@ -234,7 +234,7 @@ def test_ls_of_somebody_elses_root_shows_his_verdicts_as_claimed(marin: Marin, r
     (only,) = marin("ls", "--json").json
     assert only["verdicts"] is None
     assert set(only["claimed"].values()) == {"PASS"}
-    assert "no (claimed by this log: PASS)" in marin("ls").out
+    assert "never (claimed by this log: PASS)" in marin("ls").out
     shown = marin("show", run, "--json").json
     assert (shown["replays"], len(shown["claimed"])) == ([], 1)
     marin("trust", "add", "--vkey", (Path(".marin") / "vkey").read_text().strip())

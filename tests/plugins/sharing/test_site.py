@@ -11,7 +11,7 @@ import pytest
 
 from ledger import Draft, digest_bytes
 from marin.history.runs import stream_of
-from marin.plugins.sharing.site import write_site
+from marin.plugins.sharing.pages.site import write_site
 from marin.recipe.schema import Recipe, digest, recorded
 from marin.record import events
 from marin.record.root import Root, open_root
@@ -145,7 +145,7 @@ def test_whoever_was_killed_after_the_first_page_may_go_on(
 ) -> None:
     record(open_root(), "one", Recipe(seed=3), 3.25)
     with monkeypatch.context() as until, pytest.raises(KeyboardInterrupt):
-        until.setattr("marin.plugins.sharing.site.render", Mock(side_effect=KeyboardInterrupt))
+        until.setattr("marin.plugins.sharing.pages.site.render", Mock(side_effect=KeyboardInterrupt))
         write_site(open_root(), tmp_path / "site")
     assert list((tmp_path / "site").rglob("*.html"))
     assert marin("site", str(tmp_path / "site")).status == 0

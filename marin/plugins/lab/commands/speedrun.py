@@ -199,10 +199,13 @@ def site(folder: Path) -> None:
       marin speedrun site public/
     """
     from marin.plugins.lab.leaderboard import PLACE, site_pages
+    from marin.provenance.plugins import points
     from marin.reporting.folder import write_pages
 
     root = open_root()
     write_pages(site_pages(root.history(), root.store()), folder, whole=False)
+    if (signed := points("marin.pages").get("signed")) is not None:
+        signed.load()(root, folder)
     say(str(folder / PLACE / "index.html"))
 
 

@@ -17,8 +17,8 @@ from marin.process.text import short
 from marin.recipe.schema import from_plain
 from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
 from marin.record.trust.trusted import CLAIMED
+from marin.record.verdicts import NEVER
 
-NEVER = "never"
 VARIED_TAG = "marin.varied"
 """The tag of an experiment with the keys that set its runs apart."""
 

@@ -14,6 +14,7 @@ from marin.plugins.mlflow.folding.intents import Intent, Lifecycle, OpenRun, Par
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.process.text import short
 from marin.record.events import GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
+from marin.record.verdicts import NEVER
 
 EXECUTIONS = "executions of the graph"
 """The run below which MLflow shows how an experiment's file was executed."""
@@ -42,7 +43,7 @@ def run_started(
     tags = {
         "marin.run": body.run,
         "marin.recipe": short(body.recipe_digest),
-        "marin.verified": "never",
+        "marin.verified": NEVER,
         "marin.model": model_of(body.recipe),
         "marin.data": data_of(body.recipe),
         "mlflow.source.name": plan_of(body.pipeline),

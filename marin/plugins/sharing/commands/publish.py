@@ -51,10 +51,7 @@ def publish(
       marin publish latest --to gs://bucket/site --stated model-card.yaml
       marin verify https://example.org/site/RUN --vkey 'example.org/log+530d903a+AekyeRrm5...'
     """
-    from marin.plugins.sharing.dossier.publication import (  # attestations and templates: not for --help
-        needed,
-        publish_pages,
-    )
+    from marin.plugins.sharing.pages.publish import needed, publish_pages  # attestations and templates: not for --help
 
     root = open_root()
     view = load(root.history(), resolve(root.history(), run))

@@ -35,7 +35,7 @@ def site(folder: Path, address: str, as_json: bool) -> None:
     """
     need(*DRAWING)
     with waiting("loading what draws pages"):
-        from marin.plugins.sharing.site import write_site
+        from marin.plugins.sharing.pages.site import write_site
 
     written = write_site(open_root(), folder, lambda path: logger.info("%s", path), address=address)
     if as_json:

@@ -2,43 +2,63 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 
-from marin.cli.verifying.verify import published
+from marin.cli.verifying.places import asked
+from marin.record.attestation import PAGES
 
 SITE = "https://example.org/a/site"
 
 
 @pytest.mark.parametrize(
-    ("address", "root", "run"),
+    ("address", "root", "run", "page"),
     [
-        (f"{SITE}/2khr7ocq", SITE, "2khr7ocq"),
-        (f"{SITE}/2khr7ocq/", SITE, "2khr7ocq"),
-        (f"{SITE}/2khr", SITE, "2khr"),
-        (f"{SITE}/runs/2khr7ocq", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/index.html", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/report.html#loss", SITE, "2khr7ocq"),
-        (f"{SITE}/runs/2khr7ocq/?from=mail#a/b", SITE, "2khr7ocq"),
-        (f"{SITE}//runs//2khr7ocq", SITE, "2khr7ocq"),
-        ("https://example.org/runs/runs/2khr7ocq/", "https://example.org/runs", "2khr7ocq"),
-        (f"{SITE}/index.html", SITE, "latest"),
-        (f"{SITE}/", SITE, "latest"),
-        ("https://example.org", "https://example.org", "latest"),
-        ("https://example.org/index.html#top", "https://example.org", "latest"),
-        ("gs://bucket/site/2khr7ocq", "gs://bucket/site", "2khr7ocq"),
+        (f"{SITE}/2khr7ocq", SITE, "2khr7ocq", ""),
+        (f"{SITE}/2khr7ocq/", SITE, "2khr7ocq", ""),
+        (f"{SITE}/2khr", SITE, "2khr", ""),
+        (f"{SITE}/runs/2khr7ocq", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/runs/2khr7ocq/", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/runs/2khr7ocq/index.html", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/runs/2khr7ocq/report.html#loss", SITE, "2khr7ocq", "runs/2khr7ocq/report.html"),
+        (f"{SITE}/runs/2khr7ocq/?from=mail#a/b", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}//runs//2khr7ocq", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        ("https://example.org/runs/runs/2khr7ocq/", "https://example.org/runs", "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/index.html", SITE, "latest", "index.html"),
+        (f"{SITE}/", SITE, "latest", "index.html"),
+        ("https://example.org", "https://example.org", "latest", "index.html"),
+        ("https://example.org/index.html#top", "https://example.org", "latest", "index.html"),
+        (f"{SITE}/outputs/{'a' * 64}.html", SITE, "latest", f"outputs/{'a' * 64}.html"),
+        (f"{SITE}/dossiers/{'a' * 64}/index.html", SITE, "latest", f"dossiers/{'a' * 64}/index.html"),
+        ("https://example.org/experiments/2khr7ocq", "https://example.org/experiments", "2khr7ocq", ""),
+        (
+            "https://example.org/experiments/runs/2khr7ocq/",
+            "https://example.org/experiments",
+            "2khr7ocq",
+            "runs/2khr7ocq/index.html",
+        ),
+        (f"{SITE}/check.html#2khr7ocq", SITE, "2khr7ocq", "check.html"),
+        (f"{SITE}/check.html", SITE, "latest", "check.html"),
+        ("gs://bucket/site/2khr7ocq", "gs://bucket/site", "2khr7ocq", ""),
     ],
 )
-def test_an_address_means_a_run_of_a_root(address: str, root: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
-    assert published(address) == run
-    assert os.environ["MARIN_ROOT"] == root
+def test_an_address_means_a_run_of_a_root(address: str, root: str, run: str, page: str) -> None:
+    assert asked(address) == (run, page, root)
 
 
 @pytest.mark.parametrize("name", ["latest", "2khr7ocq", "runs/2khr7ocq", "model/"])
-def test_what_is_no_address_stays_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MARIN_ROOT", "elsewhere")
-    assert published(name) == name
-    assert os.environ["MARIN_ROOT"] == "elsewhere"
+def test_what_is_no_address_stays_as_it_is(name: str) -> None:
+    assert asked(name) == (name, "", "")
+
+
+def test_a_path_means_what_its_address_would(tmp_path: Path) -> None:
+    site = tmp_path / "a" / "site"
+    page = site / "runs" / "2khr7ocq" / "report.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("")
+    assert asked(str(page)) == (str(page), "", ""), "nothing was published there"
+    (site / PAGES).write_text("")
+    assert asked(str(page)) == ("2khr7ocq", "runs/2khr7ocq/report.html", str(site))
+    assert asked(str(page.parent)) == ("2khr7ocq", "runs/2khr7ocq/index.html", str(site))
+    assert asked(str(site)) == ("latest", "index.html", str(site))

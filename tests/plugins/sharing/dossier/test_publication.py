@@ -18,7 +18,7 @@ from ledger import LogReader, Store, copy_artifacts, open_storage
 from marin.cli import main
 from marin.history.runs import load
 from marin.plugins.sharing.dossier.judge import judge_dossier
-from marin.plugins.sharing.dossier.publication import needed, publish_pages
+from marin.plugins.sharing.pages.publish import needed, publish_pages
 from marin.record.attestation import digests
 from marin.record.root import Root
 

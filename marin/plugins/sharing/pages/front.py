@@ -14,6 +14,7 @@ import marin
 from marin.history.names import data_of, model_of, name_of
 from marin.history.run import Run, shown
 from marin.plugins.sharing.dossier.facts import Subject
+from marin.plugins.sharing.pages.statement import Published
 from marin.recipe.units import duration, human_size
 from marin.record.root import Root
 from marin.record.verdicts import NAMES, in_order, overall
@@ -46,14 +47,13 @@ class Seal:
 
 
 def front(
-    root: Root, run: Run, known: Subject, *, dossier: str, pages: Sequence[str], outputs: Sequence[str], address: str
+    root: Root, run: Run, known: Subject, published: Published, *, pages: Sequence[str], outputs: Sequence[str]
 ) -> bytes:
-    """The page of a published run. ``address``: where it will be served, without a slash at the end; "" where that is not
-    known, and a script puts in what the browser has."""
-    here = f"{address}/runs/{run.run}/" if address else "ADDRESS"
+    """The page of a published run. Where its address is not known, a script puts in what the browser has."""
+    here = f"{published.address}/runs/{run.run}/" if published.address else "ADDRESS"
     return render(
         "published.html.j2",
-        scripts=[copying()] if address else [copying(), HERE.read_text(encoding="utf-8")],
+        scripts=[copying()] if published.address else [copying(), HERE.read_text(encoding="utf-8")],
         run=run,
         name=name_of(run.run, run.started.body.recipe),
         seal=seal_of(run),
@@ -64,7 +64,7 @@ def front(
         costs=list(_costs(run)),
         command=f"marin verify {here} --vkey '{root.verifier}'",
         install=list(_install(run)),
-        dossier=dossier,
+        dossier=published.dossier,
         key=str(root.verifier),
         pages=pages,
         outputs=outputs,

@@ -7,14 +7,15 @@ each. What has not changed since it was written is not drawn again.
     runs/RUN/report.html, ...           the pages of a run (marin/reporting/pages.py)
     outputs/DIGEST.html                 the data browser at a data set or a model: what it is made of, what was made of it
     speedruns/index.html, ...           the tracks, where there are any; `marin speedrun site` writes these alone
+    pages.intoto.jsonl                  the digest of each page, signed by the log's key where that is here
     check.html, check.mjs               a judge of published folders that needs nothing but a browser, or node
     site.json                           of each page what it was drawn from, and its digest (marin/reporting/folder.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from marin.history.run import Run
 from marin.history.runs import archived, run_ids
 from marin.history.table.sweeps import called_in_sweeps
 from marin.plugins.sharing.judge.files import judge_files
+from marin.plugins.sharing.pages.signing import sign_site
 from marin.provenance.plugins import loaded
 from marin.recipe.units import human_size
 from marin.record.root import Root
@@ -40,6 +42,9 @@ from marin.reporting.template import copying, finding, render, style
 
 DATA = ("corpus", "tokens")
 MODELS = ("train", "export")
+_TIMES = 3
+type Drawing = tuple[str, Callable[[], bytes]]
+"""Where a page lies, and what draws it."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +79,37 @@ def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _:
     Raises:
         UsageError: ``folder`` has files and is no site.
     """
-    return write_pages(pages(root, address.rstrip("/")), folder, told, whole=True)
+    address, drawn, kept, unsure = address.rstrip("/"), 0, 0, set[str]()
+    for _ in range(_TIMES):
+        size = root.reader().checkpoint().size
+        with Inspector() as inspector:
+            watched = (
+                replace(page, draw=partial(_watched, page, inspector, unsure))
+                for page in pages(root, address, inspector)
+            )
+            written = write_pages(watched, folder, told, whole=True)
+        drawn, kept = drawn + written.drawn, kept or written.kept
+        if root.reader().checkpoint().size == size:
+            break  # what is recorded meanwhile would stand on some pages alone
+    sign_site(root, folder, address, unsure)
+    return Written(drawn, kept)
 
 
-def pages(root: Root, address: str = "") -> Iterator[Page]:
-    """Every page of the site, ``index.html`` last; each is drawn before the next is asked for. ``address``: where it will
-    be served, without a slash at the end."""
-    with Inspector() as inspector:
-        yield from _pages(root, address, inspector)
+def drawn_surely(draw: Callable[[], bytes], inspector: Inspector) -> tuple[bytes, bool]:
+    """A page, and whether everything that it asks had an answer."""
+    inspector.silent = False
+    content = draw()
+    return content, not inspector.silent
 
 
-def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
+def _watched(page: Page, inspector: Inspector, unsure: set[str]) -> bytes:
+    content, is_sure = drawn_surely(page.draw, inspector)
+    (unsure.discard if is_sure else unsure.add)(page.path)
+    return content
+
+
+def pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
+    """Every page of the site, ``index.html`` last. ``address``: where it will be served, without a slash at the end."""
     history, drawer = root.history(), software()
     runs = recorded_runs(history)
     named = set(run_ids(history)) - archived(history)
@@ -93,39 +118,21 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
         twins = catalog.twins(catalog.runs())
     rows, names_in_sweeps = [], called_in_sweeps(history)
     for run in own:
-        collected = bool(collections_of(run.started.body.recipe))
-        names = pages_of(
-            losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected
-        )
+        names = pages_shown(run)
         rows.append(_row_of_run(run, names_in_sweeps.get(run.run) or name_of(run.run, run.started.body.recipe), names))
         labels = [run.labels.description, dict(run.labels.tags), twins.get(run.run, "")]
-        source = canonical_digest([drawer, run.last_index, run.verified, labels])
-        image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
-        for name in (*names, "verification.png") if run.verdicts else names:
-            drawn = partial(draw, root, run.run, name, image, inspector)
-            yield Page(f"runs/{run.run}/{name}", canonical_digest([source, address]), drawn)
+        source = canonical_digest([drawer, run.last_index, run.verified, labels, address])
+        for path, drawn in pages_of_run(root, run, inspector, address):
+            yield Page(path, source, drawn)
     parts = [make(root) for _, make in loaded("marin.site")]
     experiments = [row for part in parts for row in part.experiments]
     sweeps = [row for part in parts for row in part.sweeps]
     for part in parts:
         yield from part.pages
-    whole = graph_of(runs)
     latest = canonical_digest([drawer, *((run.run, run.last_index) for run in runs)])
     data, models = _outputs(own, DATA), _outputs(own, MODELS)
-    seen: dict[str, Samples] = {}  # the same few runs stand on most pages
-
-    def sampled(run: Run) -> Samples:
-        if run.run not in seen:
-            seen[run.run] = read_samples(run, root.store(), steps=[])
-        return seen[run.run]
-
-    def output_page(digest: str) -> bytes:
-        page = artifact_page(root.verifier.name, runs, whole, digest, sampled)
-        assert page is not None, "a step of one of these runs made it"
-        return page
-
-    for row in (*data, *models):
-        yield Page(row.path, latest, partial(output_page, row.digest))
+    for path, drawn in pages_of_outputs(root, runs, [row.digest for row in (*data, *models)]):
+        yield Page(path, latest, drawn)
     for name, content in judge_files(style()).items():
         yield Page(name, digest_bytes(content), partial(bytes, content))
     source = canonical_digest(
@@ -146,6 +153,46 @@ def _pages(root: Root, address: str, inspector: Inspector) -> Iterator[Page]:
             tracks=any(part.tracks for part in parts),
         ),
     )
+
+
+def pages_shown(run: Run) -> tuple[str, ...]:
+    """The names of the pages that a run has."""
+    collected = bool(collections_of(run.started.body.recipe))
+    return pages_of(losses=bool(run.losses), steps=bool(run.states), replayed=bool(run.verdicts), collected=collected)
+
+
+def pages_of_run(root: Root, run: Run, inspector: Inspector, address: str = "") -> Iterator[Drawing]:
+    """The pages of a run, and the picture that links to them show."""
+    image = f"{address}/runs/{run.run}/verification.png" if address else "verification.png"
+    for name in (*pages_shown(run), *(["verification.png"] if run.verdicts else [])):
+        yield f"runs/{run.run}/{name}", partial(draw, root, run.run, name, image, inspector)
+
+
+def pages_of_outputs(
+    root: Root, runs: Sequence[Run], digests: Iterable[str], sampled: Callable[[Run], bool] = lambda _: True
+) -> Iterator[Drawing]:
+    """The data browser at each of these outputs of ``runs``, which are all of the log. ``sampled``: whether data of a run are
+    shown."""
+    whole = graph_of(runs)
+    seen: dict[str, Samples] = {}  # the same few runs stand on most pages
+
+    def samples(run: Run) -> Samples:
+        if run.run not in seen:
+            seen[run.run] = read_samples(run, root.store(), steps=[]) if sampled(run) else Samples()
+        return seen[run.run]
+
+    def page(digest: str) -> bytes:
+        drawn = artifact_page(root.verifier.name, runs, whole, digest, samples)
+        assert drawn is not None, "a step of one of these runs made it"
+        return drawn
+
+    for digest in digests:
+        yield path_of_output(digest), partial(page, digest)
+
+
+def path_of_output(digest: str) -> str:
+    """Where the data browser at an output lies."""
+    return f"outputs/{digest.removeprefix('sha256:')}.html"
 
 
 def _row_of_run(run: Run, name: str, names: tuple[str, ...]) -> RunRow:
@@ -170,6 +217,6 @@ def _outputs(runs: Sequence[Run], steps: Sequence[str]) -> list[OutputRow]:
             if step in run.steps:
                 output = run.steps[step].output
                 others = found[output.digest].runs if output.digest in found else ()
-                path = f"outputs/{output.digest.removeprefix('sha256:')}.html"
+                path = path_of_output(output.digest)
                 found[output.digest] = OutputRow(output.digest, path, step, human_size(output.size), (*others, run.run))
     return list(found.values())[::-1]

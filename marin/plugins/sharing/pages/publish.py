@@ -2,11 +2,9 @@
 
     log/, store/, vkey               a root like any other: the log, and what the run's events name of the store
     dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
-    runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/plugins/sharing/site.py)
-    outputs/DIGEST.html              the data browser at a data set or a model of the run
+    runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/plugins/sharing/pages)
     programs/                        of a run under profile exact: what a train step computes (judge/programs.py)
-    check.html, check.mjs            a judge of all this that needs nothing but a browser, or node (marin/plugins/sharing/judge)
-    index.html                       the runs that are published here
+    pages.intoto.jsonl               the digest of every page, signed, and what it was drawn from
 
 Artifacts go first, then the dossier, then the log with its signed checkpoint, and the page that leads to them last. Each of
 these is whole or not there, so a reader sees the publication before or after, and what broke off goes on. What several runs
@@ -15,32 +13,31 @@ share lies there once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ledger import Storage, Store, mirror_log, named_digests
-from marin.history.names import name_of
+from ledger import Malformed, NotFound, Storage, Store, mirror_log, named_digests
 from marin.history.run import Run
-from marin.history.runs import load, run_ids
+from marin.history.runs import load
+from marin.plugins.sharing.dossier.documents.page import INDEX
 from marin.plugins.sharing.dossier.evidence import gather
-from marin.plugins.sharing.dossier.facts import subject
-from marin.plugins.sharing.dossier.front import front
 from marin.plugins.sharing.dossier.layout import ATTESTATION
 from marin.plugins.sharing.dossier.write import write_dossier
-from marin.plugins.sharing.judge.files import PAGE, PROGRAM
 from marin.plugins.sharing.judge.programs import program_files
-from marin.plugins.sharing.site import pages
-from marin.record.attestation import digests
+from marin.plugins.sharing.pages.earlier import EarlierRoot
+from marin.plugins.sharing.pages.publication import front_of, pages_of_publication
+from marin.plugins.sharing.pages.site import drawn_surely
+from marin.plugins.sharing.pages.statement import Published, Statement, entry, read_statement
+from marin.record.attestation import PAGES, digests
 from marin.record.root import Root
 from marin.record.trust.homes import VKEY
-from marin.reporting.folder import Page
-from marin.reporting.template import render
+from marin.reporting.lineage.samples import Inspector
 
 
 @dataclass(frozen=True)
-class Published:
+class Result:
     """Where the pages are, relative to the publication, and how large the log is there."""
 
     page: str
@@ -63,7 +60,7 @@ def needed(root: Root, run: Run, source: Store) -> list[str]:
 
 def publish_pages(
     root: Root, run: Run, target: Storage, *, card: Path | None = None, key: Path | None = None, address: str = ""
-) -> Published:
+) -> Result:
     """What is published when the artifacts are there: dossier, log, and the page of the run, in this order. ``address``: where
     it will be served; pages have it in their commands.
 
@@ -86,34 +83,34 @@ def publish_pages(
     mirrored = mirror_log(root.storage, target, [root.verifier])
     for name, data in program_files(root, run):
         target.replace(name, data)
-    names = []
-    for drawn in _pages_of(root, run):
-        target.replace(drawn.path, drawn.draw())
-        names.append(drawn.path)
-    page = f"runs/{run.run}/index.html"
-    own = [name.rpartition("/")[2] for name in names if name.startswith("runs/")]
-    outputs = [name for name in names if name.startswith("outputs/")]
-    proven, _ = gather(root.history(), root.reader(), run.run)
-    known = subject(proven, run.run)
-    target.replace(
-        page, front(root, run, known, dossier=dossier, pages=own, outputs=outputs, address=address.rstrip("/"))
-    )
-    target.replace("index.html", _listing(root, target))
-    return Published(page, dossier, mirrored.new_size)
+    own = Published(dossier, address.rstrip("/"))
+    _replace_pages(root, run.run, own, target, mirrored.new_size)
+    return Result(front_of(run.run), dossier, mirrored.new_size)
 
 
-def _pages_of(root: Root, run: Run) -> Iterator[Page]:
-    """The pages of the site that are about this run, or about a data set or a model of it, and the judge."""
-    of_outputs = {f"outputs/{step.output.digest.removeprefix('sha256:')}.html" for step in run.steps.values()}
-    for page in pages(root):
-        if page.path in of_outputs or page.path in (PAGE, PROGRAM) or page.path.startswith(f"runs/{run.run}/"):
-            yield page
+def _replace_pages(root: Root, run: str, own: Published, target: Storage, size: int) -> None:
+    """The pages of ``run`` and those that it shares, drawn from the log as it was with this ``size``, and what is signed of them.
+    A reader who comes meanwhile finds every page among those that are signed."""
+    old = _signed_before(root, target)
+    there = {name.split("/")[1] for name in target.list("runs/") if name.endswith(f"/{INDEX}")}
+    runs = {name: Published() for name in sorted(there)} | dict(old.runs if old is not None else {}) | {run: own}
+    authors = tuple(map(str, root.author_keys()))
+    seen = EarlierRoot.of(root, root.reader(), size, root.author_keys())
+    with Inspector() as inspector:
+        found = pages_of_publication(seen, runs, {run: load(seen.history(), run)}, inspector)
+        drawn = {path: drawn_surely(draw, inspector) for path, draw in found}
+    kept = {} if old is None else {p: e for p, e in old.pages.items() if not p.startswith(f"runs/{run}/")}
+    pages = kept | {path: entry(content, size, is_sure=is_sure) for path, (content, is_sure) in drawn.items()}
+    broken_off = {} if old is None else {path: last for path, last in old.before.items() if path not in drawn}
+    new = Statement(root.verifier.name, pages, runs, authors, before=broken_off)
+    target.replace(PAGES, new.replacing(old).signed(root.signer()))
+    for path, (content, _) in drawn.items():
+        target.replace(path, content)
+    target.replace(PAGES, new.signed(root.signer()))
 
 
-def _listing(root: Root, target: Storage) -> bytes:
-    """The page that lists what is published at ``target``."""
-    there = {name.split("/")[1] for name in target.list("runs/") if name.endswith("/index.html")}
-    history = root.history()
-    runs = [load(history, name) for name in run_ids(history) if name in there]
-    rows = [(run.run, name_of(run.run, run.started.body.recipe), run.started.time[:10], run.verified) for run in runs]
-    return render("publication.html.j2", rows=rows[::-1], origin=root.verifier.name, key=str(root.verifier))
+def _signed_before(root: Root, target: Storage) -> Statement | None:
+    """What this log's key signed of the pages that are there; nothing of anybody else's is taken over."""
+    with suppress(NotFound, Malformed):
+        return read_statement(target.read(PAGES), [key for key in root.reader().keys if key.name == root.verifier.name])
+    return None

@@ -1,0 +1,76 @@
+"""What `marin verify` is asked by a place: what a browser shows of a publication or a site is what is taken, at an address or on
+a disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from marin.history.runs import LATEST
+from marin.record.attestation import PAGES
+from marin.record.trust.homes import VKEY
+from marin.reporting.folder import STATE
+
+OF_A_SITE = (PAGES, STATE)
+"""What lies in the folder of a site: what is signed of its pages, and what it was drawn from."""
+RUNS, FRONT, JUDGE = "runs", "index.html", "check.html"
+"""Where the pages of runs lie in a publication, and the pages that are of all of it; a fragment of the judge's names a run."""
+SHARED = ("outputs", "dossiers", "sweeps", "experiments", "speedruns")
+"""Where other pages lie; all of these end in ``.html``."""
+
+
+class Asked(NamedTuple):
+    """A run, by the name that somebody gave; the page that was shown of it, and where: both "" where no place was named."""
+
+    run: str
+    page: str = ""
+    place: str = ""
+
+
+def asked(text: str) -> Asked:
+    """What a name, an address or a path means.
+
+    ``https://HOST/PATH/RUN``, or the address of any page, with a fragment, a query, ``index.html`` or a slash at the end; the
+    front of a publication, and pages that several runs share, mean its newest run. A path means what its address would.
+    """
+    if "://" not in text:
+        return _on_disk(text)
+    scheme, _, place = text.partition("://")
+    host, *parts = [part for part in re.split(r"[?#]", place, maxsplit=1)[0].split("/") if part]
+    at, run, page = _meant(parts, is_folder=text.endswith("/"))
+    if page == JUDGE and (of_run := re.search(r"#([a-z2-7]{8})$", text)):
+        run = of_run[1]
+    return Asked(run, page, f"{scheme}://{'/'.join([host, *parts[:at]])}")
+
+
+def _on_disk(text: str) -> Asked:
+    """A path below a folder that was published, or is a site; anything else is a name."""
+    path = Path(text).absolute()
+    if not path.exists():
+        return Asked(text)
+    for folder in (path, *path.parents):
+        is_root = (folder / VKEY).is_file() and (folder / "log").is_dir()
+        if is_root or any((folder / name).is_file() for name in OF_A_SITE):
+            parts = path.relative_to(folder).parts
+            _, run, page = _meant(parts, is_folder=path.is_dir())
+            return Asked(run, page, str(folder))
+    return Asked(text)
+
+
+def _meant(parts: Sequence[str], *, is_folder: bool) -> tuple[int, str, str]:
+    """How many of these parts lead to the root, the run, and the page below the root."""
+    named = [at for at, part in enumerate(parts[:-1]) if part == RUNS]
+    shared = [at for at, part in enumerate(parts[:-1]) if part in SHARED and parts[-1].endswith(".html")]
+    if named and named[-1] > max(shared, default=-1):
+        at = named[-1]
+        page = parts[at + 2 :] or (FRONT,)
+        return at, parts[at + 1], "/".join((*parts[at : at + 2], *page))
+    if shared:
+        return shared[-1], LATEST, "/".join(parts[shared[-1] :])
+    if parts and parts[-1] in (FRONT, JUDGE):
+        return len(parts) - 1, LATEST, parts[-1]
+    if parts and (not is_folder or re.fullmatch(r"[a-z2-7]{8}", parts[-1])):
+        return len(parts) - 1, parts[-1], ""
+    return len(parts), LATEST, FRONT

@@ -1,0 +1,1 @@
+"""Pages as evidence: what a publisher signs of them, and how a verifier draws them again."""

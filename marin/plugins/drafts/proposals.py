@@ -19,7 +19,7 @@ import numpy as np
 from levanter.models.lm_model import LmHeadModel
 
 from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, lengths, window
-from marin.plugins.drafts.forward import Kept, Parts, kept_from, logits_of, no_keys, parts, states_of
+from marin.plugins.drafts.forward import Kept, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
 from marin.recipe.schema import Recipe
 
 SIZES = (1, 4, 16)
@@ -60,7 +60,7 @@ class CachedDrafts:
         self.recipe, self._choose, self._config, self._model = recipe, choose, model.config, model
         self.worth, self._begun = WORTH, False
         self._places = recipe.model.seq_len + NEW
-        one = jax.eval_shape(lambda: no_keys(self._config, 1, self._places))
+        one = jax.eval_shape(lambda: no_keys(self._config, 1, self._places + NEW))
         each = sum(4 * x.size for x in jax.tree.leaves(one))
         self.most = max(size for size in SIZES if size == 1 or size * each <= MOST_BYTES)
         self._rows: list[_Row | None] = []
@@ -113,7 +113,8 @@ class CachedDrafts:
         if size != len(self._rows):
             source = np.asarray([*kept, *(0 for _ in range(size - len(kept)))])
             old = self._cache
-            self._cache = jax.tree.map(lambda x: x[source], old) if old else no_keys(self._config, size, self._places)
+            taken = jax.tree.map(lambda x: x[source], old) if old else no_keys(self._config, size, self._places + NEW)
+            self._cache = jax.device_put(taken, jax.devices()[0])  # at once where its programs leave it
             self._rows = [*(self._rows[number] for number in kept), *(None for _ in range(size - len(kept)))]
         else:
             self._rows = [row if number in kept else None for number, row in enumerate(self._rows)]
@@ -172,11 +173,11 @@ class CachedDrafts:
     # -- what is compiled
 
     def _reading(self, arrays: Any, cache: Any, tokens: jax.Array, begun: jax.Array, first: jax.Array) -> Any:
-        model = eqx.combine(arrays, self._static)
-        positions = jnp.minimum(begun[:, None] + jnp.arange(NEW), self.recipe.model.seq_len - 1)
-        new = self._no_new(len(tokens))
-        _, new = states_of(model, tokens, positions, cache, self._seen(begun, first), new, jnp.int32(0))
-        return kept_from(cache, new, begun)
+        model, place = eqx.combine(arrays, self._static), jnp.arange(NEW)
+        positions = jnp.minimum(begun[:, None] + place, self.recipe.model.seq_len - 1)
+        seen = self._seen(begun, first, place)
+        _, cache = states_of(model, heads_of(self._config), tokens, positions, cache, self._places, seen)
+        return settled(cache, self._places, begun)
 
     def _drawing(
         self,
@@ -189,27 +190,28 @@ class CachedDrafts:
         heat: jax.Array,
         steps: jax.Array,
     ) -> Any:
-        model = eqx.combine(arrays, self._static)
-        seen, size = self._seen(begun, first), tokens.shape[1]
+        model, heads = eqx.combine(arrays, self._static), heads_of(self._config)
 
         def step(at: jax.Array, before: Any) -> Any:
-            token, new, said = before
+            token, cache, said = before
             token = jnp.where(tokens[at] < 0, token, tokens[at])
             position = jnp.minimum(begun + at, self.recipe.model.seq_len - 1)
-            states, new = states_of(model, token[:, None], position[:, None], cache, seen, new, at)
+            seen = self._seen(begun, first, at[None])
+            given = token[:, None], position[:, None], cache, self._places + at, seen
+            states, cache = states_of(model, heads, *given)
             token = jax.vmap(self._choose)(logits_of(model, states), keys, position, heat)
-            return token, new, said.at[at].set(token)
+            return token, cache, jax.lax.dynamic_update_slice(said, token[None], (at, 0))
 
-        start = jnp.zeros((size,), jnp.int32), self._no_new(size), jnp.zeros((NEW, size), jnp.int32)
-        _, new, said = jax.lax.fori_loop(0, steps, step, start)
-        return kept_from(cache, new, begun), said
+        start = jnp.zeros(len(begun), jnp.int32), cache, jnp.zeros((NEW, len(begun)), jnp.int32)
+        _, cache, said = jax.lax.fori_loop(0, steps, step, start)
+        return settled(cache, self._places, begun), said
 
-    def _seen(self, begun: jax.Array, first: jax.Array) -> jax.Array:
-        place = jnp.arange(self._places)
-        return (place >= first[:, None]) & (place < begun[:, None])
-
-    def _no_new(self, size: int) -> tuple[Kept, ...]:
-        return no_keys(self._config, size, NEW)
+    def _seen(self, begun: jax.Array, first: jax.Array, at: jax.Array) -> jax.Array:
+        """bool[sequence, count, place]: what new places ``at`` see, int32[count]."""
+        place = jnp.arange(self._places + NEW)
+        before = (place >= first[:, None]) & (place < begun[:, None])
+        new = (place >= self._places) & (place <= self._places + at[:, None])
+        return before[:, None] | new
 
 
 def _parts(model: LmHeadModel[Any]) -> Parts:

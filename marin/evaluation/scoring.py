@@ -182,7 +182,7 @@ class Scorer:
         self._rank = self._shared(self.ranked_rows, 2)
         self._next = self._shared(self.next_tokens, 4)
         point = own_points("marin.drafts").get("drafts") if recipe.arithmetic.profile in CPU_PROFILES else None
-        self.drafts: Drafts | None = point and point.load()(model, recipe, self.drawn)
+        self.drafts: Drafts | None = point and point.load()(model, recipe)
         self._known: dict[tuple[int, int], bool] = {}
 
     def holding(self, model: LmHeadModel) -> Scorer:
@@ -432,20 +432,10 @@ class Scorer:
         return logprobs, jnp.concatenate(tokens, axis=-1), jnp.concatenate(values, axis=-1)
 
     def next_tokens(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> Any:
-        """The tokens after positions ``at``, int32[1, count], of one device's row: int32[1, count], with what they had in the
-        draw."""
+        """The tokens after positions ``at``, int32[1, count], of one device's row: int32[1, count], with what each had in the draw:
+        the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et al. 2014)."""
         logits = jnp.take(self._logits(arrays, ids)[0], at[0], axis=0)
-        warm = jax.vmap(lambda one, place: self._warm(one, key[0], place, heat[0]))(logits, at[0])
+        noise = jax.vmap(lambda place: jrandom.gumbel(jrandom.fold_in(key[0], place), logits.shape[-1:]))(at[0])
+        warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
         chosen = jnp.argmax(warm, axis=-1).astype(jnp.int32)
         return chosen[None], jnp.take_along_axis(warm, chosen[:, None], axis=-1)[None, :, 0]
-
-    def drawn(self, logits: jax.Array, key: jax.Array, place: jax.Array, heat: jax.Array) -> jax.Array:
-        """The token after one position: int32."""
-        return jnp.argmax(self._warm(logits, key, place, heat)).astype(jnp.int32)
-
-    @staticmethod
-    def _warm(logits: jax.Array, key: jax.Array, place: jax.Array, heat: jax.Array) -> jax.Array:
-        """What the likeliest is taken of: logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954;
-        Maddison et al. 2014)."""
-        noise = jrandom.gumbel(jrandom.fold_in(key, place), logits.shape)
-        return logits / jnp.where(heat > 0, heat, 1.0) + jnp.where(heat > 0, noise, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from marin.recipe.schema import Recipe
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from marin.evaluation.scoring import Drafts
 
 
-def drafts(model: LmHeadModel, recipe: Recipe, choose: Any) -> Drafts:
+def drafts(model: LmHeadModel, recipe: Recipe) -> Drafts:
     """See there."""
     from marin.plugins.drafts.proposals import CachedDrafts
 
-    return CachedDrafts(model, recipe, choose)
+    return CachedDrafts(model, recipe)

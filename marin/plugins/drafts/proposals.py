@@ -20,6 +20,7 @@ from levanter.models.lm_model import LmHeadModel
 
 from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, lengths, window
 from marin.plugins.drafts.forward import Kept, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
+from marin.plugins.drafts.noise import gumbel
 from marin.recipe.schema import Recipe
 
 SIZES = (1, 4, 16)
@@ -33,6 +34,12 @@ WORTH = 100_000_000
 
 MOST_BYTES = 1 << 30
 """Of a cache, unless one sequence alone takes more."""
+
+
+def drawn(logits: jax.Array, noise: jax.Array, heat: jax.Array) -> jax.Array:
+    """int32[sequence]: the likeliest token, of all or of those that the noise of a temperature leaves."""
+    warm = logits / jnp.where(heat > 0, heat, 1.0) + jnp.where(heat > 0, noise, 0.0)
+    return jnp.argmax(warm, axis=-1).astype(jnp.int32)
 
 
 @dataclass
@@ -53,10 +60,10 @@ class CachedDrafts:
     """Proposals by one model.
 
     Args:
-        choose: (logits, key, place, temperature) of one sequence -> the token that is drawn.
+        choose: the tokens that are drawn of logits, by noise at temperatures.
     """
 
-    def __init__(self, model: LmHeadModel[Any], recipe: Recipe, choose: Callable[..., jax.Array]) -> None:
+    def __init__(self, model: LmHeadModel[Any], recipe: Recipe, choose: Callable[..., jax.Array] = drawn) -> None:
         self.recipe, self._choose, self._config, self._model = recipe, choose, model.config, model
         self.worth, self._begun = WORTH, False
         self._places = recipe.model.seq_len + NEW
@@ -199,7 +206,13 @@ class CachedDrafts:
             seen = self._seen(begun, first, at[None])
             given = token[:, None], position[:, None], cache, self._places + at, seen
             states, cache = states_of(model, heads, *given)
-            token = jax.vmap(self._choose)(logits_of(model, states), keys, position, heat)
+            logits = logits_of(model, states)
+            noise = jax.lax.cond(
+                jnp.any(heat > 0),
+                lambda: gumbel(keys, position, logits.shape[1]),
+                lambda: jnp.zeros(logits.shape, jnp.float32),
+            )
+            token = self._choose(logits, noise, heat[:, None])
             return token, cache, jax.lax.dynamic_update_slice(said, token[None], (at, 0))
 
         start = jnp.zeros(len(begun), jnp.int32), cache, jnp.zeros((NEW, len(begun)), jnp.int32)

@@ -27,6 +27,7 @@ from marin.evaluation.scoring import (
     request_name,
     window,
 )
+from marin.plugins.drafts.noise import gumbel
 from marin.recipe.schema import Model, Recipe
 from marin.training.model import model_config
 
@@ -218,3 +219,10 @@ def test_a_pass_decides_the_places_that_no_shorter_program_has() -> None:
         (128, 32),
     ]
     assert window(1024, 1024) == 32
+
+
+def test_the_fast_noise_is_that_of_jax() -> None:
+    keys = np.random.default_rng(6).integers(0, 2**32, (3, 2), dtype=np.uint32)
+    places = np.asarray([0, 5, 1 << 20], np.int32)
+    expected = [jrandom.gumbel(jrandom.fold_in(key, place), (50,)) for key, place in zip(keys, places, strict=True)]
+    assert np.asarray(gumbel(keys, places, 50)) == pytest.approx(np.stack(expected), rel=1e-5)

@@ -6,9 +6,11 @@ first use: one sequence in all of them has to have the same bits. Of a program w
 sequence gets the slot that its own tokens say, so that its bits are its own there too. How many programs are on their way at
 once (``ahead``) and how many devices execute copies of them is execution.
 
-A token of a continuation is computed by a program of its own, of one sequence. There is no cache of keys and values: each
-further token computes the whole sequence again, in the program for its length. That costs time, and there is no second way of
-computing that would have to give the same bits. Drawn tokens come from threefry by (seed, request, position), so they depend
+A token of a continuation is computed by a program of one sequence, that for the length of what is before it. The plugin
+``drafts`` proposes what may come next, with a cache of keys and values; one pass of the program says which token is drawn after
+each of them, and those are said up to the first that is another than the proposed one. No position looks at a later one, whose
+weight is 0, so tokens are the same with proposals, with wrong ones, and without, one pass for each. (Under ``exact`` later positions
+decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request, position), so they depend
 on no other request either.
 """
 
@@ -16,11 +18,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import haliax as hax
@@ -34,7 +37,8 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmHeadModel
 
 from marin.errors import UsageError
-from marin.recipe.schema import Recipe
+from marin.provenance.plugins import own_points
+from marin.recipe.schema import CPU_PROFILES, Recipe
 from marin.training.model import attention_mask
 from marin.training.runtime.profile import exact_profile
 from marin.training.state import DATA, named_key
@@ -45,6 +49,12 @@ SHORTEST, SHORTEST_ALONE = 8, 16
 
 POSITIONS = 512
 """Positions of all sequences that share a program, as near as may be: one of few positions is mostly overhead."""
+
+AT_ONCE = 16
+"""Sequences that are continued side by side."""
+
+DRAFTED = 32
+"""Tokens that one pass says, at most."""
 
 RANKED = 5
 """How many of a position's likeliest tokens :meth:`Scorer.rank` names."""
@@ -106,6 +116,16 @@ class Continuation:
         return tuple(self.tokens[len(self.prompt.tokens) :])
 
 
+class Drafts(Protocol):
+    """What may come next. Whatever it says decides time, and no token."""
+
+    def propose(self, active: Sequence[Continuation], ahead: int) -> list[tuple[int, ...]]:
+        """For each any number of tokens. ``ahead``: how many are wanted beside those of ``active``."""
+
+    def holding(self, model: LmHeadModel) -> Drafts:
+        """The same programs on another state of the same model."""
+
+
 def request_name(tokens: Sequence[int], occurrence: int = 0) -> str:
     """The name of one request among others: what is asked, and which of equal questions it is. Not its place in an
     order, so that shuffled requests draw the same."""
@@ -118,6 +138,12 @@ def lengths(seq_len: int, shortest: int = SHORTEST) -> tuple[int, ...]:
     powers = [2**n for n in range(shortest.bit_length() - 1, seq_len.bit_length())]
     between = [length + length // 2 for length in powers if length > shortest]
     return (*sorted(length for length in (*powers, *between) if length < seq_len), seq_len)
+
+
+def window(length: int, seq_len: int) -> int:
+    """Places that a pass of this length decides: those for which no shorter program of one sequence is there."""
+    shorter = [other for other in lengths(seq_len, SHORTEST_ALONE) if other < length]
+    return min(DRAFTED, length - max(shorter, default=0))
 
 
 def slots(length: int) -> int:
@@ -154,7 +180,9 @@ class Scorer:
         self.arrays = jax.device_put(arrays, whole)
         self._score = self._shared(self.scored_rows, 2)
         self._rank = self._shared(self.ranked_rows, 2)
-        self._next = self._shared(self.next_token, 4)
+        self._next = self._shared(self.next_tokens, 4)
+        point = own_points("marin.drafts").get("drafts") if recipe.arithmetic.profile in CPU_PROFILES else None
+        self.drafts: Drafts | None = point and point.load()(model, recipe)
         self._known: dict[tuple[int, int], bool] = {}
 
     def holding(self, model: LmHeadModel) -> Scorer:
@@ -162,6 +190,7 @@ class Scorer:
         other = copy(self)
         arrays, _ = eqx.partition(model, eqx.is_inexact_array)
         other.arrays = jax.device_put(arrays, NamedSharding(self.mesh, P()))
+        other.drafts = self.drafts and self.drafts.holding(model)
         return other
 
     def _shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
@@ -221,9 +250,10 @@ class Scorer:
             UsageError: a prompt is empty, leaves no room in the model's context, or has a token that the model does not know.
         """
         begun = [self.begin(prompt, seed) for prompt in prompts]
-        active = [one for one in begun if one.prompt.limit > 0]
-        while active:
-            self.advance(active)
+        waiting, active = deque(one for one in begun if one.prompt.limit > 0), list[Continuation]()
+        while active or waiting:
+            active += [waiting.popleft() for _ in range(min(len(waiting), max(AT_ONCE, self.devices) - len(active)))]
+            self.advance(active, ahead=sum(one.prompt.limit for one in waiting))
             active = [one for one in active if not self.ended(one)]
         return [one.new for one in begun]
 
@@ -233,22 +263,39 @@ class Scorer:
         key = np.asarray(named_key(seed, prompt.name)) if prompt.temperature else np.zeros(2, np.uint32)
         return Continuation(prompt, key, list(prompt.tokens))
 
-    def advance(self, active: Sequence[Continuation]) -> None:
-        """One further token for each: the same one whatever else advances with it.
+    def advance(self, active: Sequence[Continuation], ahead: int = 0, *, alone: bool = False) -> None:
+        """Further tokens for each, one at least: the same ones whatever else advances with it. ``ahead``: how many tokens are
+        wanted besides; ``alone``: with no proposal.
 
         Raises:
             UsageError: one is empty, or fills the model's context.
         """
+        nothing: list[tuple[int, ...]] = [() for _ in active]
+        proposed = nothing if alone or self.drafts is None else self.drafts.propose(active, ahead)
+        waiting, again = [], []
         for length, places in self._alone([len(one.tokens) for one in active]):
-            ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices,), np.int32)
+            count = 1 if self.drafts is None else window(length, self.seq_len)
+            ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices, count), np.int32)
             key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
-            group = [active[place] for place in places]
-            for line, one in enumerate(group):
-                ids[line, : len(one.tokens)], at[line] = one.tokens, len(one.tokens) - 1
-                key[line], heat[line] = one.key, one.prompt.temperature
-            chosen = np.asarray(self._next(self.arrays, *(self._put(x) for x in (ids, at, key, heat))))
-            for line, one in enumerate(group):
-                one.tokens.append(int(chosen[line]))
+            group = [(one := active[place], proposed[place][: length - len(one.tokens)]) for place in places]
+            for line, (one, draft) in enumerate(group):
+                known = (*one.tokens, *draft)
+                ids[line, : len(known)], key[line], heat[line] = known, one.key, one.prompt.temperature
+                at[line] = np.minimum(len(one.tokens) - 1 + np.arange(count), length - 1)
+            waiting.append((group, self._next(self.arrays, *(self._put(x) for x in (ids, at, key, heat)))))
+        for group, answers in waiting:
+            for (one, draft), tokens, values in zip(group, *map(np.asarray, answers), strict=False):
+                if draft and not math.isfinite(values[0]):  # a later position may have done that: 0 times no number is none
+                    again.append(one)
+                    continue
+                for token, value, guess in zip(tokens.tolist(), values.tolist(), (*draft, None), strict=False):
+                    if draft and not math.isfinite(value):
+                        break
+                    one.tokens.append(token)
+                    if token != guess or self.ended(one):
+                        break
+        if again:
+            self.advance(again, alone=True)
 
     def ended(self, one: Continuation) -> bool:
         """Whether nothing more is to come: it has as many tokens as it may, or a stop, or an end of text."""
@@ -384,10 +431,11 @@ class Scorer:
             left = jnp.where(places == best, jnp.float32(jnp.finfo(jnp.float32).min), left)
         return logprobs, jnp.concatenate(tokens, axis=-1), jnp.concatenate(values, axis=-1)
 
-    def next_token(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
-        """The token after position ``at`` of one device's row: int32[1]. Drawn as the likeliest of logits over
-        temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et al. 2014)."""
-        logits = jax.lax.dynamic_index_in_dim(self._logits(arrays, ids)[0], at[0], keepdims=False)
-        noise = jrandom.gumbel(jrandom.fold_in(key[0], at[0]), logits.shape)
+    def next_tokens(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> Any:
+        """The tokens after positions ``at``, int32[1, count], of one device's row: int32[1, count], with what each had in the draw:
+        the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et al. 2014)."""
+        logits = jnp.take(self._logits(arrays, ids)[0], at[0], axis=0)
+        noise = jax.vmap(lambda place: jrandom.gumbel(jrandom.fold_in(key[0], place), logits.shape[-1:]))(at[0])
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
-        return jnp.argmax(warm).astype(jnp.int32)[None]
+        chosen = jnp.argmax(warm, axis=-1).astype(jnp.int32)
+        return chosen[None], jnp.take_along_axis(warm, chosen[:, None], axis=-1)[None, :, 0]

@@ -68,11 +68,7 @@ def continued(
             found=str(len(tokens) - 1),
             cure="shorten it",
         )
-
-    def ended(new: tuple[int, ...]) -> bool:
-        return bool(new) and new[-1] in recipe.tokens.stops
-
-    asked = Prompt(tokens, min(max_tokens, room), ended, temperature, request_name(tokens))
+    asked = Prompt(tokens, min(max_tokens, room), lambda new: False, temperature, request_name(tokens))
     with waiting("compiling and drawing text"):
         (new,) = programs.generate([asked], seed)
     said: str = tokenizer.decode([*tokens[1:], *new], skip_special_tokens=True)

@@ -100,9 +100,9 @@ def generate(options: GenerateOptions) -> None:
         return
     assert options.prompt is not None
     subject, scorer = model_of(options.run, options.step)
-    from marin.evaluation import subject as subjects
+    from marin.plugins.serve import text
 
-    said = subjects.generate(
+    said = text.generate(
         subject, scorer, options.prompt, limit=options.max_tokens, temperature=options.temperature, seed=options.seed
     )
     if not options.as_json:

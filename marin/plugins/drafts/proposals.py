@@ -1,0 +1,232 @@
+"""Which sequences have a place in the cache, and the tokens that are proposed to them.
+
+A proposal is what the model draws there by sums of another order than those that decide: nearly always the same token. Whatever
+is proposed, what is said is decided elsewhere, so nothing here needs care for a bit, a neighbour or another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from levanter.models.lm_model import LmHeadModel
+
+from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, lengths, window
+from marin.plugins.drafts.forward import Kept, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
+from marin.plugins.drafts.noise import gumbel
+from marin.recipe.schema import Recipe
+
+SIZES = (1, 4, 16)
+"""Sequences for which there are programs; fewer leave places empty."""
+
+NEW = DRAFTED + 4
+"""New places of one program: of a sequence, its last tokens that are not in the cache yet, and those that are proposed."""
+
+WORTH = 100_000_000
+"""Parameters times tokens: for fewer, proposals are not worth the compilation of their programs."""
+
+MOST_BYTES = 1 << 30
+"""Of a cache, unless one sequence alone takes more."""
+
+
+def drawn(logits: jax.Array, noise: jax.Array, heat: jax.Array) -> jax.Array:
+    """int32[sequence]: the likeliest token, of all or of those that the noise of a temperature leaves."""
+    warm = logits / jnp.where(heat > 0, heat, 1.0) + jnp.where(heat > 0, noise, 0.0)
+    return jnp.argmax(warm, axis=-1).astype(jnp.int32)
+
+
+@dataclass
+class _Row:
+    """A row of the cache. ``known``: the cache has the tokens before; behind them, those that were ``fed`` to it."""
+
+    one: Continuation
+    known: int
+    fed: tuple[int, ...] = ()
+
+    @property
+    def last(self) -> list[int]:
+        """The tokens that the cache has not."""
+        return self.one.tokens[self.known :]
+
+
+class CachedDrafts:
+    """Proposals by one model.
+
+    Args:
+        choose: the tokens that are drawn of logits, by noise at temperatures.
+    """
+
+    def __init__(self, model: LmHeadModel[Any], recipe: Recipe, choose: Callable[..., jax.Array] = drawn) -> None:
+        self.recipe, self._choose, self._config, self._model = recipe, choose, model.config, model
+        self.worth, self._begun = WORTH, False
+        self._places = recipe.model.seq_len + NEW
+        one = jax.eval_shape(lambda: no_keys(self._config, 1, self._places + NEW))
+        each = sum(4 * x.size for x in jax.tree.leaves(one))
+        self.most = max(size for size in SIZES if size == 1 or size * each <= MOST_BYTES)
+        self._rows: list[_Row | None] = []
+        self._cache: tuple[Kept, ...] = ()
+        self._read = jax.jit(self._reading, donate_argnums=(1,))
+        self._draw = jax.jit(self._drawing, donate_argnums=(1,))
+
+    def holding(self, model: LmHeadModel[Any]) -> CachedDrafts:
+        """The same programs on another state of the same model."""
+        other = copy(self)
+        other._model, other._rows, other._cache = model, [], ()
+        if self._begun:
+            other._begin_with(model)
+        return other
+
+    def propose(self, active: Sequence[Continuation], ahead: int) -> list[tuple[int, ...]]:
+        """As :meth:`marin.evaluation.scoring.Drafts.propose`: what the next pass of each can decide."""
+        wanted = sum(one.prompt.limit - len(one.new) for one in active) + ahead
+        found: list[tuple[int, ...]] = [() for _ in active]
+        active = active[: self.most]
+        counts = [self._count(one) for one in active]
+        if not any(counts) or not self._worth(wanted):
+            return found
+        self._place(active)
+        while max(len(row.last) for row in self._rows if row is not None) > NEW - DRAFTED:
+            self._read_more()
+        said = self._draw_more({id(one): count for one, count in zip(active, counts, strict=True)})
+        return [said[id(one)] for one in active] + found[len(active) :]
+
+    def _count(self, one: Continuation) -> int:
+        size = len(one.tokens)
+        length = next((length for length in lengths(self.recipe.model.seq_len, SHORTEST_ALONE) if length >= size), 0)
+        decided = min(window(length, self.recipe.model.seq_len), length - size + 1) if length else 0
+        return max(0, min(decided, one.prompt.limit - len(one.new)) - 1)
+
+    def _worth(self, wanted: int) -> bool:
+        """Whether so many tokens are worth the compilation; from then on, all are."""
+        if not self._begun and wanted * sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x)) >= self.worth:
+            self._begin_with(self._model)
+        return self._begun
+
+    def _begin_with(self, model: LmHeadModel[Any]) -> None:
+        self._arrays, self._static = eqx.partition(_parts(model), eqx.is_array)
+        self._begun = True
+
+    def _place(self, active: Sequence[Continuation]) -> None:
+        """Give each a row of the cache; what is not active has none any more."""
+        kept = [number for number, row in enumerate(self._rows) if row and any(row.one is one for one in active)]
+        size = next(size for size in SIZES if size >= len(active))
+        if size != len(self._rows):
+            source = np.asarray([*kept, *(0 for _ in range(size - len(kept)))])
+            old = self._cache
+            taken = jax.tree.map(lambda x: x[source], old) if old else no_keys(self._config, size, self._places + NEW)
+            self._cache = jax.device_put(taken, jax.devices()[0])  # at once where its programs leave it
+            self._rows = [*(self._rows[number] for number in kept), *(None for _ in range(size - len(kept)))]
+        else:
+            self._rows = [row if number in kept else None for number, row in enumerate(self._rows)]
+        there = {id(row.one) for row in self._rows if row is not None}
+        others = iter([one for one in active if id(one) not in there])
+        self._rows = [row or self._row(next(others, None)) for row in self._rows]
+        for row in filter(None, self._rows):
+            same = (ours == theirs for ours, theirs in zip(row.fed, row.last[:-1], strict=False))
+            row.known += sum(1 for _ in takewhile(bool, same))
+            row.fed = ()
+
+    def _row(self, one: Continuation | None) -> _Row | None:
+        return None if one is None else _Row(one, self._begin(one.tokens))
+
+    def _begin(self, tokens: Sequence[int]) -> int:
+        """The first position that the last one sees: with ``trainer.packing=isolated`` that of its document."""
+        if self.recipe.trainer.packing is None:
+            return 0
+        ends = (place + 1 for place, token in enumerate(tokens[:-1]) if token == self.recipe.tokens.end)
+        return max(ends, default=0)
+
+    def _of_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the tokens begin that are not in the cache, and what each sequence sees from."""
+        rows = [(row.known, self._begin(row.one.tokens)) if row else (0, 0) for row in self._rows]
+        known, first = np.asarray(rows, np.int32).T
+        return known, first
+
+    def _read_more(self) -> None:
+        """Keys and values of the next tokens of each sequence, but of its last one."""
+        tokens, places = np.zeros((len(self._rows), NEW), np.int32), self._of_rows()
+        for number, row in enumerate(self._rows):
+            part = row.last[:-1][:NEW] if row else []
+            tokens[number, : len(part)] = part
+            if row:
+                row.known += len(part)
+        self._cache = self._read(self._arrays, self._cache, tokens, *places)
+
+    def _draw_more(self, wanted: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+        """So many tokens for each sequence, by its id."""
+        size, steps, found = len(self._rows), 0, {}
+        tokens, keys, heat = np.full((NEW, size), -1, np.int32), np.zeros((size, 2), np.uint32), np.zeros(size, np.float32)
+        for number, row in enumerate(self._rows):
+            if row is not None:
+                tokens[: len(row.last), number] = row.last
+                keys[number], heat[number] = row.one.key, row.one.prompt.temperature
+                steps = max(steps, len(row.last) + wanted[id(row.one)] - 1)
+        given = tokens, *self._of_rows(), keys, heat, np.int32(steps)
+        self._cache, said = self._draw(self._arrays, self._cache, *given)
+        for row, drawn in zip(self._rows, np.asarray(said).T.tolist(), strict=True):
+            if row is not None:
+                new = tuple(drawn[len(row.last) - 1 : steps])
+                found[id(row.one)] = new[: wanted[id(row.one)]]
+                row.known, row.fed = len(row.one.tokens), new[:-1]
+        return found
+
+    # -- what is compiled
+
+    def _reading(self, arrays: Any, cache: Any, tokens: jax.Array, begun: jax.Array, first: jax.Array) -> Any:
+        model, place = eqx.combine(arrays, self._static), jnp.arange(NEW)
+        positions = jnp.minimum(begun[:, None] + place, self.recipe.model.seq_len - 1)
+        seen = self._seen(begun, first, place)
+        _, cache = states_of(model, heads_of(self._config), tokens, positions, cache, self._places, seen)
+        return settled(cache, self._places, begun)
+
+    def _drawing(
+        self,
+        arrays: Any,
+        cache: Any,
+        tokens: jax.Array,
+        begun: jax.Array,
+        first: jax.Array,
+        keys: jax.Array,
+        heat: jax.Array,
+        steps: jax.Array,
+    ) -> Any:
+        model, heads = eqx.combine(arrays, self._static), heads_of(self._config)
+
+        def step(at: jax.Array, before: Any) -> Any:
+            token, cache, said = before
+            token = jnp.where(tokens[at] < 0, token, tokens[at])
+            position = jnp.minimum(begun + at, self.recipe.model.seq_len - 1)
+            seen = self._seen(begun, first, at[None])
+            given = token[:, None], position[:, None], cache, self._places + at, seen
+            states, cache = states_of(model, heads, *given)
+            logits = logits_of(model, states)
+            noise = jax.lax.cond(
+                jnp.any(heat > 0),
+                lambda: gumbel(keys, position, logits.shape[1]),
+                lambda: jnp.zeros(logits.shape, jnp.float32),
+            )
+            token = self._choose(logits, noise, heat[:, None])
+            return token, cache, jax.lax.dynamic_update_slice(said, token[None], (at, 0))
+
+        start = jnp.zeros(len(begun), jnp.int32), cache, jnp.zeros((NEW, len(begun)), jnp.int32)
+        _, cache, said = jax.lax.fori_loop(0, steps, step, start)
+        return settled(cache, self._places, begun), said
+
+    def _seen(self, begun: jax.Array, first: jax.Array, at: jax.Array) -> jax.Array:
+        """bool[sequence, count, place]: what new places ``at`` see, int32[count]."""
+        place = jnp.arange(self._places + NEW)
+        before = (place >= first[:, None]) & (place < begun[:, None])
+        new = (place >= self._places) & (place <= self._places + at[:, None])
+        return before[:, None] | new
+
+
+def _parts(model: LmHeadModel[Any]) -> Parts:
+    first = jax.devices()[0]
+    return parts(jax.tree.map(lambda x: jax.device_put(x, first) if eqx.is_array(x) else x, model))

@@ -1,0 +1,228 @@
+"""What is said is what full passes say, one for each token, whatever is proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jrandom
+import msgspec
+import numpy as np
+import pytest
+from haliax import Axis
+from levanter.models.lm_model import LmHeadModel
+
+from marin.evaluation.scoring import (
+    AT_ONCE,
+    SHORTEST_ALONE,
+    Continuation,
+    Drafts,
+    Prompt,
+    Scorer,
+    lengths,
+    request_name,
+    window,
+)
+from marin.plugins.drafts.noise import gumbel
+from marin.recipe.schema import Model, Recipe
+from marin.training.model import model_config
+
+VOCAB = 31
+Architecture = Literal["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"]
+
+
+def recipe_of(architecture: Architecture = "llama", packing: Literal["isolated"] | None = None) -> Recipe:
+    more: dict[str, Any] = {}
+    if architecture in ("mixtral", "qwen3_moe"):
+        more = {"num_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.01}
+    if architecture == "mixtral":
+        more["router_z_loss_coef"] = 0.001
+    heads = 2 if architecture == "gpt2" else 1
+    model = Model(
+        architecture=architecture,
+        hidden_dim=16,
+        intermediate_dim=32,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=heads,
+        seq_len=48,
+        **more,
+    )
+    recipe = Recipe(model=model)
+    return msgspec.structs.replace(recipe, trainer=msgspec.structs.replace(recipe.trainer, packing=packing))
+
+
+def model_of(recipe: Recipe, seed: int = 1) -> LmHeadModel:
+    """One that is sure of something: its parameters are three times as great as those of a beginning."""
+    model = model_config(recipe.model).build(Axis("vocab", VOCAB), key=jrandom.PRNGKey(seed))
+    return jax.tree.map(lambda x: 3 * x if eqx.is_inexact_array(x) else x, model)
+
+
+def never(tokens: tuple[int, ...]) -> bool:
+    return False
+
+
+def prompts_of(count: int, temperature: float, limit: int = 60) -> list[Prompt]:
+    """Of several lengths; the first of one token, the third of a whole context."""
+    draw = np.random.default_rng(4)
+    sizes = [1, 9, 48, *draw.integers(1, 40, count)][:count]
+    texts = [tuple(int(t) for t in draw.integers(1, VOCAB, size)) for size in sizes]
+    return [Prompt(text, limit, never, temperature, request_name(text, n)) for n, text in enumerate(texts)]
+
+
+def by_passes(scorer: Scorer, prompt: Prompt, seed: int) -> tuple[int, ...]:
+    """Token by token, as every release before proposals did: the whole sequence, in the program for its length, and of its
+    logits those of the last token."""
+
+    @jax.jit
+    def following(arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
+        logits = jax.lax.dynamic_index_in_dim(scorer._logits(arrays, ids)[0], at[0], keepdims=False)
+        noise = jrandom.gumbel(jrandom.fold_in(key[0], at[0]), logits.shape)
+        warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
+        return jnp.argmax(warm).astype(jnp.int32)[None]
+
+    one = scorer.begin(prompt, seed)
+    while prompt.limit > 0 and not (one.new and scorer.ended(one)):
+        length = next(n for n in lengths(scorer.seq_len, SHORTEST_ALONE) if n >= len(one.tokens))
+        ids = np.zeros((1, length), np.int32)
+        ids[0, : len(one.tokens)] = one.tokens
+        at, heat = np.asarray([len(one.tokens) - 1], np.int32), np.asarray([prompt.temperature], np.float32)
+        one.tokens.append(int(following(scorer.arrays, ids, at, one.key[None], heat)[0]))
+    return one.new
+
+
+@dataclass
+class Proposed:
+    """Proposals of somebody's own, and how many passes there were."""
+
+    says: Callable[[Continuation], tuple[int, ...]]
+    passes: list[int] = field(default_factory=list)
+
+    def propose(self, active: Sequence[Continuation], ahead: int) -> list[tuple[int, ...]]:
+        self.passes.append(len(active))
+        return [self.says(one) for one in active]
+
+    def holding(self, model: LmHeadModel) -> Drafts:
+        return self
+
+
+def drafting(model: LmHeadModel, recipe: Recipe) -> Scorer:
+    scorer = Scorer(model, recipe)
+    assert scorer.drafts is not None
+    scorer.drafts.worth = 0  # type: ignore[attr-defined]
+    return scorer
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Scorer:
+    recipe = recipe_of()
+    return drafting(model_of(recipe), recipe)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("packing", [None, "isolated"])
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"])
+def test_proposed_tokens_are_those_of_full_passes(
+    architecture: Architecture, packing: Literal["isolated"] | None
+) -> None:
+    recipe = recipe_of(architecture, packing)
+    scorer = drafting(model_of(recipe), recipe)
+    for temperature in (0.0, 0.8):
+        prompts = prompts_of(6, temperature)
+        expected = [by_passes(scorer, prompt, 3) for prompt in prompts]
+        assert scorer.generate(prompts, 3) == expected
+        assert [scorer.generate([prompt], 3)[0] for prompt in prompts[:2]] == expected[:2], "one at a time"
+        assert max(map(len, expected)) > 20
+
+
+def test_nearly_every_proposal_is_what_is_said(scorer: Scorer) -> None:
+    """So a text takes as many passes as there are programs for its lengths."""
+    passes, inner = [], scorer._next
+    scorer._next = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
+    (new,) = scorer.generate([Prompt((5,), 60, lambda new: False, 2.0, "long")], 1)
+    scorer._next = inner
+    assert len(passes) == len(lengths(48, SHORTEST_ALONE)) and len(new) > 40
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize(
+    "says",
+    [
+        lambda one: (),
+        lambda one: (1,) * 100,
+        lambda one: tuple(range(7)),
+        lambda one: (-5, VOCAB + 9),
+        lambda one: (one.tokens[-1],) * 5,
+    ],
+)
+def test_whatever_is_proposed_the_tokens_are_the_same(
+    says: Callable[[Continuation], tuple[int, ...]], temperature: float, scorer: Scorer
+) -> None:
+    prompts = prompts_of(4, temperature, limit=20)
+    other = scorer.holding(eqx.combine(scorer.arrays, scorer._static))
+    other.drafts = Proposed(says)
+    assert other.generate(prompts, 3) == scorer.generate(prompts, 3)
+
+
+def test_a_proposal_that_is_no_number_poisons_nothing() -> None:
+    """The weight of a later position is 0, and 0 times NaN is NaN: such a pass is made again without proposals."""
+    recipe = recipe_of()
+    model = model_of(recipe)
+    embedded = model.embeddings.token_embeddings.weight  # type: ignore[attr-defined]
+    poisoned = eqx.tree_at(
+        lambda one: one.embeddings.token_embeddings.weight.array, model, embedded.array.at[7].set(np.nan)
+    )
+    scorer = Scorer(poisoned, recipe)
+    scorer.drafts = Proposed(lambda one: (3, 7, 3))
+    for prompt in prompts_of(2, 0.0, limit=8):
+        assert scorer.generate([prompt], 3) == [by_passes(scorer, prompt, 3)]
+
+
+def test_sequences_come_and_go(scorer: Scorer) -> None:
+    """More than the cache has rows for, which end at other times, by a stop or by their number."""
+    prompts = prompts_of(AT_ONCE + 7, 0.8)
+    stopped = [
+        Prompt(one.tokens, 3 * n, lambda new, n=n: len(new) > n, 0.8, one.name)  # type: ignore[misc]
+        for n, one in enumerate(prompts)
+    ]
+    together = scorer.generate(stopped, 5)
+    assert together == [scorer.generate([one], 5)[0] for one in stopped]
+    assert [len(new) for new in together] != sorted({len(new) for new in together})
+
+
+def test_another_state_is_drafted_by_its_own_parameters(scorer: Scorer) -> None:
+    other = model_of(recipe_of(), seed=2)
+    held = scorer.holding(other)
+    prompts = prompts_of(4, 0.8)
+    assert held.generate(prompts, 3) == drafting(other, recipe_of()).generate(prompts, 3)
+    assert held.generate(prompts, 3) != scorer.generate(prompts, 3)
+
+
+def test_few_tokens_of_a_small_model_are_not_worth_a_compilation() -> None:
+    recipe = recipe_of()
+    scorer = Scorer(model_of(recipe), recipe)
+    scorer.generate([Prompt((5, 6), 4, never)])
+    assert scorer.drafts is not None and not scorer.drafts._begun  # type: ignore[attr-defined]
+
+
+def test_a_pass_decides_the_places_that_no_shorter_program_has() -> None:
+    assert [(length, window(length, 128)) for length in lengths(128, SHORTEST_ALONE)] == [
+        (16, 16),
+        (32, 16),
+        (48, 16),
+        (64, 16),
+        (96, 32),
+        (128, 32),
+    ]
+    assert window(1024, 1024) == 32
+
+
+def test_the_fast_noise_is_that_of_jax() -> None:
+    keys = np.random.default_rng(6).integers(0, 2**32, (3, 2), dtype=np.uint32)
+    places = np.asarray([0, 5, 1 << 20], np.int32)
+    expected = [jrandom.gumbel(jrandom.fold_in(key, place), (50,)) for key, place in zip(keys, places, strict=True)]
+    assert np.asarray(gumbel(keys, places, 50)) == pytest.approx(np.stack(expected), rel=1e-5)

@@ -9,9 +9,9 @@ once (``ahead``) and how many devices execute copies of them is execution.
 A token of a continuation is computed by a program of one sequence, that for the length of what is before it. The plugin
 ``drafts`` proposes what may come next, with a cache of keys and values; one pass of the program says which token is drawn after
 each of them, and those are said up to the first that is another than the proposed one. No position looks at a later one, whose
-weight is 0, so tokens are the same with proposals, with wrong ones, and without, one pass for each. (Under ``exact`` later positions
-decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request, position), so they depend
-on no other request either.
+weight is 0, so tokens are the same with proposals, with wrong ones, and without, one pass for each. (Under ``exact`` later
+positions decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request, position), so
+they depend on no other request either.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Scorer:
         self._rank = self._shared(self.ranked_rows, 2)
         self._next = self._shared(self.next_tokens, 4)
         point = own_points("marin.drafts").get("drafts") if recipe.arithmetic.profile in CPU_PROFILES else None
-        self.drafts: Drafts | None = point and point.load()(model, recipe)
+        self.drafts: Drafts | None = point.load()(model, recipe) if point else None
         self._known: dict[tuple[int, int], bool] = {}
 
     def holding(self, model: LmHeadModel) -> Scorer:
@@ -285,7 +285,9 @@ class Scorer:
             waiting.append((group, self._next(self.arrays, *(self._put(x) for x in (ids, at, key, heat)))))
         for group, answers in waiting:
             for (one, draft), tokens, values in zip(group, *map(np.asarray, answers), strict=False):
-                if draft and not math.isfinite(values[0]):  # a later position may have done that: 0 times no number is none
+                if draft and not math.isfinite(
+                    values[0]
+                ):  # a later position may have done that: 0 times no number is none
                     again.append(one)
                     continue
                 for token, value, guess in zip(tokens.tolist(), values.tolist(), (*draft, None), strict=False):
@@ -432,8 +434,9 @@ class Scorer:
         return logprobs, jnp.concatenate(tokens, axis=-1), jnp.concatenate(values, axis=-1)
 
     def next_tokens(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> Any:
-        """The tokens after positions ``at``, int32[1, count], of one device's row: int32[1, count], with what each had in the draw:
-        the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et al. 2014)."""
+        """The tokens after positions ``at``, int32[1, count], of one device's row: int32[1, count], with what each had in the
+        draw: the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et
+        al. 2014)."""
         logits = jnp.take(self._logits(arrays, ids)[0], at[0], axis=0)
         noise = jax.vmap(lambda place: jrandom.gumbel(jrandom.fold_in(key[0], place), logits.shape[-1:]))(at[0])
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)

@@ -105,7 +105,10 @@ class CachedDrafts:
 
     def _worth(self, wanted: int) -> bool:
         """Whether so many tokens are worth the compilation; from then on, all are."""
-        if not self._begun and wanted * sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x)) >= self.worth:
+        if (
+            not self._begun
+            and wanted * sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x)) >= self.worth
+        ):
             self._begin_with(self._model)
         return self._begun
 
@@ -162,7 +165,11 @@ class CachedDrafts:
     def _draw_more(self, wanted: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """So many tokens for each sequence, by its id."""
         size, steps, found = len(self._rows), 0, {}
-        tokens, keys, heat = np.full((NEW, size), -1, np.int32), np.zeros((size, 2), np.uint32), np.zeros(size, np.float32)
+        tokens, keys, heat = (
+            np.full((NEW, size), -1, np.int32),
+            np.zeros((size, 2), np.uint32),
+            np.zeros(size, np.float32),
+        )
         for number, row in enumerate(self._rows):
             if row is not None:
                 tokens[: len(row.last), number] = row.last

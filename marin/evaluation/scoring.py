@@ -10,8 +10,8 @@ A token of a continuation is computed by a program of one sequence, that for the
 ``drafts`` proposes what may come next, with a cache of keys and values; one pass of the program says which token is drawn after
 each of them, and those are said up to the first that is another than the proposed one. No position looks at a later one, whose
 weight is 0, so tokens are the same with proposals, with wrong ones, and without, one pass for each. (Under ``exact`` later
-positions decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request, position), so
-they depend on no other request either.
+positions decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request,
+position), so they depend on no other request either.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledger import Draft
-from marin.data.collected import collected
 from marin.errors import DataMissing
 from marin.kinds.families.collection import COLLECTION_COMPLETED, COLLECTION_STARTED, CollectionCompleted
+from marin.pipeline.documents import collected
 from marin.plugins.collections.build import Asked, Built, build, stream_of_collection
 from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.queries.leading import led_nowhere

@@ -320,8 +320,8 @@ for _name, (_forge, _) in FORGED.items():
     if _name not in ("PASS of nobody", "PASS in the log's name", "a batch of another author"):
         kind("names", _name, "(claimed)")(_held(_forge))
 kind("conclusion", "by the keeper", "", honest=True)(_reported(None))
-kind("conclusion", "by an author", CONCLUDED)(_reported(BOB))
-kind("conclusion", "in a log of somebody else", CONCLUDED)(_reported(None, to_a_stranger=True))
+kind("conclusion", "by an author", CLAIMED)(_reported(BOB))
+kind("conclusion", "in a log of somebody else", CLAIMED)(_reported(None, to_a_stranger=True))
 kind("executed", "by the keeper", "", honest=True)(_held(lambda hand: hand.executed(), honest=True))
 for _name, _forge in {
     "by an author": lambda hand: hand.of(BOB, *hand.executed()),

@@ -6,7 +6,7 @@ from marin.data.chat import TEMPLATE
 from marin.data.template import ChatTemplate
 from marin.plugins.serve.evidence import read_answer
 from marin.plugins.serve.files import read_instructions, read_scenario
-from marin.plugins.serve.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
+from marin.plugins.serve.wire import Chat, Completion, ContentForm, Refused, prompts_of, read_request, stops_of
 from tests.fuzz.parsers import Parser, given, on_file
 
 ANSWER = (
@@ -27,8 +27,8 @@ def asked_chat(data: bytes) -> None:
     """As the server reads it, with its messages rendered; its refusal is an answer."""
     with suppress(Refused, ValueError):
         asked = read_request(Chat, data)
-        texts = [{"role": one.role, "content": one.text(place)} for place, one in enumerate(asked.messages)]
-        ChatTemplate(TEMPLATE, {}, where="fuzz").render(texts)
+        messages = [one.told(place, ContentForm()) for place, one in enumerate(asked.messages)]
+        ChatTemplate(TEMPLATE, {}, where="fuzz").render(messages)
 
 
 PARSERS = [

@@ -17,6 +17,7 @@ from marin.cli.looking.experiments import print_experiments
 from marin.history.runs import evaluation_stream
 from marin.kinds.known import CORE
 from marin.pipeline.stages import PIPELINE
+from marin.plugins.lab.kinds import SPEEDRUN_ENTERED
 from marin.record import events as kinds
 from marin.record.root import open_root
 from marin.verify.agreement import judge_record
@@ -76,7 +77,7 @@ def test_a_type_that_says_nothing_of_itself_keeps_a_verdict_from_pass(stall: Sta
     shop = signed(stall)
     reader: LogReader = open_root(str(shop.path)).reader()
     size = reader.checkpoint().size
-    for kind in ("audit.passed/v1", kinds.SPEEDRUN_ENTERED, kinds.STORE_SCRUBBED, kinds.LEASE_RENEWED):
+    for kind in ("audit.passed/v1", SPEEDRUN_ENTERED, kinds.STORE_SCRUBBED, kinds.LEASE_RENEWED):
         body = {"run": shop.run, "by": "a lab"} if kind not in CORE else _body(kind, shop)
         goes_on(stall, (kind, f"run/{shop.run}", body))
         root = open_root(str(shop.path))
@@ -89,7 +90,7 @@ def test_a_type_that_says_nothing_of_itself_keeps_a_verdict_from_pass(stall: Sta
 def _body(kind: str, shop: Shop) -> dict[str, Any]:
     root = open_root(str(shop.path))
     return {
-        kinds.SPEEDRUN_ENTERED: lambda: kinds.write(honest_entry(root, shop.run)),
+        SPEEDRUN_ENTERED: lambda: kinds.write(honest_entry(root, shop.run)),
         kinds.STORE_SCRUBBED: lambda: {"checked": 1, "size": 1, "findings": [], "repaired": [], "finished": True},
         kinds.LEASE_RENEWED: lambda: {"executor": "x", "until": "2026-01-01T00:00:00Z"},
     }[kind]()

@@ -12,13 +12,14 @@ from bench.forgeries.workshop import OTHER
 from ledger import Draft, LedgerError, Log
 from marin.history.run import Fact
 from marin.history.runs import load, stream_of
+from marin.plugins.lab.kinds import SPEEDRUN_ENTERED, Replayed, SpeedrunEntered
 from marin.plugins.lab.speedrun import Rules, board, submit
 from marin.preregistration.registration import Track
 from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import plain
 from marin.record import events as kinds
 from marin.record.creation import create_root
-from marin.record.events import ExperimentRegistered, Replayed, SpeedrunEntered
+from marin.record.events import ExperimentRegistered
 from marin.record.root import Root, open_root
 
 METRIC, NAME = "evaluate.loss", "exp001"
@@ -88,7 +89,7 @@ def _entered(change: Callable[[dict[str, Any]], object]) -> Callable[[Stall], No
         shop = signed(stall)
         body = kinds.write(honest_entry(open_root(str(shop.path)), shop.run))
         change(body)
-        goes_on(stall, (kinds.SPEEDRUN_ENTERED, f"speedrun/{NAME}", body))
+        goes_on(stall, (SPEEDRUN_ENTERED, f"speedrun/{NAME}", body))
 
     return forge
 

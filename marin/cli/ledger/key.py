@@ -19,6 +19,7 @@ from marin.record.keys import revoke as revoke_key
 from marin.record.keys import rotate as rotate_key
 from marin.record.keys import vouch as vouch_key
 from marin.record.root import Root, open_root
+from marin.record.trust.changes import add_keys
 from marin.record.trust.joined import Joined, read_invitation, split_address
 from marin.record.trust.trusted import default_trust
 
@@ -251,7 +252,7 @@ def join(line: str, name: str, as_json: bool) -> None:
     there = read_invitation(line)
     made = keys.new_author_key(there.vkey.name, name)
     there.keep()
-    default_trust().add_keys([there.vkey])
+    add_keys(default_trust(), [there.vkey])
     if as_json:
         print_json({"root": there.location, "vkey": str(made.vkey), "key": str(made.path), "request": made.request})
     else:

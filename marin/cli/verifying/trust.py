@@ -44,7 +44,7 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
       marin trust add --policy witnesses.txt --ca freetsa.pem --git .
     """
     from ledger import load_authorities, pem_bytes
-    from marin.record.trust.policy import set_own_policy
+    from marin.record.trust.changes import add_authorities, add_keys, add_repository, set_own_policy
     from marin.record.trust.trusted import default_trust
 
     if not (vkeys or policy or ca or git):
@@ -56,16 +56,16 @@ def add(vkeys: tuple[str, ...], policy: Path | None, ca: Path | None, git: tuple
         )
     mine, keys = default_trust(), [parse_vkey(text) for text in vkeys]
     if keys:
-        mine.add_keys(keys)
+        add_keys(mine, keys)
         _say_trusted("key", *keys)
     if policy is not None:
         set_own_policy(mine, policy)
         _say_trusted("witnesses", policy)
     if ca is not None:
-        mine.add_authorities(pem_bytes(load_authorities(ca)))
+        add_authorities(mine, pem_bytes(load_authorities(ca)))
         _say_trusted("authorities", ca)
     for folder in git:
-        mine.add_repository(folder)
+        add_repository(mine, folder)
         _say_trusted("repository", folder)
 
 
@@ -114,7 +114,8 @@ def rm(key: str) -> None:
     Examples:
       marin trust rm example.org/log
     """
+    from marin.record.trust.changes import remove_key
     from marin.record.trust.trusted import default_trust
 
-    for gone in default_trust().remove_key(key):
+    for gone in remove_key(default_trust(), key):
         say(f"no longer trusted: {gone}", err=True)

@@ -19,9 +19,9 @@ from ledger import Store, canonical_digest, digest_bytes
 from marin.history.changes import leaves
 from marin.history.run import Fact
 from marin.history.runs import History
+from marin.plugins.lab.kinds import SpeedrunEntered
 from marin.plugins.lab.speedrun import Rules, Withdrawn, board, cost, tracks
 from marin.recipe.schema import unplain
-from marin.record.events import SpeedrunEntered
 from marin.reporting.folder import Page, software
 from marin.reporting.template import render
 

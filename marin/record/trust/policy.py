@@ -6,10 +6,7 @@ met it, with their cosignatures, which stay when the log goes on.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ledger import LedgerError, NotFound, PolicyWitness, Storage, VerifierKey, WitnessPolicy
-from marin.process.files import write_whole
 from marin.record.trust.trusted import Trust, read_trusted, unusable
 
 POLICY = "witness-policy"
@@ -39,11 +36,3 @@ def own_policy(trust: Trust) -> WitnessPolicy | None:
         return WitnessPolicy.parse(read_trusted(trust.policy_file))
     except LedgerError as error:
         raise unusable(trust.policy_file, "a C2SP tlog-policy", str(error)[:200]) from error
-
-
-def set_own_policy(trust: Trust, source: Path) -> WitnessPolicy:
-    """Take this file as the policy of witnesses that count for this user."""
-    data = read_trusted(source)
-    policy = WitnessPolicy.parse(data)
-    write_whole(trust.policy_file, data)
-    return policy

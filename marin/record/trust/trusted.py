@@ -1,6 +1,6 @@
 """Whom this user trusts: verifier keys, witnesses, time stamp authorities and Git repositories, from the user's own files alone.
 
-They lie in the user's configuration folder, and `marin trust` writes them:
+They lie in the user's configuration folder, and `marin trust` writes them (:mod:`marin.record.trust.changes`):
 
     trust/keys             verifier keys of logs, one on a line
     trust/witness-policy   witnesses and how many of them must have cosigned (C2SP tlog-policy)
@@ -13,16 +13,11 @@ What a root brings of the kind is a claim of its operator, and supports nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from ledger import LedgerError, Refused, Unavailable, VerifierKey
-from marin.process.files import write_whole
-
-if TYPE_CHECKING:
-    pass
+from ledger import LedgerError, Unavailable, VerifierKey
 
 TRUST_VARIABLE = "MARIN_TRUST"
 AUTHORITIES_VARIABLE = "MARIN_TSA_CA"
@@ -103,41 +98,6 @@ class Trust:
         """Git repositories whose anchors count."""
         return [Path(line) for line in _read_lines(self.repositories_file)]
 
-    def add_keys(self, keys: Sequence[VerifierKey]) -> None:
-        """Trust these keys; one that is there already stays."""
-        _write_lines(self.keys_file, list(dict.fromkeys([*map(str, self.all_keys()), *map(str, keys)])))
-
-    def remove_key(self, name: str) -> list[VerifierKey]:
-        """Trust no more the keys of this origin, or the one with this text; the keys that were removed.
-
-        Raises:
-            Refused: no such key is trusted.
-        """
-        keys = self.all_keys()
-        gone = [key for key in keys if name in (key.name, str(key))]
-        if not gone:
-            raise Refused(
-                "no such key is trusted",
-                where=str(self.keys_file),
-                found=name,
-                expected="an origin or a verifier key of the list",
-                cure="see `marin trust ls`",
-            )
-        _write_lines(self.keys_file, [str(key) for key in keys if key not in gone])
-        return gone
-
-    def add_authorities(self, certificates: bytes) -> None:
-        """Trust these too: PEM, as :func:`ledger.pem_bytes` writes what was read as certificates."""
-        before = read_trusted(self.authorities_file) if self.authorities_file.exists() else b""
-        if certificates not in before:
-            write_whole(self.authorities_file, before + certificates)
-
-    def add_repository(self, folder: Path) -> None:
-        """Count the anchors in this Git repository."""
-        _write_lines(
-            self.repositories_file, list(dict.fromkeys([*map(str, self.repositories()), str(folder.resolve())]))
-        )
-
 
 def _read_lines(path: Path) -> list[str]:
     if not path.exists():
@@ -162,10 +122,6 @@ def read_trusted(path: Path) -> bytes:
             expected="a file of yours",
             cure="check its path, owner and mode",
         ) from error
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    write_whole(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def unusable(path: Path, expected: str, found: str) -> Unavailable:

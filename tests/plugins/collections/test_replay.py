@@ -209,5 +209,5 @@ def test_pages_and_texts_of_the_second_definition_are_made_again_by_it(project: 
     for definition in (2, 3):
         made = build(root_of(project), Asked(globs, settings, definition=definition))
         assert again(project, made.artifact).wrong == ()
-        found[definition] = sorted(row.text for row in collected(root_of(project).store(), made.artifact))
+        found[definition] = sorted(document.text for _, document in collected(root_of(project).store(), made.artifact))
     assert found == {2: ["one\r\ntwo", "你们大家"], 3: ["Of XML.", "one\ntwo", "我爱你们大家"]}

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ledger import Draft, LogReader, digest_bytes
 from marin.history.runs import stream_of
+from marin.plugins.lab.kinds import SPEEDRUN_ENTERED
 from marin.plugins.lab.leaderboard import best_over_cost
 from marin.plugins.lab.speedrun import entries, ranked, tracks
 from marin.preregistration.arms import registrations
@@ -239,7 +240,7 @@ def test_an_entry_without_a_number_is_none(marin: Marin, own: Root, tmp_path: Pa
     verify("mine", own.reader(), own)
     assert marin("speedrun", "submit", "mine", "--track", "exp9").status == 0
     (fact,) = entries(own.history(), "exp9_lowest")
-    own.append([Draft(events.SPEEDRUN_ENTERED, "speedrun/exp9_lowest", events.write(fact.body) | {"score": score})])
+    own.append([Draft(SPEEDRUN_ENTERED, "speedrun/exp9_lowest", events.write(fact.body) | {"score": score})])
     assert len(marin("speedrun", "list", "exp9", "--json").json) == 1
     assert marin("speedrun", "site", str(tmp_path / "site")).status == 0
 

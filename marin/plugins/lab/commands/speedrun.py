@@ -18,8 +18,8 @@ from marin.record.root import open_root
 
 if TYPE_CHECKING:
     from marin.history.run import Fact
+    from marin.plugins.lab.kinds import SpeedrunEntered
     from marin.plugins.lab.speedrun import Reproducer
-    from marin.record.events import SpeedrunEntered
 
 
 @click.group()

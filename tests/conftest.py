@@ -1,12 +1,15 @@
 """Fixtures for all tests: buckets and a published folder on the loopback interface, and the part of dear tables and
 long tests that a change is tested with; where tests write, and in which order they come (tests/services).
 
-Signals have their usual meaning here, also where the suite was started in the background, by `nohup` or a service.
+Signals have their usual meaning here, also where the suite was started in the background, by `nohup` or a service. Compiled
+modules are kept, as by the Makefile, also where a user's PYTHONDONTWRITEBYTECODE says otherwise: every process of a test
+would compile what it imports anew, jax and the rest in nine seconds of a processor.
 """
 
 import os
 import re
 import signal
+import sys
 from collections.abc import Generator
 from functools import cache
 from importlib.util import find_spec
@@ -44,6 +47,9 @@ __all__ = [
     "s3_service",
     "tenth",
 ]
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -538,6 +538,12 @@ def test_who_reads_the_log_waits_for_no_client_and_no_store() -> None:
     assert loaded & (HEAVY | {"ssl", "urllib3", "email", "httpx", "ledger.store.store"}) == set()
 
 
+def test_who_judges_a_log_without_time_stamps_waits_for_no_certificates() -> None:
+    loaded = loaded_after("import marin.verify.verification, marin.record.trust.evidence as it\nit.sources()")
+    assert "ledger.audit.fsck" in loaded
+    assert loaded & (HEAVY - {"numpy"} | {"cryptography.x509", "http.client", "rfc3161_client"}) == set()
+
+
 def test_who_appends_waits_for_nothing_that_judges_or_stamps() -> None:
     """`marin ledger append` does; its neighbours are imported when they are called."""
     loaded = loaded_after("from marin.cli.main import run\nassert run(['ledger', 'append', '--help']) == 0")

@@ -13,27 +13,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cryptography import x509
-
+import ledger  # whose time stamps are imported where a log has some
 from ledger import (
     Event,
     Finding,
     LedgerError,
     LogReader,
     NotFound,
-    Stamped,
     Storage,
     Tampered,
     Unverified,
     VerifierKey,
     WitnessPolicy,
-    check_stamp,
-    load_authorities,
 )
 from marin.record.trust.anchors import check_anchor, find_anchors
 from marin.record.trust.policy import POLICY, WITNESSED, load_policy, own_policy
 from marin.record.trust.trusted import WITNESSES, default_trust
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 AUTHORITIES = "authorities.pem"
 """In the root: certificates of time stamp authorities that were named when a stamp was made. A claim of the log's."""
@@ -90,14 +90,14 @@ class Sources:
                 claimed += _witnessed_by_its_own(storage, reader, keys)
             except Tampered as error:  # the log's own key signed another history
                 findings.append(_finding(error, WITNESSED))
-        certificates = load_authorities(self.authorities) if anchored else []
+        certificates = ledger.load_authorities(self.authorities) if anchored else []
         for index, event in anchored:
-            shown = check_stamp(reader, index, event, certificates)
-            if isinstance(shown, Stamped):
+            shown = ledger.check_stamp(reader, index, event, certificates)
+            if isinstance(shown, ledger.Stamped):
                 vouched.append(Vouched("time stamp", shown.size, shown.time, shown.authority))
             elif not isinstance(shown, Unverified) or self.authorities is not None:
                 findings.append(_finding(shown, f"event {index}"))
-            elif isinstance(own := check_stamp(reader, index, event, _brought(storage)), Stamped):
+            elif isinstance(own := ledger.check_stamp(reader, index, event, _brought(storage)), ledger.Stamped):
                 claimed.append(
                     str(Vouched("time stamp", own.size, own.time, f"{own.authority}, an authority of the root's"))
                 )
@@ -133,11 +133,13 @@ def sources(policy: Path | None = None, ca: Path | None = None, git: Sequence[Pa
 def trusted_authorities(given: Path | None) -> list[x509.Certificate]:
     """Certificates from the file that was given, or that MARIN_TSA_CA or the user's own trust names; else the
     system's."""
-    return load_authorities(given or default_trust().authorities())
+    return ledger.load_authorities(given or default_trust().authorities())
 
 
 def _brought(storage: Storage) -> list[x509.Certificate]:
     """The certificates that the root brings."""
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificates(storage.read(AUTHORITIES))
     except (NotFound, ValueError):

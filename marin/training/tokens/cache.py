@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ledger import StoredFolder
+from marin.tensors.reading import unreadable
 from marin.tensors.token_caches import FIELD, LEDGER, document_offsets, open_field, unfinished
 from marin.training.tokens.stored import StoredCache
 
@@ -52,7 +53,10 @@ class FolderCache:
 
     async def read(self, places: Sequence[int], length: int) -> Sequence[NDArray[np.int32]]:
         """As :class:`TokenCache` says."""
-        return await asyncio.gather(*(self._stream[place : place + length].read() for place in places))
+        try:
+            return await asyncio.gather(*(self._stream[place : place + length].read() for place in places))
+        except (ValueError, KeyError, OSError, RuntimeError) as error:
+            raise unreadable(f"{FIELD}/data", error) from error
 
 
 def open_cache(folder: Cache) -> TokenCache:

@@ -279,6 +279,19 @@ def test_a_split_without_tokens_is_refused(run_step: RunStep, inputs: dict[str, 
         run_step(TOKENS, RECIPE, inputs)
 
 
+def test_a_damaged_chunk_is_said_where_sequences_are_read(tmp_path: Path) -> None:
+    from levanter.utils.thread_utils import blocking_wait
+
+    write_cache(tmp_path / "cache", iter([np.arange(5_000, dtype=np.int32)]))
+    dataset, _ = token_dataset(tmp_path / "cache", 10)
+    chunk = tmp_path / "cache" / "input_ids" / "data" / "c" / "0"
+    data = bytearray(chunk.read_bytes())
+    data[8:24] = bytes(16)
+    chunk.write_bytes(data)
+    with pytest.raises(DataError, match="a stored array can not be read: input_ids/data"):
+        blocking_wait(dataset.get_batch([3]))
+
+
 def test_no_cache_and_an_unfinished_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="token cache cannot be opened: nowhere"):
         open_cache(tmp_path / "nowhere")

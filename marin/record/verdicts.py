@@ -8,7 +8,7 @@ log. Anyone who signs a log can write PASS into it, so that in the log of somebo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from marin.record.events import LOOP
 
@@ -31,13 +31,6 @@ class Position(Protocol):
     def origin(self) -> str: ...
     @property
     def size(self) -> int: ...
-
-
-class Told(NamedTuple):
-    """Up to which events a log tells of a run, verdicts aside, and of evaluations of it; -1 where it does not."""
-
-    run: int
-    evaluations: int = -1
 
 
 class Past(Protocol):
@@ -67,16 +60,16 @@ def effective(verdicts: Mapping[str, str], training: Mapping[str, object]) -> di
     return {**verdicts, **({"training": "PARTIAL"} if partial else {})}
 
 
-def of_all(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object], told: Told) -> dict[str, str]:
-    """What verdicts over this log checkpoint say of a run as it is told of by now: what passed, before the run went on, is
-    PARTIAL, and so is what passed of its evaluations before there were more. Nobody looked at the rest."""
+def of_all(
+    verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object], last: int, evaluated: int = -1
+) -> dict[str, str]:
+    """What verdicts over this log checkpoint say of a run that has been told of until the event ``last`` (verdicts aside), and
+    ``evaluated`` until another: what passed before is PARTIAL. Nobody looked at the rest."""
     size = log_checkpoint.get("size")
-
-    def went_on(name: str) -> bool:
-        last = max(told) if name == EVALUATION else told.run
-        return isinstance(size, int) and last >= size
-
-    return {name: "PARTIAL" if word == "PASS" and went_on(name) else word for name, word in verdicts.items()}
+    if not isinstance(size, int):
+        return dict(verdicts)
+    old = [name for name in verdicts if last >= size or (name == EVALUATION and evaluated >= size)]
+    return {name: "PARTIAL" if name in old and word == "PASS" else word for name, word in verdicts.items()}
 
 
 COPY = "copy"
@@ -94,10 +87,14 @@ def of_the_log(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object]
 
 
 def counting(
-    verdicts: Mapping[str, str], training: Mapping[str, object], log_checkpoint: Mapping[str, object], told: Told
+    verdicts: Mapping[str, str],
+    training: Mapping[str, object],
+    log_checkpoint: Mapping[str, object],
+    last: int,
+    evaluated: int = -1,
 ) -> dict[str, str]:
-    """The verdicts of a ``replay.completed`` as they count for a run that is told of so far."""
-    return of_all(of_the_log(effective(verdicts, training), log_checkpoint), log_checkpoint, told)
+    """The verdicts of a ``replay.completed`` as they count for a run that has been told of until these events."""
+    return of_all(of_the_log(effective(verdicts, training), log_checkpoint), log_checkpoint, last, evaluated)
 
 
 def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:

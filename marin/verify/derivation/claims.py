@@ -31,11 +31,10 @@ from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record.events import (
     DATA_STEPS,
+    GRAD_NORM,
     LOOP,
     MACHINE,
     MODEL_STEPS,
-    OF_COMPLETIONS,
-    OF_EXPERTS,
     CheckpointSaved,
     Continues,
     MetricsRecorded,
@@ -279,13 +278,12 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
             fact.index,
             (body.start, body.end),
         )
-    measured = recorded_series(record)
-    if told := [name for name in (*OF_EXPERTS, *OF_COMPLETIONS) if name in measured]:
+    if told := [name for name in recorded_series(record) if name != GRAD_NORM]:
         yield Claim(f"train steps have the recorded {', '.join(told)}", "execution", "training")
 
 
 def of_program(otherwise: Sequence[str]) -> Iterator[Claim]:
-    """Of a run whose train steps were executed by another program than it says, and are the same. ``otherwise``: in what."""
+    """Where train steps are the same by another program than the run says: in what that differs."""
     if otherwise:
         more = f", and {len(otherwise) - 1} more" if len(otherwise) > 1 else ""
         yield Claim(f"it was computed by the program that it records ({otherwise[0]}{more})", "claimed")

@@ -193,7 +193,7 @@ class Catalog(AbstractContextManager["Catalog"]):
         later = self._projection.events(stream=stream_of(run), start=start)
         last = max((index for index, event in later if event.type != type_of(ReplayCompleted)), default=-1)
         evaluated = self._projection.latest(stream=evaluation_stream(run)) or (-1, None)
-        return counting(body.verdicts, body.training, body.log_checkpoint, last, evaluated[0])
+        return counting(body, last, evaluated[0])
 
     def run_ids(self, beginning: str = "") -> list[str]:
         """The ids that begin so, in the order in which they started."""

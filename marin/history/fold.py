@@ -208,7 +208,7 @@ class RunFold:
 
     def _counting(self, fact: Fact[kinds.ReplayCompleted]) -> Fact[kinds.ReplayCompleted]:
         body = fact.body
-        words = counting(body.verdicts, body.training, body.log_checkpoint, self.told, self.evaluated)
+        words = counting(body, self.told, self.evaluated)
         return replace(fact, body=structs.replace(body, verdicts=words))
 
 

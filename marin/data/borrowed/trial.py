@@ -4,9 +4,8 @@
 
 :mod:`marin.data.tokenizer` refuses what the library is known to end a process by. What nobody knows yet would take a
 verifier's verdicts with it. So a process of a bounded size opens the file, encodes texts of many kinds and each token's own, and
-decodes them; how it ends is the answer. Its bound is a processor's time: a busy machine answers later, and the same. What the
-machine does to it (somebody ends it, memory is short, no end by the clock) says nothing of the file. Tokenizers of the form that
-is trained here need no trial: every verification has them.
+decodes them; how it ends is the answer. It is bounded by a processor's time, so that a busy machine answers the same; what this
+machine does to it says nothing of the file. Tokenizers of the form that is trained here need no trial.
 """
 
 from __future__ import annotations

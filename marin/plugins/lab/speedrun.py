@@ -473,7 +473,7 @@ def _answers(
     for fact in facts(history, ReplayCompleted, stream=stream_of(view.run)):
         index, body = fact.index, fact.body
         if body.run == view.run and history.written.is_keepers(index) and of_this_log(body.log_checkpoint, log):
-            yield index, body, counting(body.verdicts, body.training, body.log_checkpoint, view.told)
+            yield index, body, counting(body, view.told)
 
 
 def _hours_of(training: Mapping[str, Any]) -> float | None:

@@ -5,6 +5,7 @@
     python -m bench.forgeries --only 'swapped export'      those whose name has this in it
     python -m bench.forgeries --sample 12 --seed 7         twelve of them
     python -m bench.forgeries --table docs/verify.md       write the table between its marks: rows of what is judged now
+    python -m bench.forgeries --table docs/verify.md --missing   of kinds that have no row there yet
     python -m bench.forgeries --doors                      those at all other doors: bundles, dossiers, pages, ...
     python -m bench.forgeries --door dossier --door card   those of these doors
 
@@ -20,13 +21,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
 from bench.faults.params import EXECUTION, recipe
-from bench.forgeries.bench import Row, chosen, judged, table
+from bench.forgeries.bench import Row, chosen, judged, named_in, table
 from bench.forgeries.registry import OF_REWARDS
 from marin.process.arithmetic import apply
 
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keep the honest runs here, and take them from here again")
     parser.add_argument("--alone", action="store_true", help="by the verdict alone that has to notice: quick")
     parser.add_argument("--table", type=Path, help="write the table between its marks in this file")
+    parser.add_argument("--missing", action="store_true", help="with --table: kinds that have no row there")
     parser.add_argument("--doors", action="store_true", help="kinds of all doors alone")
     parser.add_argument("--door", action="append", default=[], help="kinds of this door alone; may be given again")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -80,14 +82,16 @@ def _doors(options: argparse.Namespace, folder: Path) -> bool:
     return good
 
 
-def _learned(options: argparse.Namespace, numbers: set[int] | None, folder: Path) -> Iterator[Row]:
-    """Those of trainings that learned from rewards, where they are asked for."""
+def _learned(
+    options: argparse.Namespace, numbers: set[int] | None, there: Collection[str], folder: Path
+) -> Iterator[Row]:
+    """Those of trainings that learned from rewards, where they are asked for; without those that are ``there``."""
     if options.sample is not None or (numbers is not None and OF_REWARDS not in numbers):
         return iter(())
-    from bench.forgeries.rewards import LIES, rows
+    from bench.forgeries.rewards import HONEST, LIES, rows
 
-    wanted = any((options.only or "") in name for name in LIES)
-    return rows(folder / "rewards", options.only or "") if wanted else iter(())
+    wanted = [name for name in (HONEST, *LIES) if (options.only or "") in name and name not in there]
+    return rows(folder / "rewards", wanted) if any(name in LIES for name in wanted) else iter(())
 
 
 def all_names() -> list[str]:
@@ -105,20 +109,20 @@ def _roots(options: argparse.Namespace, folder: Path) -> bool:
 
     rows = []
     numbers = {int(number) for number in options.numbers.split(",")} if options.numbers else None
-    kinds = chosen(options.only, numbers, options.sample, options.seed)
+    head, _, rest = options.table.read_text("utf-8").partition(BEGIN) if options.table else ("", "", "")
+    before, _, end = rest.partition(END)
+    there = {named_in(line) for line in before.splitlines()} if options.missing else set()
+    kinds = [one for one in chosen(options.only, numbers, options.sample, options.seed) if one.name not in there]
     found = judged(make(folder), kinds, alone=options.alone) if kinds else iter(())
-    for row in chain(found, _learned(options, numbers, folder)):
+    for row in chain(found, _learned(options, numbers, there, folder)):
         rows.append(row)
         mark = "" if row.good else "BAD "
         line = f"{row.number:2} {mark}{row.kind:52} {row.how:14} {row.seconds:5.1f} s  {row.said}"
         sys.stdout.write((json.dumps(asdict(row)) if options.json else line) + "\n")
         sys.stdout.flush()
+        if options.table is not None:  # row by row: what was judged before somebody ends this stays
+            options.table.write_text(f"{head}{BEGIN}\n{table(rows, all_names(), before)}{END}{end}", "utf-8")
     sys.stderr.write(f"{sum(row.seconds for row in rows) / 60:.0f} minutes\n")
-    if options.table is not None:
-        whole = options.table.read_text("utf-8")
-        head, _, rest = whole.partition(BEGIN)
-        before, _, rest = rest.partition(END)
-        options.table.write_text(f"{head}{BEGIN}\n{table(rows, all_names(), before)}{END}{rest}", "utf-8")
     return bool(rows) and all(row.good for row in rows)
 
 

@@ -5,7 +5,7 @@ what is recorded agrees in everything, and replay finds the first update in whic
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -375,11 +375,11 @@ def _judged(name: str, found: str) -> tuple[How, str]:
     return "refused" if named else "elsewhere", f"training FAIL: {found}"
 
 
-def rows(folder: Path, only: str) -> Iterator[Row]:
-    """Each lie and what replay says of it, those whose name has ``only`` in it; and an honest training."""
+def rows(folder: Path, wanted: Collection[str]) -> Iterator[Row]:
+    """Each of these lies and what replay says of it; and an honest training, where that is ``wanted``."""
     with prepared_runs(folder) as runs:
         for name in (HONEST, *LIES):
-            if only not in name:
+            if name not in wanted:
                 continue
             began = time.monotonic()
             with changes() as made:

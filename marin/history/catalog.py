@@ -33,17 +33,7 @@ from marin.record import events as kinds
 from marin.record.events import LoopSegment, ReplayCompleted, TrainSegment
 from marin.record.root import Root, catch_up
 from marin.record.trust.authorship import Written
-from marin.record.verdicts import (
-    Told,
-    answerable,
-    bytes_of,
-    counting,
-    of_this_log,
-    overall,
-    same_numbers,
-    standing,
-    twins,
-)
+from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, same_numbers, standing, twins
 
 _WAIT = 10.0
 _WITH_LOSSES: tuple[type[TrainSegment | LoopSegment], ...] = (TrainSegment, LoopSegment)
@@ -202,9 +192,8 @@ class Catalog(AbstractContextManager["Catalog"]):
         start = size if isinstance(size, int) and 0 <= size <= replayed else 0
         later = self._projection.events(stream=stream_of(run), start=start)
         last = max((index for index, event in later if event.type != type_of(ReplayCompleted)), default=-1)
-        evaluated = self._projection.latest(stream=evaluation_stream(run))
-        told = Told(last, evaluated[0] if evaluated is not None else -1)
-        return counting(body.verdicts, body.training, body.log_checkpoint, told)
+        evaluated = self._projection.latest(stream=evaluation_stream(run)) or (-1, None)
+        return counting(body, last, evaluated[0])
 
     def run_ids(self, beginning: str = "") -> list[str]:
         """The ids that begin so, in the order in which they started."""

@@ -20,7 +20,7 @@ from marin.kinds.kind import Kind
 from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
 from marin.record.events import Body
-from marin.record.verdicts import Told, counting, of_the_log
+from marin.record.verdicts import counting, of_the_log
 
 RECORDING = ("train", *kinds.MODEL_STEPS)
 """Steps whose executions record what a result brings along: training, evaluation, export."""
@@ -208,7 +208,7 @@ class RunFold:
 
     def _counting(self, fact: Fact[kinds.ReplayCompleted]) -> Fact[kinds.ReplayCompleted]:
         body = fact.body
-        words = counting(body.verdicts, body.training, body.log_checkpoint, Told(self.told, self.evaluated))
+        words = counting(body, self.told, self.evaluated)
         return replace(fact, body=structs.replace(body, verdicts=words))
 
 

@@ -8,9 +8,9 @@ log. Anyone who signs a log can write PASS into it, so that in the log of somebo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from marin.record.events import LOOP
+from marin.record.events import LOOP, ReplayCompleted
 
 NAMES = ("ledger", "artifacts", "data", "training", "model")
 """The verdicts on a run, in the order of causes."""
@@ -31,13 +31,6 @@ class Position(Protocol):
     def origin(self) -> str: ...
     @property
     def size(self) -> int: ...
-
-
-class Told(NamedTuple):
-    """Up to which events a log tells of a run, verdicts aside, and of evaluations of it; -1 where it does not."""
-
-    run: int
-    evaluations: int = -1
 
 
 class Past(Protocol):
@@ -67,18 +60,6 @@ def effective(verdicts: Mapping[str, str], training: Mapping[str, object]) -> di
     return {**verdicts, **({"training": "PARTIAL"} if partial else {})}
 
 
-def of_all(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object], told: Told) -> dict[str, str]:
-    """What verdicts over this log checkpoint say of a run as it is told of by now: what passed, before the run went on, is
-    PARTIAL, and so is what passed of its evaluations before there were more. Nobody looked at the rest."""
-    size = log_checkpoint.get("size")
-
-    def went_on(name: str) -> bool:
-        last = max(told) if name == EVALUATION else told.run
-        return isinstance(size, int) and last >= size
-
-    return {name: "PARTIAL" if word == "PASS" and went_on(name) else word for name, word in verdicts.items()}
-
-
 COPY = "copy"
 """The field of a log checkpoint that names the place where a copy of the log was verified."""
 
@@ -93,11 +74,17 @@ def of_the_log(verdicts: Mapping[str, str], log_checkpoint: Mapping[str, object]
     return {name: word for name, word in verdicts.items() if whole and word == "FAIL" and name != EVALUATION}
 
 
-def counting(
-    verdicts: Mapping[str, str], training: Mapping[str, object], log_checkpoint: Mapping[str, object], told: Told
-) -> dict[str, str]:
-    """The verdicts of a ``replay.completed`` as they count for a run that is told of so far."""
-    return of_all(of_the_log(effective(verdicts, training), log_checkpoint), log_checkpoint, told)
+def counting(body: ReplayCompleted, last: int, evaluated: int = -1) -> dict[str, str]:
+    """Verdicts as they count for a run that has been told of until the event ``last`` (verdicts aside), and ``evaluated`` until
+    another: what passed before is PARTIAL. Nobody looked at the rest."""
+    words, size = (
+        of_the_log(effective(body.verdicts, body.training), body.log_checkpoint),
+        body.log_checkpoint.get("size"),
+    )
+    if not isinstance(size, int):
+        return words
+    old = [name for name in words if last >= size or (name == EVALUATION and evaluated >= size)]
+    return {name: "PARTIAL" if name in old and word == "PASS" else word for name, word in words.items()}
 
 
 def standing(verifications: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -78,11 +78,10 @@ class Proofs:
 
     def conditions_of(self, start: int, end: int) -> str:
         """:func:`conditions` of train steps, with what is measured of them beside their fingerprints."""
-        told = {name: known for name, known in between(self.measured, start, end).items() if name != GRAD_NORM}
-        if not told:
-            return self._conditions
-        by_step = {name: {str(step): value for step, value in known.items()} for name, known in told.items()}
-        return canonical_digest({"conditions": self._conditions, "measured": by_step})
+        measured = between(self.measured, start, end)
+        measured.pop(GRAD_NORM, None)  # it is in the fingerprints
+        told = {name: {str(step): value for step, value in known.items()} for name, known in measured.items()}
+        return canonical_digest({"conditions": self._conditions, "measured": told}) if told else self._conditions
 
     def of(self, segment: TrainSegment) -> int | None:
         """Index of the event that proves ``segment``, or None."""

@@ -249,9 +249,8 @@ class Verification:
             remarks=self.environment.remarks,
             wanted=tuple(only),
             claims=claims.settled(
-                (
-                    *claims.derive(replace(case.record, run=case.run), PIPELINE, until=case.until),
-                    *claims.of_program(trained.otherwise),
+                claims.derive(
+                    replace(case.record, run=case.run), PIPELINE, until=case.until, otherwise=trained.otherwise
                 ),
                 outcomes,
                 trained.replayed,

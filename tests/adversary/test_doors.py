@@ -32,6 +32,11 @@ BROKEN = (
     "root: another list of tensors of a checkpoint that is let go",
     "root: an event of no known type among its evaluations",
     "mlflow: an evaluation of an attempt that another took the place of",
+    "service: a statement behind somebody else's",
+    "service: the own key revoked between event and statement",
+    "executed: in an author's name, by nobody",
+    "evaluation's word: a number after the verdict",
+    "conclusion: in a log of somebody else",
 )
 
 

@@ -179,14 +179,14 @@ def nameless(shop: Shop) -> None:
 
 
 @kind(
-    6, "the programs of another train step", claimed="it was computed by the program that it records (different program"
+    6, "the programs of another train step", claimed="it was computed by the program that it records: different program"
 )
 def programs(shop: Shop) -> None:
     functions = shop.one(kinds.TRAIN_STARTED).body["program"]["functions"]
     functions |= dict.fromkeys(functions, OTHER)
 
 
-@kind(6, "another version of what trains", claimed="it was computed by the program that it records (different program")
+@kind(6, "another version of what trains", claimed="it was computed by the program that it records: different program")
 def levanter(shop: Shop) -> None:
     shop.one(kinds.TRAIN_STARTED).body["program"]["levanter"] = "99.0.0"
 

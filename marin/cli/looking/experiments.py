@@ -22,7 +22,7 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
     rows = []
     for name, fact in newest.items():
         index, last = reported.get(name, (None, {}))
-        whose = "verdict" if index is None or history.written.is_mine(index) else "claimed"
+        mine = index is None or history.written.is_mine(index)
         rows.append(
             {
                 "experiment": name,
@@ -32,8 +32,8 @@ def print_experiments(root: Root, *, as_json: bool) -> None:
                 "hypothesis": fact.body.hypothesis,
                 "arms": list(fact.body.arms),
                 "seeds": fact.body.seeds,
-                "verdict": last.get("verdict") if whose == "verdict" else None,
-                "claimed": last.get("verdict") if whose == "claimed" else None,
+                "verdict": last.get("verdict") if mine else None,
+                "claimed": None if mine else last.get("verdict"),
                 "supported": last.get("supported"),
                 "report": last.get("artifact"),
                 "reported_at": index,

@@ -4,9 +4,8 @@
 
 :mod:`marin.data.tokenizer` refuses what the library is known to end a process by. What nobody knows yet would take a
 verifier's verdicts with it. So a process of a bounded size opens the file, encodes texts of many kinds and each token's own, and
-decodes them; how it ends is the answer. Its bound is a processor's time: a busy machine answers later, and the same. What the
-machine does to it (somebody ends it, memory is short, no end by the clock) says nothing of the file. Tokenizers of the form that
-is trained here need no trial: every verification has them.
+decodes them; how it ends is the answer. It is bounded by a processor's time, so that a busy machine answers the same; what this
+machine does to it says nothing of the file. Tokenizers of the form that is trained here need no trial.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SECONDS = 120
 """Of a processor."""
 CLOCK_SECONDS = 3600
 """When it is given up by the clock."""
-_ENDED_BY_OTHERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ENDED_BY_OTHERS = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 MOST_MEMORY = 16 << 30
 """Bytes of address space; threads take some of them for nothing."""
 TEXTS = (
@@ -79,7 +78,7 @@ def made_here(data: bytes) -> bool:
 
 @lru_cache(maxsize=16)
 def _ended(data: bytes) -> str:
-    """How the process ended that opened it; "" where it ended by itself, or was ended by this machine (which raises)."""
+    """How the process ended that opened it; "" where it ended by itself."""
     with TemporaryDirectory(prefix="marin-tokenizer-") as base:
         path = Path(base) / "tokenizer.json"
         path.write_bytes(data)
@@ -95,28 +94,27 @@ def _ended(data: bytes) -> str:
             )
         except subprocess.TimeoutExpired:
             raise _unsaid(f"no end after {CLOCK_SECONDS} s by the clock") from None
-    status = ended.returncode
-    if -status in _ENDED_BY_OTHERS or (status == -signal.SIGXCPU and _seconds() < SECONDS):
+    status, short = ended.returncode, _seconds() < SECONDS
+    if status in _ENDED_BY_OTHERS or (short and status == -signal.SIGXCPU):
         raise _unsaid(f"status {status}")
-    if status == -signal.SIGXCPU:
-        return f"no end after {SECONDS} s of a processor"
-    return "" if status == 0 else f"status {status}"
+    return (
+        f"no end after {SECONDS} s of a processor"
+        if status == -signal.SIGXCPU
+        else f"status {status}"
+        if status
+        else ""
+    )
 
 
 def _unsaid(found: str) -> Unavailable:
-    return Unavailable(
-        "whether a tokenizer can be opened is not known",
-        where="the process that tries it",
-        expected="an end of its own",
-        found=found,
-        cure="try again on a machine with less to do and more memory: nothing is said of the tokenizer",
-    )
+    cure = "try again on a machine with less to do and more memory: nothing is said of the tokenizer"
+    return Unavailable("whether a tokenizer can be opened is not known", found=found, cure=cure)
 
 
 def _seconds() -> int:
     """A processor's time that the process may take: :data:`SECONDS`, or what this one may take, if that is less."""
-    limits = [limit for limit in resource.getrlimit(resource.RLIMIT_CPU) if limit != resource.RLIM_INFINITY]
-    return min(SECONDS, *limits) if limits else SECONDS
+    limits = resource.getrlimit(resource.RLIMIT_CPU)
+    return min(SECONDS, *(limit for limit in limits if limit != resource.RLIM_INFINITY), SECONDS)
 
 
 def bound() -> None:

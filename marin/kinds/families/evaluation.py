@@ -139,11 +139,8 @@ def _recorded(fact: Fact[EvaluationRecorded], around: Around) -> Iterator[Claim]
             f"{_harness(body.harness)}{_settings(body, task)}"
         )
         yield Claim(what, "execution", "evaluation", fact.index)
-    yield Claim(
-        f"what it calls {', '.join(body.results)} is what others call so, with all of its data",
-        "claimed",
-        event=fact.index,
-    )
+    called = f"what it calls {', '.join(body.results)} is what others call so, with all of its data"
+    yield Claim(called, "claimed", event=fact.index)
     yield _by_code(fact)
 
 

@@ -241,14 +241,9 @@ class Follower:
 
     def _broken_chain(self) -> Refuted | None:
         run, bodies = self.run, [fact.body for fact in self.run.segments]
-        phase = run.recipe.phase
-        broken = compare.chain(
-            bodies,
-            bodies[-1].end,
-            bodies[-1].end_state,
-            first=run.recipe.first_step,
-            first_state=phase.state if phase is not None else None,
-        )
+        last, first, phase = bodies[-1], run.recipe.first_step, run.recipe.phase
+        begins = phase.state if phase is not None else None
+        broken = compare.chain(bodies, last.end, last.end_state, first=first, first_state=begins)
         if broken is None:
             return None
         at = next((fact for fact in run.segments if broken.step is not None and fact.body.end > broken.step), None)

@@ -1,7 +1,6 @@
 """What a follower asks of a training that goes on (:mod:`marin.plugins.follow`), as the training sees it.
 
-A request is an event of the log, so anyone who makes one holds the log's key, or is an author that the log enrolled; it is read
-as all events are, and costs the training time at most: whatever was recorded is judged by others.
+A request is an event of the log, whose key or one that it enrolled signs it: it costs the training time, and decides no verdict.
 To look for one costs nothing where nobody else writes: the index of the training's own last event says whether something
 stands between it and the one before, and only then that is read. The record of a segment begins with the state after it, so
 a request that is in the log by then keeps the segment out of it.

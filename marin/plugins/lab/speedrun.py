@@ -45,7 +45,7 @@ from marin.record.root import Root
 from marin.record.trust.evidence import witnessed
 from marin.record.trust.policy import own_policy
 from marin.record.trust.trusted import default_trust
-from marin.record.verdicts import NAMES, Told, counting, effective, of_the_log, of_this_log, overall, standing
+from marin.record.verdicts import NAMES, counting, effective, of_the_log, of_this_log, overall, standing
 
 logger = logging.getLogger(__name__)
 
@@ -474,7 +474,7 @@ def _answers(
     for fact in facts(history, ReplayCompleted, stream=stream_of(view.run)):
         index, body = fact.index, fact.body
         if body.run == view.run and history.written.is_keepers(index) and of_this_log(body.log_checkpoint, log):
-            yield index, body, counting(body.verdicts, body.training, body.log_checkpoint, Told(view.told))
+            yield index, body, counting(body, view.told)
 
 
 def _hours_of(training: Mapping[str, Any]) -> float | None:

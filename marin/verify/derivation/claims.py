@@ -31,11 +31,10 @@ from marin.recipe.evaluation import CorpusSet
 from marin.recipe.schema import Initial, Tokenizer, artifacts
 from marin.record.events import (
     DATA_STEPS,
+    GRAD_NORM,
     LOOP,
     MACHINE,
     MODEL_STEPS,
-    OF_COMPLETIONS,
-    OF_EXPERTS,
     CheckpointSaved,
     Continues,
     MetricsRecorded,
@@ -49,9 +48,12 @@ from marin.verify.derivation.series import recorded_series
 from marin.verify.derivation.standing import unjudged
 
 
-def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> tuple[Claim, ...]:
+def derive(
+    record: RunRecord, plan: Plan, *, until: Continues | None = None, otherwise: Sequence[str] = ()
+) -> tuple[Claim, ...]:
     """All claims of a run, in the order in which they would be asked about. ``until``: of a run that a later phase
-    continues, where it was left; what it says of the time after that is judged by nobody."""
+    continues, where it was left; what it says of the time after that is judged by nobody. ``otherwise``: in what the program
+    that was executed here is not the one that the run records."""
     if record.run.is_loop:
         return (
             *_of_loop(record),
@@ -68,6 +70,7 @@ def derive(record: RunRecord, plan: Plan, *, until: Continues | None = None) -> 
         *_of_data(record),
         *_of_artifacts(record),
         *_of_training(record),
+        *(Claim(f"it was computed by the program that it records: {line}", "claimed") for line in otherwise[:8]),
         *_of_exclusion(record),
         *_of_the_model(record),
         *_of_evaluations(record),
@@ -279,16 +282,8 @@ def _of_training(record: RunRecord) -> Iterator[Claim]:
             fact.index,
             (body.start, body.end),
         )
-    measured = recorded_series(record)
-    if told := [name for name in (*OF_EXPERTS, *OF_COMPLETIONS) if name in measured]:
+    if told := [name for name in recorded_series(record) if name != GRAD_NORM]:
         yield Claim(f"train steps have the recorded {', '.join(told)}", "execution", "training")
-
-
-def of_program(otherwise: Sequence[str]) -> Iterator[Claim]:
-    """Of a run whose train steps were executed by another program than it says, and are the same. ``otherwise``: in what."""
-    if otherwise:
-        more = f", and {len(otherwise) - 1} more" if len(otherwise) > 1 else ""
-        yield Claim(f"it was computed by the program that it records ({otherwise[0]}{more})", "claimed")
 
 
 def _of_exclusion(record: RunRecord) -> Iterator[Claim]:

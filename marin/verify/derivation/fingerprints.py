@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from marin.record.events import GRAD_NORM, TrainSegment
+from marin.record.events import TrainSegment
 from marin.record.fingerprint import step_fingerprint
-from marin.verify.derivation.record import RunRecord
-from marin.verify.derivation.series import recorded_series
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,7 @@ class Unfounded:
         )
 
 
-def recorded_norms(record: RunRecord) -> dict[int, float]:
-    """Train step -> gradient norm, as far as it is recorded of the training that stands."""
-    return {step: float.fromhex(value) for step, value in recorded_series(record).get(GRAD_NORM, {}).items()}
-
-
-def unfounded(segment: TrainSegment, norms: Mapping[int, float], trace: bytes) -> list[Unfounded]:
+def unfounded(segment: TrainSegment, norms: Mapping[int, str], trace: bytes) -> list[Unfounded]:
     """The steps of a segment whose fingerprint does not follow from the rest of the record."""
     length = segment.end - segment.start
     width = len(trace) // length if length > 0 else 0
@@ -47,7 +40,7 @@ def unfounded(segment: TrainSegment, norms: Mapping[int, float], trace: bytes) -
             continue
         row = trace[offset * width : (offset + 1) * width]
         try:
-            derived = step_fingerprint(float.fromhex(loss), norm, row)
+            derived = step_fingerprint(float.fromhex(loss), float.fromhex(norm), row)
         except OverflowError:
             derived = "no float32"
         if derived != recorded:

@@ -18,10 +18,10 @@ from marin.history.run import Fact, Indexed, Run
 from marin.history.runs import read_fact
 from marin.kinds.kind import Pair
 from marin.kinds.known import own_kind, type_of
-from marin.process.text import clipped
 from marin.record import events as kinds
 from marin.record.events import LOOP, LoopSegment, Output
 from marin.verify.derivation.record import Contradiction, RunRecord, facts
+from marin.verify.derivation.records import in_texts
 from marin.verify.derivation.standing import beside
 
 
@@ -78,7 +78,7 @@ class _Looked:
         agrees = kind.loop.agrees(fact, self) if kind.loop.agrees is not None else ()
         for name, wanted, found in (*pairs, *agrees):
             if wanted != found:
-                yield Contradiction(index, name, *_differing(wanted, found), LOOP)
+                yield Contradiction(index, name, *in_texts(wanted, found), LOOP)
 
     def times(self, output: str) -> int:
         """How often an output of this name was recorded up to here."""
@@ -111,12 +111,3 @@ def _chain(segments: tuple[Fact[LoopSegment], ...]) -> Iterator[Contradiction]:
         if fact.body.start != last:
             yield Contradiction(fact.index, "start", f"train step {last}", f"train step {fact.body.start}", LOOP)
         last = fact.body.end
-
-
-def _differing(expected: Any, found: Any) -> tuple[str, str]:
-    """Of two mappings the first entry that differs, otherwise the two values; short."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for key in sorted({*map(str, expected), *map(str, found)}):
-            if expected.get(key) != found.get(key):
-                return clipped(f"{key}={expected.get(key)}", 160), clipped(f"{key}={found.get(key)}", 160)
-    return clipped(str(expected), 160), clipped(str(found), 160)

@@ -178,7 +178,7 @@ class _Looked(Standing):
         for name, expected, found in pairs:
             if expected is not None and expected != found:
                 step = step_of(item) if agrees is not None else ""
-                yield Contradiction(fact.index, name, *_texts(expected, found), step)
+                yield Contradiction(fact.index, name, *in_texts(expected, found), step)
 
     def output(self, step: str) -> Output | None:
         """The output of a step, if it has one."""
@@ -226,17 +226,13 @@ class _Looked(Standing):
             yield "output.artifact", output.digest, output.artifact  # a tree is its own digest
 
 
-def _texts(expected: Any, found: Any) -> tuple[str, str]:
+def in_texts(expected: Any, found: Any) -> tuple[str, str]:
     """The first place in which two values differ, short."""
     if isinstance(expected, dict) and isinstance(found, dict):
         key = next((k for k in sorted(expected.keys() | found.keys()) if expected.get(k) != found.get(k)), None)
         if key is not None:
-            return tuple(f"{key}={_found_in_words(side.get(key))}" for side in (expected, found))  # type: ignore[return-value]
-    return _found_in_words(expected), _found_in_words(found)
-
-
-def _found_in_words(value: Any) -> str:
-    return clipped(str(value), 120)
+            return clipped(f"{key}={expected.get(key)}", 120), clipped(f"{key}={found.get(key)}", 120)
+    return clipped(str(expected), 120), clipped(str(found), 120)
 
 
 def _held(item: Indexed) -> Held[SeenLoop] | None:

@@ -19,9 +19,10 @@ from marin.history.run import Fact, Run
 from marin.process.progress import bar
 from marin.provenance.plugins import named
 from marin.record import outputs
-from marin.record.events import CheckpointSaved, Output
+from marin.record.events import GRAD_NORM, CheckpointSaved, Output
 from marin.verify.case import Case
-from marin.verify.derivation.fingerprints import recorded_norms, unfounded
+from marin.verify.derivation.fingerprints import unfounded
+from marin.verify.derivation.series import recorded_series
 from marin.verify.judges.loop import judge_lists
 from marin.verify.verdict import Verdict
 
@@ -187,7 +188,7 @@ def _mislabelled(case: Case, absent: Collection[str]) -> list[str]:
     wrong += [f"table {name} of train: training makes no such table" for name in tables if name != "loss"]
     if loss and loss not in absent and case.until is None and case.store.read(loss) != loss_table(run):
         wrong.append("table loss of train: not the losses that the segments record")
-    norms = recorded_norms(case.record)
+    norms = recorded_series(case.record).get(GRAD_NORM, {})
     for fact in run.segments:
         if fact.body.trace not in absent:
             wrong += [str(item) for item in unfounded(fact.body, norms, case.store.read(fact.body.trace))]

@@ -108,32 +108,19 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
     break in the chain of segments; between two stored states, with the tensors that differ."""
     recipe, until = case.run.recipe, case.until
     if (recipe.phase is None) != (case.run.started.body.continues is None):
+        wanted = "the recipe's phase and the link to the run before it"
         found = "no run that it continues" if recipe.phase is not None else "a run that it continues, and no phase"
-        return Divergence(
-            recipe.first_step, (), "the recipe's phase and the link to the run before it", found, "the link is broken"
-        )
+        return Divergence(recipe.first_step, (), wanted, found, "the link is broken")
     if objective := recipe.objective:
         within = [s.end for s in segments if (s.end - recipe.first_step) % objective.num_iterations]
         if within:
-            return Divergence(
-                within[0],
-                (),
-                "states between updates",
-                f"one before train step {within[0]}",
-                "a segment ends in an update",
-            )
+            one = f"one before train step {within[0]}"
+            return Divergence(within[0], (), "states between updates", one, "a segment ends in an update")
     if recipe.trainer.most_epochs is not None and (longer := too_long(recipe, tokens_trained(case))) is not None:
         return longer
-    last, final = (
-        (until.step, until.state) if until is not None else (recipe.last_step, case.run.output("train").digest)
-    )
-    broken = compare.chain(
-        segments,
-        last,
-        final,
-        first=recipe.first_step,
-        first_state=recipe.phase.state if recipe.phase is not None else None,
-    )
+    last, final = (until.step, until.state) if until else (recipe.last_step, case.run.output("train").digest)
+    begins = recipe.phase.state if recipe.phase is not None else None
+    broken = compare.chain(segments, last, final, first=recipe.first_step, first_state=begins)
     if broken is None:
         return None
     states = [_state(case, digest) for digest in (broken.expected, broken.found)]
@@ -152,9 +139,8 @@ def too_long(recipe: Recipe, tokens: int) -> Divergence | None:
         allowed = (
             f"none: epochs are counted, and phases before it read {phase.uncounted} sequences that it does not count"
         )
-    return Divergence(
-        recipe.first_step, (), allowed, f"{recipe.trainer.num_steps}", "more epochs than the recipe allows"
-    )
+    steps = f"{recipe.trainer.num_steps}"
+    return Divergence(recipe.first_step, (), allowed, steps, "more epochs than the recipe allows")
 
 
 def tokens_trained(case: Case) -> int:

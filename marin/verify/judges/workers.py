@@ -132,7 +132,9 @@ def replay_segments(
         return Setup(place, run.started.body.recipe, recorded, *folders, execution, seat)
 
     stretches = _stretches(run, positions, store)
-    jobs = [_job(run, stretch, measured) for stretch in stretches]
+    jobs = [_job(run, stretch) for stretch in stretches]
+    ends = [(job.segments[0].start, job.segments[-1].end) for job in jobs]
+    jobs = [msgspec.structs.replace(job, measured=between(measured, *at)) for job, at in zip(jobs, ends, strict=True)]
     jobs[0] = msgspec.structs.replace(jobs[0], named=True)
     answers: list[SegmentResult] = []
     own = msgspec.structs.replace(execution, devices=execution.local_devices, processes=1)
@@ -299,13 +301,7 @@ def _of(losses: Sequence[float], job: Job, segment: TrainSegment) -> Sequence[fl
     return losses[segment.start - first : segment.end - first]
 
 
-def _job(run: Run, stretch: range, measured: Measured) -> Job:
-    job = _with_states(run, stretch)
-    mine = between(measured, job.segments[0].start, job.segments[-1].end)
-    return msgspec.structs.replace(job, measured={name: dict(known) for name, known in mine.items()})
-
-
-def _with_states(run: Run, stretch: range) -> Job:
+def _job(run: Run, stretch: range) -> Job:
     saved = {fact.body.state: fact.body for fact in run.checkpoints}
     segments = [run.segments[position].body for position in stretch]
     ends = [saved[segment.end_state] for segment in segments if segment.end_state in saved]

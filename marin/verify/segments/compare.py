@@ -23,6 +23,16 @@ COMPILED = ("optimised", "device_kind", "compiler")
 TOKENS = "the step saw other tokens (data)"
 INITIAL = "the initial state differs"
 MEASURED = "the recorded measurement is not what the step gives"
+NO_CHAIN = "the recorded segments do not follow each other"
+BROKEN = "a segment starts from another state than the one before it ended in"
+NOT_EACH = "a segment does not hold one record per train step"
+MISSING = "train steps are missing from the record"
+ELSEWHERE = "the last segment ends in another state than the step's output"
+ANOTHER_START = "the segment starts from another state"
+STATE, SCALARS = "the state after the step differs", "loss or gradient norm differ"
+LOSS = "the recorded loss is not the one that its own fingerprint covers"
+END = "the recorded state is not the one that the steps lead to"
+TRACE = "the recorded trace is not the one that the fingerprints cover"
 """What a divergence is about, where others ask."""
 
 
@@ -99,42 +109,20 @@ def chain(
 ) -> Divergence | None:
     """Whether the recorded segments follow each other without a gap, from train step ``first`` to before ``num_steps``
     in the final state. ``first_state``: what they begin with, where that is recorded elsewhere too (a phase)."""
-    at = first
-    state = first_state
+    at, state = first, first_state
     for segment in segments:
-        if segment.start != at:
-            return Divergence(
-                min(at, segment.start),
-                (),
-                f"a segment from step {at}",
-                f"one from step {segment.start}",
-                "the recorded segments do not follow each other",
-            )
+        start = segment.start
+        if start != at:
+            return Divergence(min(at, start), (), f"a segment from step {at}", f"one from step {start}", NO_CHAIN)
         if state is not None and segment.start_state != state:
-            return Divergence(
-                segment.start,
-                (),
-                state,
-                segment.start_state,
-                "a segment starts from another state than the one before it ended in",
-            )
+            return Divergence(start, (), state, segment.start_state, BROKEN)
         if not segment.is_whole:
-            return Divergence(
-                segment.start,
-                (),
-                f"{segment.end - segment.start} records of each kind",
-                segment.counts,
-                "a segment does not hold one record per train step",
-            )
+            return Divergence(start, (), f"{segment.end - start} records of each kind", segment.counts, NOT_EACH)
         at, state = segment.end, segment.end_state
     if at != num_steps:
-        return Divergence(
-            at, (), f"segments up to step {num_steps}", f"up to step {at}", "train steps are missing from the record"
-        )
+        return Divergence(at, (), f"segments up to step {num_steps}", f"up to step {at}", MISSING)
     if state != final_state:
-        return Divergence(
-            num_steps - 1, (), final_state, str(state), "the last segment ends in another state than the step's output"
-        )
+        return Divergence(num_steps - 1, (), final_state, str(state), ELSEWHERE)
     return None
 
 
@@ -150,55 +138,25 @@ def segment(
     ``end_tensors``: those in which the recorded end state differs from the found one, as far as its list is there;
     ``measured``: what is recorded of that."""
     if recorded.start_state != found.start_state:
-        return Divergence(
-            recorded.start, (), recorded.start_state, found.start_state, "the segment starts from another state"
-        )
-    for offset in range(recorded.end - recorded.start):
-        step = recorded.start + offset
+        return Divergence(recorded.start, (), recorded.start_state, found.start_state, ANOTHER_START)
+    for offset, step in enumerate(range(recorded.start, recorded.end)):
         if recorded.batches[offset] != found.batches[offset]:
             return Divergence(step, (), recorded.batches[offset], found.batches[offset], TOKENS)
-        if recorded.fingerprints[offset] != found.fingerprints[offset]:
+        expected, made = recorded.fingerprints[offset], found.fingerprints[offset]
+        if expected != made:
             differing = trace_difference(recorded_trace, found.trace, offset, tensors)
-            return Divergence(
-                step,
-                differing,
-                recorded.fingerprints[offset],
-                found.fingerprints[offset],
-                "the state after the step differs" if differing else "loss or gradient norm differ",
-            )
+            return Divergence(step, differing, expected, made, STATE if differing else SCALARS)
         if recorded.losses[offset] != found.losses[offset]:
-            return Divergence(
-                step,
-                (),
-                recorded.losses[offset],
-                found.losses[offset],
-                "the recorded loss is not the one that its own fingerprint covers",
-            )
+            return Divergence(step, (), recorded.losses[offset], found.losses[offset], LOSS)
     if recorded.end_state != found.end_state:
-        return Divergence(
-            recorded.end - 1,
-            by_execution(end_tensors),
-            recorded.end_state,
-            found.end_state,
-            "the recorded state is not the one that the steps lead to",
-        )
+        last = recorded.end - 1
+        return Divergence(last, by_execution(end_tensors), recorded.end_state, found.end_state, END)
     if recorded.trace != digest_bytes(found.trace):  # by the record: a stored trace may be kept back
         width, stored = 8 * len(tensors), recorded_trace or found.trace
-        offset = next(
-            (
-                i
-                for i in range(recorded.end - recorded.start)
-                if stored[i * width : (i + 1) * width] != found.trace[i * width : (i + 1) * width]
-            ),
-            0,
-        )
-        return Divergence(
-            recorded.start + offset,
-            trace_difference(recorded_trace, found.trace, offset, tensors),
-            recorded.trace,
-            digest_bytes(found.trace),
-            "the recorded trace is not the one that the fingerprints cover",
-        )
+        rows = (slice(at * width, (at + 1) * width) for at in range(recorded.end - recorded.start))
+        offset = next((at for at, row in enumerate(rows) if stored[row] != found.trace[row]), 0)
+        differing = trace_difference(recorded_trace, found.trace, offset, tensors)
+        return Divergence(recorded.start + offset, differing, recorded.trace, digest_bytes(found.trace), TRACE)
     for name, values in found.measured.items():
         said = (measured or {}).get(name, {})
         for step, value in enumerate(values, recorded.start):

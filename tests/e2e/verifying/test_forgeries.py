@@ -95,6 +95,8 @@ def test_the_table_tells_of_kinds_that_there_are_and_none_passes() -> None:
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
     found = {row[1]: (row[0], row[2], row[3]) for row in rows}
     assert len(found) == len(rows) >= 120
+    harness = 16  # class of kinds that need lm-evaluation-harness
+    assert {name for name, kind in kinds.KINDS.items() if kind.number != harness} <= found.keys()
     for name, (number, by, how) in found.items():
         if "learned from rewards" in f"{number} {name}":  # made by training, in tests/plugins/rl/test_forgeries.py
             assert how in GOOD, name

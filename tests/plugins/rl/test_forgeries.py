@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from bench.forgeries.rewards import LIES, Runs, prepared_runs
+from bench.forgeries.rewards import HONEST, LIES, Runs, prepared_runs
 from bench.forgeries.workshop import changes
 from ledger import MemoryStorage, Store
 from marin.training.loop import Steps
@@ -36,6 +37,11 @@ def test_a_lie_is_named(runs: Runs, name: str) -> None:
         lie(made)
         found = runs.judged(runs.trained())
     assert found.startswith(f"train step {step}: ") and said in found
+
+
+def test_the_table_has_a_row_for_each_lie() -> None:
+    text = Path("docs/verify.md").read_text("utf-8")
+    assert [name for name in (HONEST, *LIES) if f" | {name} | operator | " not in text] == []
 
 
 def test_a_record_that_is_kept_back_is_drawn_again(runs: Runs) -> None:

@@ -53,13 +53,8 @@ CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
 """What an event of a run changes, once the fold has taken it in."""
 OTHERWISE = (
     *(types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted, types.ReplaySegment),
-    *(
-        types.TrainWithdrawn,
-        types.ExperimentRegistered,
-        types.ExperimentReported,
-        types.TrackingLogged,
-        types.RunLabelled,
-    ),
+    *(types.TrainWithdrawn, types.ExperimentRegistered, types.ExperimentReported),
+    *(types.TrackingLogged, types.RunLabelled),
 )
 """What MLflow is told of in another way. Beside these two it shows what has numbers, whatever type it is of; nothing else
 changes what it shows."""
@@ -106,8 +101,7 @@ class Fold:
         return intents
 
     def _told(self, index: int, event: Event, projected: ProjectedRun, before: Mapping[str, str]) -> Iterator[Intent]:
-        """What verifications said (``before``), where the run or its evaluations went on after them, by whatever event: one of no
-        known type too."""
+        """What verifications said (``before``), where the run or its evaluations went on by whatever event."""
         kind, fold = kind_of(event.type), projected.fold
         if event.stream == evaluation_stream(projected.name):
             fold.evaluated = index

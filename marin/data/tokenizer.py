@@ -86,7 +86,7 @@ class Tokenizer:
     """
 
     def __init__(self, library: Library, special: SpecialTokens, *, cleans: bool = False, where: str = "") -> None:
-        self._library, self.special, self._cleans, self._where = library, special, cleans, where
+        self._library, self.special, self.cleans, self._where = library, special, cleans, where
 
     @property
     def encode_special_tokens(self) -> bool:
@@ -111,7 +111,14 @@ class Tokenizer:
     def gives_back(self) -> bool:
         """Whether decoding gives the text back, with its white space: of byte-level tokenizers without a normalizer."""
         decoder = self._library.decoder
-        return self._library.normalizer is None and type(decoder).__name__ == "ByteLevel" and not self._cleans
+        return self._library.normalizer is None and type(decoder).__name__ == "ByteLevel" and not self.cleans
+
+    def open_end(self, text: str) -> int:
+        """How many letters at the end of a text of tokens further ones may change: the beginning of what loses its space."""
+        begun, left = [part[:size] for part in _BEFORE for size in range(1, len(part))], text
+        while self.cleans and (most := max((len(one) for one in begun if left.endswith(one)), default=0)):
+            left = left[:-most].rstrip(" ")
+        return len(text) - len(left)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> Encoding:
         """The ids of ``text`` and where each token lies in it; with ``add_special_tokens`` inside of what the post-processor puts
@@ -179,10 +186,10 @@ class Tokenizer:
         """Another one, whose settings can be others."""
         from tokenizers import Tokenizer as Library
 
-        return Tokenizer(Library.from_str(self.to_str()), self.special, cleans=self._cleans, where=self._where)
+        return Tokenizer(Library.from_str(self.to_str()), self.special, cleans=self.cleans, where=self._where)
 
     def _cleaned(self, text: str) -> str:
-        return cleaned(text) if self._cleans else text
+        return cleaned(text) if self.cleans else text
 
 
 def cleaned(text: str) -> str:

@@ -131,6 +131,8 @@ DRAWN = frozenset(
     }
 )
 """What ``generation_config.json`` may say without another way of drawing."""
+ADAPTERS = "adapter_config.json"
+"""What PEFT writes into a folder of adapters, which has no ``config.json``, or beside a model."""
 LLAMA3: Mapping[str, float] = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
@@ -140,8 +142,8 @@ LLAMA3: Mapping[str, float] = {
 
 
 def is_folder(name: str) -> bool:
-    """Whether ``name`` is a folder with a model, and not the name of a run."""
-    return (Path(name) / "config.json").is_file()
+    """Whether ``name`` is a folder with a model, or with adapters to one, and not the name of a run."""
+    return any((Path(name) / file).is_file() for file in ("config.json", ADAPTERS))
 
 
 def folder_recipe(folder: Path) -> Recipe:
@@ -151,12 +153,14 @@ def folder_recipe(folder: Path) -> Recipe:
     Raises:
         UsageError: the folder has no such model.
     """
+    if (folder / ADAPTERS).is_file():
+        raise _other(
+            folder, ADAPTERS, "a model without adapters: merge them first (merge_and_unload of PEFT)", "adapters"
+        )
     said = _object(folder / "config.json")
     kind = str(said.get("model_type"))
     if kind not in DEFAULTS:
         raise _other(folder, "model_type", ", ".join(DEFAULTS), kind)
-    if (folder / "adapter_config.json").is_file():
-        raise _other(folder, "adapter_config.json", "a model without adapters beside it: merge them first", "adapters")
     try:
         config = read_configuration(said, kind)
     except ValueError as error:

@@ -24,7 +24,7 @@ from tokenizers.models import WordLevel
 
 from marin.errors import UsageError
 from marin.evaluation import configuration
-from marin.evaluation.folder import CHANCE, folder_recipe, left_out_of_training
+from marin.evaluation.folder import CHANCE, folder_recipe, is_folder, left_out_of_training
 from marin.evaluation.folder_subject import open_folder
 from marin.evaluation.scoring import Prompt, Row, Scorer
 from marin.recipe.schema import Model, Recipe
@@ -538,3 +538,10 @@ def test_our_own_earlier_folders_of_gpt2_are_read(tmp_path: Path) -> None:
     said = json.loads((folder / "config.json").read_bytes())
     (folder / "config.json").write_text(json.dumps(said | {"n_inner": None}), "utf-8")
     assert np.array_equal(logits(folder), wanted)
+
+
+def test_a_folder_of_adapters_is_no_model(compare: Callable[..., None], tmp_path: Path) -> None:
+    """As PEFT saves one: without ``config.json``. It is a folder that is refused, and not the name of a run."""
+    with_adapters(tmp_path)
+    assert is_folder(str(tmp_path))
+    compare(KIND, "adapters alone", lambda: folder_recipe(tmp_path), None, refusal="a folder of adapters alone")

@@ -6,6 +6,7 @@ Neither runs here: what is right stands with each row (OpenAI's API reference; `
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
@@ -23,11 +24,11 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace
 from transformers import PreTrainedTokenizerFast
 
 from marin.data.template import ChatTemplate
+from marin.data.tokenizer import SpecialTokens, parse_tokenizer
 from marin.data.tokenizer import Tokenizer as Opened
-from marin.data.tokenizer import parse_tokenizer
 from marin.errors import UsageError
 from marin.evaluation.subject import Subject
-from marin.plugins.serve.answers import Answer, Question, question, text_offsets, token_text
+from marin.plugins.serve.answers import Answer, Choice, Question, question, text_offsets, token_text
 from marin.plugins.serve.chat import content_form
 from marin.plugins.serve.engine import SequenceUpdate
 from marin.plugins.serve.wire import Chat, Completion, Refused, prompts_of, read_request, stops_of
@@ -402,6 +403,26 @@ def test_a_text_goes_on_with_its_prompt(
                 max(0, len(reference.decode(ids[: cut + n]).rstrip("\ufffd")) - len(lead)) for n in range(len(new))
             ]
             compare(KIND, f"{name}, text_offset", lambda found=offsets: found, list(accumulate(letters, max)))
+
+
+@pytest.mark.parametrize("made", [wordpiece, llama, single_bytes])
+def test_a_stream_is_the_whole_text(
+    compare: Callable[..., None], by_bytes: Subject, made: Callable[[], Tokenizer]
+) -> None:
+    """Also where spaces before punctuation go (``clean_up_tokenization_spaces``), as in the folders of Llama 3."""
+    signs = ["n", "'", "t", "s", ".", "don", "'s", "n't", "'re", "!"]
+    library = made()
+    library.add_tokens([sign for sign in (*signs, " '", " n", " s", " .") if library.token_to_id(sign) is None])
+    subject = replace(by_bytes, tokenizer=Opened(library, SpecialTokens(), cleans=True))
+    draw, ids = random.Random(2), sorted({library.token_to_id(sign) for sign in (*signs, " '", " n", " s", " .")})
+    for _ in range(60):
+        prompt, new = ((*draw.choices(ids, k=count),) for count in (2, 8))
+        asking = Question(subject, (Choice(0, prompt, 0),), 8, 0.0, 0, ())
+        answer = Answer(asking, "m")
+        updates = [SequenceUpdate(0, new[:count], count == 8) for count in range(1, 9)]
+        said = "".join(chunk["choices"][0]["text"] for one in updates for chunk in answer.piece(one))
+        compare(KIND, f"stream of {made.__name__}, {new}", lambda said=said: said, asking.completion(new, prompt)[0])
+        assert max(text_offsets(subject, new)) <= len(subject.text(new))
 
 
 def test_a_byte_is_shown_as_one(by_bytes: Subject) -> None:

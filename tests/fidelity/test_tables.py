@@ -639,3 +639,20 @@ def test_lines_of_a_plain_text(compare: Compare, tmp_path: Path, data: bytes) ->
     path = tmp_path / "a.txt"
     path.write_bytes(data)
     compare("texts", f"plain text {data!r}", lambda: [one.text for one in read(path)], [path.read_text("utf-8-sig")])
+
+
+def test_lines_of_plain_texts_to_train_on(compare: Compare, tmp_path: Path) -> None:
+    path, refusal = tmp_path / "a.txt", "a file whose lines end by CR alone it refuses"
+
+    def lines_of(data: bytes) -> list[str]:
+        path.write_bytes(data)
+        file = SourceFile(path, path.name)
+        found = read_file(
+            file, "s", text_field="text", split="lines", paragraphs_per_document=1, expected_digest=file.digest()
+        )
+        return [one.text for one in found]
+
+    for data in (b"one\r\ntwo\r\n", b"\xef\xbb\xbfone\n\ntwo", b"one\r"):
+        compare("texts", f"dataset=files, {data!r}", lambda data=data: lines_of(data), data.decode("utf-8-sig").split())
+    for data in (b"one\rtwo\r", b"one\r\rtwo"):
+        compare("texts", f"dataset=files, {data!r}", lambda data=data: lines_of(data), None, refusal=refusal)

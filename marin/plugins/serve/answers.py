@@ -78,9 +78,10 @@ class Question:
         return text, "stop" if new and new[-1] in self.subject.recipe.tokens.stops else "length"
 
     def safe(self, new: tuple[int, ...], prompt: tuple[int, ...] = ()) -> str:
-        """The beginning of the text that later tokens cannot change: no half character, no beginning of a stop."""
+        """The beginning of the text that later tokens cannot change: no half character, no beginning of a stop, no space that
+        goes with what follows it."""
         text = self.completion(new, prompt)[0].rstrip("�")
-        held = 0
+        held = self.subject.tokenizer.open_end(text)
         for stop in self.stops:
             held = max(held, *(size for size in range(len(stop)) if text.endswith(stop[:size])))
         return text[: len(text) - held]
@@ -315,7 +316,7 @@ def text_offsets(subject: Subject, tokens: tuple[int, ...], prompt: tuple[int, .
     """For each token, how many letters of their text stand before it. A token within a letter has the place of that letter.
     ``prompt``: the tokens before them."""
     found: list[int] = []
-    if type(subject.tokenizer.decoder).__name__ != "ByteLevel":
+    if subject.tokenizer.cleans or type(subject.tokenizer.decoder).__name__ != "ByteLevel":
         whole = subject.text(tokens, prompt)
         for count in range(len(tokens)):
             before = subject.text(tokens[:count], prompt) if count else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
@@ -17,6 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from marin.provenance.code import code_folder, provenance
 from marin.provenance.extras import DISTRIBUTION
+from marin.provenance.git import git
 
 PACKAGES = ("ledger", "marin")
 """Without experiments, which may be nobody else's business."""
@@ -35,10 +37,11 @@ def wheel() -> tuple[str, bytes] | None:
         about = distribution(DISTRIBUTION)
     except PackageNotFoundError:
         return None
-    if provenance(code_folder()).dirty:
+    here = provenance(code_folder())
+    if here.dirty:
         return None
     stem = f"{DISTRIBUTION.replace('-', '_')}-{about.version}"
-    files = dict(_code(code_folder()))
+    files = dict(_code(code_folder(), committed=bool(here.commit)))
     files |= {f"{stem}.data/data/share/marin/conf/{name}": data for name, data in _groups()}
     files |= {f"{stem}.dist-info/{name}": text.encode() for name in _ABOUT if (text := about.read_text(name))}
     files[f"{stem}.dist-info/WHEEL"] = _WHEEL.encode()
@@ -53,11 +56,14 @@ def wheel() -> tuple[str, bytes] | None:
     return f"{stem}-py3-none-any.whl", made.getvalue()
 
 
-def _code(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for package in PACKAGES:
-        for path in sorted((folder / package).rglob("*")):
-            if path.suffix in _SUFFIXES and path.is_file() and not path.is_symlink():
-                yield path.relative_to(folder).as_posix(), path.read_bytes()
+def _code(folder: Path, *, committed: bool) -> Iterator[tuple[str, bytes]]:
+    found = sorted(path for package in PACKAGES for path in (folder / package).rglob("*"))
+    names = {path.relative_to(folder).as_posix() for path in found if path.suffix in _SUFFIXES}
+    if committed:  # what lies between them is nobody's
+        listed = git(folder, "ls-files", "-z", "--", *PACKAGES).stdout
+        names &= {os.fsdecode(name) for name in listed.split(b"\0")}
+    for name in sorted(names):
+        yield name, (folder / name).read_bytes()
 
 
 def _groups() -> Iterator[tuple[str, bytes]]:

@@ -15,7 +15,7 @@ from marin.history.names import data_of, model_of, name_of
 from marin.history.run import Run, shown
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.pages.statement import Published
-from marin.provenance.extras import DISTRIBUTION
+from marin.provenance.plugins import DISTRIBUTION
 from marin.recipe.units import duration, human_size
 from marin.record.root import Root
 from marin.record.verdicts import NAMES, in_order, overall

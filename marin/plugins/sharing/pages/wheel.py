@@ -17,8 +17,8 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from marin.provenance.code import code_folder, provenance
-from marin.provenance.extras import DISTRIBUTION
 from marin.provenance.git import git
+from marin.provenance.plugins import DISTRIBUTION
 
 PACKAGES = ("ledger", "marin")
 """Without experiments, which may be nobody else's business."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from marin.history.runs import LATEST
 from marin.record.attestation import PAGES
@@ -42,7 +43,7 @@ def asked(text: str) -> Asked:
     at, run, page = _meant(parts, is_folder=text.endswith("/"))
     if page == JUDGE and (of_run := re.search(r"#([a-z2-7]{8})$", text)):
         run = of_run[1]
-    return Asked(run, page, f"{scheme}://{'/'.join([host, *parts[:at]])}")
+    return Asked(unquote(run), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
 
 
 def _on_disk(text: str) -> Asked:

@@ -12,6 +12,7 @@ from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.sharing.pages.site import pages
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.page import graph_page
+from marin.reporting.lineage.samples import Inspector
 
 
 @pytest.mark.browser
@@ -252,7 +253,8 @@ def test_a_graph_of_two_thousand_nodes_is_walked_filtered_and_moved(page: Any, t
 
 @pytest.mark.browser
 def test_on_a_telephone_the_index_of_a_site_shows_name_loss_and_verdict(served: Served, page: Any, shots: Path):
-    *_, index = pages(served.root)
+    with Inspector() as inspector:
+        *_, index = pages(served.root, "", inspector)
     file = shots / "site.html"
     file.write_bytes(index.draw())
     page.set_viewport_size({"width": 390, "height": 850})

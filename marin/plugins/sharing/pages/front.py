@@ -15,6 +15,7 @@ from marin.history.names import data_of, model_of, name_of
 from marin.history.run import Run, shown
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.pages.statement import Published
+from marin.provenance.plugins import DISTRIBUTION
 from marin.recipe.units import duration, human_size
 from marin.record.root import Root
 from marin.record.verdicts import NAMES, in_order, overall
@@ -64,6 +65,7 @@ def front(
         costs=list(_costs(run)),
         command=f"marin verify {here} --vkey '{root.verifier}'",
         install=list(_install(run)),
+        wheel=_wheel(published),
         dossier=published.dossier,
         key=str(root.verifier),
         pages=pages,
@@ -122,6 +124,14 @@ def _costs(run: Run) -> Iterator[tuple[str, str]]:
     executed = sum(step.seconds for step in run.steps.values() if not step.cached)
     if executed:
         yield "to make it took", duration(executed)
+
+
+def _wheel(published: Published) -> str:
+    """What installs the software that published it, and takes no other; "" where that does not lie beside it."""
+    if not published.wheel:
+        return ""
+    place = f"{published.address or 'ROOT'}/{published.wheel}#sha256={published.wheel_digest}"
+    return f"pip install '{DISTRIBUTION}[train] @ {place}'"
 
 
 def _install(run: Run) -> Iterator[str]:

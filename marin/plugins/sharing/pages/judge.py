@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -24,7 +25,7 @@ from marin.plugins.sharing.dossier.layout import PREDICATE as OF_A_DOSSIER
 from marin.plugins.sharing.pages.earlier import EarlierRoot
 from marin.plugins.sharing.pages.publication import OF_ALL, front_of, outputs_of, pages_of_publication
 from marin.plugins.sharing.pages.site import Drawing, pages, path_of_output
-from marin.plugins.sharing.pages.statement import SignedPage, Statement, drawer, read_statement
+from marin.plugins.sharing.pages.statement import Published, SignedPage, Statement, drawer, read_statement
 from marin.process.text import several
 from marin.provenance.extras import not_installed
 from marin.record.attestation import PAGES, attested
@@ -97,6 +98,8 @@ def judge_publication(
 
     with nullcontext(inspector) if inspector is not None else Inspector() as asked:
         _look(storage, found, sorted(named), looked, Again(root, reader, found, drawings, asked))
+    if (mine := found.runs.get(run)) is not None and mine.wheel:
+        _look_at_wheel(storage, mine, looked)
     dossiers = [found.runs[run].dossier if run in found.runs else "", _dossier_of(page)]
     for name in dict.fromkeys(filter(None, dossiers)):
         _look_at_dossier(storage, name, keys, looked)
@@ -199,8 +202,7 @@ def _look(storage: Storage, found: Statement, paths: Iterable[str], looked: Look
             if last is not None and last.sha256 == digest:
                 looked.pass_over(path, "earlier pages, which their publisher is replacing")
             else:
-                differs = f"expected sha256:{entry.sha256}, as its publisher signed it, found sha256:{digest}"
-                looked.wrong.append(f"{path}: {differs}{_more(path, content, entry, again)}")
+                looked.wrong.append(f"{path}: {_other(entry.sha256, digest)}{_more(path, content, entry, again)}")
             continue
         try:
             _compare(path, content, entry, again, looked)
@@ -284,6 +286,20 @@ def _standing(reader: LogReader, history: LedgerHistory) -> list[VerifierKey]:
     }
     own = (key for key in reader.keys if key.name == reader.checkpoint().origin and key.until is None)
     return [key for key in own if str(key) not in retired]
+
+
+def _look_at_wheel(storage: Storage, published: Published, looked: Looked) -> None:
+    try:
+        digest = hashlib.sha256(storage.read(published.wheel)).hexdigest()
+    except NotFound:
+        looked.missing.append(f"{published.wheel}: its publisher signed it, and it is not here")
+        return
+    if digest != published.wheel_digest:
+        looked.wrong.append(f"{published.wheel}: {_other(published.wheel_digest, digest)}")
+
+
+def _other(signed: str, found: str) -> str:
+    return f"expected sha256:{signed}, as its publisher signed it, found sha256:{found}"
 
 
 def _dossier_of(page: str) -> str:

@@ -4,6 +4,7 @@
     dossiers/DIGEST/                 the dossier, under the digest of its signed statement; never changed
     runs/RUN/index.html, ...         the way to the newest dossier of the run, and its pages (marin/plugins/sharing/pages)
     programs/                        of a run under profile exact: what a train step computes (judge/programs.py)
+    wheels/DIGEST/                   the software that published it (wheel.py)
     pages.intoto.jsonl               the digest of every page, signed, and what it was drawn from
 
 Artifacts go first, then the dossier, then the log with its signed checkpoint, and the page that leads to them last. Each of
@@ -13,6 +14,8 @@ share lies there once.
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +33,13 @@ from marin.plugins.sharing.pages.earlier import EarlierRoot
 from marin.plugins.sharing.pages.publication import front_of, pages_of_publication
 from marin.plugins.sharing.pages.site import drawn_surely
 from marin.plugins.sharing.pages.statement import Published, Statement, entry, read_statement
+from marin.plugins.sharing.pages.wheel import wheel
 from marin.record.attestation import PAGES, digests
 from marin.record.root import Root
 from marin.record.trust.homes import VKEY
 from marin.reporting.lineage.samples import Inspector
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,9 +89,21 @@ def publish_pages(
     mirrored = mirror_log(root.storage, target, [root.verifier])
     for name, data in program_files(root, run):
         target.replace(name, data)
-    own = Published(dossier, address.rstrip("/"))
+    own = Published(dossier, address.rstrip("/"), *_put_wheel(target))
     _replace_pages(root, run.run, own, target, mirrored.new_size)
     return Result(front_of(run.run), dossier, mirrored.new_size)
+
+
+def _put_wheel(target: Storage) -> tuple[str, str]:
+    """Where the wheel of this very software lies, and its digest; both "" where there is none."""
+    made = wheel()
+    if made is None:
+        logger.warning("no wheel is published beside the pages: the code has changes that are not committed")
+        return "", ""
+    name, data = made
+    digest = hashlib.sha256(data).hexdigest()
+    target.ensure(f"wheels/{digest[:12]}/{name}", data)
+    return f"wheels/{digest[:12]}/{name}", digest
 
 
 def _replace_pages(root: Root, run: str, own: Published, target: Storage, size: int) -> None:

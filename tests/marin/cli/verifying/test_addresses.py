@@ -23,6 +23,7 @@ SITE = "https://example.org/a/site"
         (f"{SITE}/runs/2khr7ocq/index.html", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
         (f"{SITE}/runs/2khr7ocq/report.html#loss", SITE, "2khr7ocq", "runs/2khr7ocq/report.html"),
         (f"{SITE}/runs/2khr7ocq/?from=mail#a/b", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
+        (f"{SITE}/runs/2khr7ocq/report%2Ehtml", SITE, "2khr7ocq", "runs/2khr7ocq/report.html"),
         (f"{SITE}//runs//2khr7ocq", SITE, "2khr7ocq", "runs/2khr7ocq/index.html"),
         ("https://example.org/runs/runs/2khr7ocq/", "https://example.org/runs", "2khr7ocq", "runs/2khr7ocq/index.html"),
         (f"{SITE}/index.html", SITE, "latest", "index.html"),

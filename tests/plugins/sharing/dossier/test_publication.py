@@ -221,7 +221,8 @@ def test_a_stranger_finds_claim_numbers_and_the_command_with_the_address(
         found = axe.run(page).response["violations"]
         assert [item["id"] for item in found if item["impact"] in ("serious", "critical")] == [], (scheme, width)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
-        command = page.locator("[data-here]").inner_text()
+        *installed, command = page.locator("[data-here]").all_inner_texts()
+        assert all(f" @ {address}/wheels/" in line and "#sha256=" in line for line in installed), installed
         assert command == f"marin verify {address}/runs/{RUN}/ --vkey '{root.verifier}'"
         page.screenshot(path=shots / f"published-{scheme}-{width}.png", full_page=True)
     page.get_by_role("link", name="the page that checks").click()

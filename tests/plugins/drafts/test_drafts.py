@@ -80,7 +80,7 @@ def by_passes(scorer: Scorer, prompt: Prompt, seed: int) -> tuple[int, ...]:
 
     @jax.jit
     def following(arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
-        logits = jax.lax.dynamic_index_in_dim(scorer._logits(arrays, ids)[0], at[0], keepdims=False)
+        logits = jax.lax.dynamic_index_in_dim(scorer.logits(arrays, ids)[0], at[0], keepdims=False)
         noise = jrandom.gumbel(jrandom.fold_in(key[0], at[0]), logits.shape)
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
         return jnp.argmax(warm).astype(jnp.int32)[None]

@@ -74,25 +74,28 @@ def prompts_of(count: int, temperature: float, limit: int = 60) -> list[Prompt]:
     return [Prompt(text, limit, never, temperature, request_name(text, n)) for n, text in enumerate(texts)]
 
 
-def by_passes(scorer: Scorer, prompt: Prompt, seed: int) -> tuple[int, ...]:
+class Passes:
     """Token by token, as every release before proposals did: the whole sequence, in the program for its length, and of its
     logits those of the last token."""
 
-    @jax.jit
-    def following(arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
-        logits = jax.lax.dynamic_index_in_dim(scorer.logits(arrays, ids)[0], at[0], keepdims=False)
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer, self._following = scorer, jax.jit(self.following)
+
+    def following(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
+        logits = jax.lax.dynamic_index_in_dim(self.scorer.logits(arrays, ids)[0], at[0], keepdims=False)
         noise = jrandom.gumbel(jrandom.fold_in(key[0], at[0]), logits.shape)
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
         return jnp.argmax(warm).astype(jnp.int32)[None]
 
-    one = scorer.begin(prompt, seed)
-    while prompt.limit > 0 and not (one.new and scorer.ended(one)):
-        length = next(n for n in lengths(scorer.seq_len, SHORTEST_ALONE) if n >= len(one.tokens))
-        ids = np.zeros((1, length), np.int32)
-        ids[0, : len(one.tokens)] = one.tokens
-        at, heat = np.asarray([len(one.tokens) - 1], np.int32), np.asarray([prompt.temperature], np.float32)
-        one.tokens.append(int(following(scorer.arrays, ids, at, one.key[None], heat)[0]))
-    return one.new
+    def said(self, prompt: Prompt, seed: int) -> tuple[int, ...]:
+        scorer, one = self.scorer, self.scorer.begin(prompt, seed)
+        while prompt.limit > 0 and not (one.new and scorer.ended(one)):
+            length = next(n for n in lengths(scorer.seq_len, SHORTEST_ALONE) if n >= len(one.tokens))
+            ids = np.zeros((1, length), np.int32)
+            ids[0, : len(one.tokens)] = one.tokens
+            at, heat = np.asarray([len(one.tokens) - 1], np.int32), np.asarray([prompt.temperature], np.float32)
+            one.tokens.append(int(self._following(scorer.arrays, ids, at, one.key[None], heat)[0]))
+        return one.new
 
 
 @dataclass
@@ -131,9 +134,10 @@ def test_proposed_tokens_are_those_of_full_passes(
 ) -> None:
     recipe = recipe_of(architecture, packing)
     scorer = drafting(model_of(recipe), recipe)
+    passes = Passes(scorer)
     for temperature in (0.0, 0.8):
         prompts = prompts_of(6, temperature)
-        expected = [by_passes(scorer, prompt, 3) for prompt in prompts]
+        expected = [passes.said(prompt, 3) for prompt in prompts]
         assert scorer.generate(prompts, 3) == expected
         assert [scorer.generate([prompt], 3)[0] for prompt in prompts[:2]] == expected[:2], "one at a time"
         assert max(map(len, expected)) > 20
@@ -178,8 +182,9 @@ def test_a_proposal_that_is_no_number_poisons_nothing() -> None:
     )
     scorer = Scorer(poisoned, recipe)
     scorer.drafts = Proposed(lambda one: (3, 7, 3))
+    passes = Passes(scorer)
     for prompt in prompts_of(2, 0.0, limit=8):
-        assert scorer.generate([prompt], 3) == [by_passes(scorer, prompt, 3)]
+        assert scorer.generate([prompt], 3) == [passes.said(prompt, 3)]
 
 
 def test_sequences_come_and_go(scorer: Scorer) -> None:

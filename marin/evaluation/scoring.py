@@ -81,13 +81,15 @@ class Scored:
 @dataclass(frozen=True)
 class Prompt:
     """What is continued: at least one token, at most ``limit`` further ones. ``stop``: whether the new tokens so far
-    end it. ``temperature`` 0 takes the likeliest token (of several the first), any other draws by ``name``."""
+    end it. ``temperature`` 0 takes the likeliest token (of several the first), any other draws by ``name``. ``said``: what
+    somebody says comes next, which is looked at in one pass for each program and never believed."""
 
     tokens: tuple[int, ...]
     limit: int
     stop: Callable[[tuple[int, ...]], bool]
     temperature: float = 0.0
     name: str = ""
+    said: tuple[int, ...] = ()
 
 
 @dataclass
@@ -245,11 +247,14 @@ class Scorer:
         Raises:
             UsageError: one is empty, or fills the model's context.
         """
-        nothing: list[tuple[int, ...]] = [() for _ in active]
-        proposed = nothing if alone or self.drafts is None else self.drafts.propose(active, ahead)
+        proposed = [() if alone else self._said(one) for one in active]
+        if self.drafts is not None and not alone:
+            others = [place for place, said in enumerate(proposed) if not said]
+            for place, draft in zip(others, self.drafts.propose([active[one] for one in others], ahead), strict=True):
+                proposed[place] = draft
         waiting, again = [], []
         for length, places in self._alone([len(one.tokens) for one in active]):
-            count = 1 if self.drafts is None else window(length, self.seq_len)
+            count = window(length, self.seq_len) if self.recipe.arithmetic.profile in CPU_PROFILES else 1
             ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices, count), np.int32)
             key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
             group = [(one := active[place], proposed[place][: length - len(one.tokens)]) for place in places]
@@ -273,6 +278,14 @@ class Scorer:
                         break
         if again:
             self.advance(again, alone=True)
+
+    def _said(self, one: Continuation) -> tuple[int, ...]:
+        """What somebody says comes next, where they were right so far and it could be tokens."""
+        new, said = one.new, one.prompt.said
+        if not said or said[: len(new)] != new:
+            return ()
+        rows = self._vocabulary()
+        return said[len(new) :] if all(0 <= token < rows for token in said) else ()
 
     def ended(self, one: Continuation) -> bool:
         """Whether nothing more is to come: it has as many tokens as it may, or a stop, or an end of text."""

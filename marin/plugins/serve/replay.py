@@ -28,7 +28,7 @@ class Replayed:
 
 
 def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping[str, Any]) -> Replayed:
-    """Generate every choice again.
+    """Generate every choice again: where its tokens are those that are drawn one after another, one pass shows it.
 
     Raises:
         UsageError: the answer is another state's, or asks for what the model cannot be asked.
@@ -66,6 +66,7 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
             partial(asked.stop, prompt=tuple(one.prompt_tokens)),
             evidence.temperature,
             request_name(one.prompt_tokens, one.occurrence),
+            tuple(one.tokens),
         )
         for one in evidence.choices
     ]

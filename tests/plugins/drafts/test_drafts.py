@@ -236,7 +236,7 @@ def test_few_tokens_of_a_small_model_are_not_worth_a_compilation() -> None:
     recipe = recipe_of()
     scorer = Scorer(model_of(recipe), recipe)
     scorer.generate([Prompt((5, 6), 4, never)])
-    assert scorer.drafts is not None and not scorer.drafts._begun  # type: ignore[attr-defined]
+    assert scorer.drafts is not None and scorer.drafts._laid is None  # type: ignore[attr-defined]
 
 
 def test_a_pass_decides_the_places_that_no_shorter_program_has() -> None:

@@ -247,14 +247,15 @@ class Scorer:
         Raises:
             UsageError: one is empty, or fills the model's context.
         """
-        proposed = [() if alone else self._said(one) for one in active]
+        many = self.recipe.arithmetic.profile in CPU_PROFILES  # elsewhere a pass decides one place, the last
+        proposed = [() if alone or not many else self._said(one) for one in active]
         if self.drafts is not None and not alone:
             others = [place for place, said in enumerate(proposed) if not said]
             for place, draft in zip(others, self.drafts.propose([active[one] for one in others], ahead), strict=True):
                 proposed[place] = draft
         waiting, again = [], []
         for length, places in self._alone([len(one.tokens) for one in active]):
-            count = window(length, self.seq_len) if self.recipe.arithmetic.profile in CPU_PROFILES else 1
+            count = window(length, self.seq_len) if many else 1
             ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices, count), np.int32)
             key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
             group = [(one := active[place], proposed[place][: length - len(one.tokens)]) for place in places]

@@ -269,6 +269,10 @@ def test_under_exact_a_score_and_a_token_are_those_of_the_reference(model: LmHea
     )
     assert np.asarray(found.logprobs, np.float32).tobytes() == logprobs[0, 1:5].tobytes()
     assert found.greedy == bool(greedy[0, 1:5].all())
+    said = Prompt(tokens, 2, lambda new: False, 0.9, "name", (VOCAB - 1, VOCAB - 2))
+    assert scorer.generate([said], seed=5)[0][0] == first, (
+        "later positions decide how values are rounded: none is looked at"
+    )
     given = [ids, np.asarray([[5]], np.int32), np.asarray(named_key(5, "name"))[None], np.asarray([0.9], np.float32)]
     token, _ = reference.run(exact(scorer.next_tokens, scorer.arrays, *given).program, [*known, *given])
     assert first == int(token[0, 0])

@@ -30,7 +30,8 @@ DIRECTIONS = {"ledger": {"ledger"}, "marin": {"marin", "ledger"}, "experiments":
 
 COMPUTE = (
     *("marin/training/", "marin/evaluation/", "marin/verify/jax/", "marin/plugins/exact/"),
-    *("marin/plugins/evaluation/", "marin/plugins/explain/", "marin/plugins/rl/", "marin/plugins/scale/"),
+    *("marin/plugins/drafts/", "marin/plugins/evaluation/", "marin/plugins/explain/", "marin/plugins/rl/"),
+    *("marin/plugins/scale/", "marin/plugins/serve/ranking.py"),
 )
 
 # top-level module -> the only folders or files that may import it, at the top or inside a function

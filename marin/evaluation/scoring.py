@@ -10,8 +10,8 @@ A token of a continuation is computed by a program of one sequence, that for the
 ``drafts`` proposes what may come next, with a cache of keys and values; one pass of the program says which token is drawn after
 each of them, and those are said up to the first that is another than the proposed one. No position looks at a later one, whose
 weight is 0, so tokens are the same with proposals, with wrong ones, and without, one pass for each. (Under ``exact`` later
-positions decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request,
-position), so they depend on no other request either.
+positions decide how values are rounded, and nothing is proposed.) Drawn tokens come from threefry by (seed, request, position),
+so they depend on no other request either.
 """
 
 from __future__ import annotations
@@ -56,9 +56,6 @@ AT_ONCE = 16
 DRAFTED = 32
 """Tokens that one pass says, at most."""
 
-RANKED = 5
-"""How many of a position's likeliest tokens :meth:`Scorer.rank` names."""
-
 
 @dataclass(frozen=True)
 class Row:
@@ -82,24 +79,17 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """Natural logarithms of the scored tokens' probabilities, with the bits of :class:`Scored`, and for each of them the
-    ``RANKED`` likeliest tokens of its position with theirs, the likeliest first (of equal ones the first token)."""
-
-    logprobs: tuple[float, ...]
-    likeliest: tuple[tuple[tuple[int, float], ...], ...]
-
-
-@dataclass(frozen=True)
 class Prompt:
     """What is continued: at least one token, at most ``limit`` further ones. ``stop``: whether the new tokens so far
-    end it. ``temperature`` 0 takes the likeliest token (of several the first), any other draws by ``name``."""
+    end it. ``temperature`` 0 takes the likeliest token (of several the first), any other draws by ``name``. ``said``: what
+    somebody says comes next, which is looked at in one pass for each program and never believed."""
 
     tokens: tuple[int, ...]
     limit: int
     stop: Callable[[tuple[int, ...]], bool]
     temperature: float = 0.0
     name: str = ""
+    said: tuple[int, ...] = ()
 
 
 @dataclass
@@ -178,11 +168,10 @@ class Scorer:
         self._split, whole = NamedSharding(self.mesh, P(DATA)), NamedSharding(self.mesh, P())
         arrays, self._static = eqx.partition(model, eqx.is_inexact_array)
         self.arrays = jax.device_put(arrays, whole)
-        self._score = self._shared(self.scored_rows, 2)
-        self._rank = self._shared(self.ranked_rows, 2)
-        self._next = self._shared(self.next_tokens, 4)
+        self._score = self.shared(self.scored_rows, 2)
+        self._next = self.shared(self.next_tokens, 4)
         point = own_points("marin.drafts").get("drafts") if recipe.arithmetic.profile in CPU_PROFILES else None
-        self.drafts: Drafts | None = point.load()(model, recipe) if point else None
+        self.drafts: Drafts | None = None if point is None else point.load()(model, recipe)
         self._known: dict[tuple[int, int], bool] = {}
 
     def holding(self, model: LmHeadModel) -> Scorer:
@@ -193,7 +182,7 @@ class Scorer:
         other.drafts = self.drafts and self.drafts.holding(model)
         return other
 
-    def _shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
+    def shared(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """``function`` of the parameters and ``rows`` arrays with as many rows for each device, compiled once for each shape as
         the recipe's profile asks."""
         over = partial(jax.shard_map, mesh=self.mesh, check_vma=False, out_specs=P(DATA))
@@ -228,19 +217,7 @@ class Scorer:
             found[place] = Scored(tuple(logprobs[part].tolist()), bool(greedy[part].all()))
             done(len(found))
 
-        self._answered(self._score, rows, read)
-        return [found[place] for place in range(len(rows))]
-
-    def rank(self, rows: Sequence[Row]) -> list[Ranked]:
-        """As :meth:`score`, with the likeliest tokens of each scored position."""
-        found: dict[int, Ranked] = {}
-
-        def read(place: int, part: slice, logprobs: np.ndarray, tokens: np.ndarray, values: np.ndarray) -> None:
-            pairs = zip(tokens[part].tolist(), values[part].tolist(), strict=True)
-            likeliest = tuple(tuple(zip(*pair, strict=True)) for pair in pairs)
-            found[place] = Ranked(tuple(logprobs[part].tolist()), likeliest)
-
-        self._answered(self._rank, rows, read)
+        self.answered(self._score, rows, read)
         return [found[place] for place in range(len(rows))]
 
     def generate(self, prompts: Sequence[Prompt], seed: int = 0) -> list[tuple[int, ...]]:
@@ -270,11 +247,15 @@ class Scorer:
         Raises:
             UsageError: one is empty, or fills the model's context.
         """
-        nothing: list[tuple[int, ...]] = [() for _ in active]
-        proposed = nothing if alone or self.drafts is None else self.drafts.propose(active, ahead)
+        many = self.recipe.arithmetic.profile in CPU_PROFILES  # elsewhere a pass decides one place, the last
+        proposed = [() if alone or not many else self._said(one) for one in active]
+        if self.drafts is not None and not alone:
+            others = [place for place, said in enumerate(proposed) if not said]
+            for place, draft in zip(others, self.drafts.propose([active[one] for one in others], ahead), strict=True):
+                proposed[place] = draft
         waiting, again = [], []
         for length, places in self._alone([len(one.tokens) for one in active]):
-            count = 1 if self.drafts is None else window(length, self.seq_len)
+            count = window(length, self.seq_len) if many else 1
             ids, at = np.zeros((self.devices, length), np.int32), np.zeros((self.devices, count), np.int32)
             key, heat = np.zeros((self.devices, 2), np.uint32), np.zeros((self.devices,), np.float32)
             group = [(one := active[place], proposed[place][: length - len(one.tokens)]) for place in places]
@@ -299,6 +280,14 @@ class Scorer:
         if again:
             self.advance(again, alone=True)
 
+    def _said(self, one: Continuation) -> tuple[int, ...]:
+        """What somebody says comes next, where they were right so far and it could be tokens."""
+        new, said = one.new, one.prompt.said
+        if not said or said[: len(new)] != new:
+            return ()
+        rows = self._vocabulary()
+        return said[len(new) :] if all(0 <= token < rows for token in said) else ()
+
     def ended(self, one: Continuation) -> bool:
         """Whether nothing more is to come: it has as many tokens as it may, or a stop, or an end of text."""
         new = one.new
@@ -307,7 +296,7 @@ class Scorer:
 
     # -- how it is executed
 
-    def _answered(self, program: Callable[..., Any], rows: Sequence[Row], read: Callable[..., None]) -> None:
+    def answered(self, program: Callable[..., Any], rows: Sequence[Row], read: Callable[..., None]) -> None:
         """Give every row to ``program``, and its answers, with the part of them that is asked for, to ``read``."""
         waiting: list[tuple[list[tuple[int, int]], Any]] = []
         self._check([row.tokens for row in rows])
@@ -404,7 +393,7 @@ class Scorer:
     def _put(self, rows: np.ndarray) -> jax.Array:
         return jax.device_put(rows, self._split)
 
-    def _logits(self, arrays: Any, ids: jax.Array) -> jax.Array:
+    def logits(self, arrays: Any, ids: jax.Array) -> jax.Array:
         """float32[row, length, vocabulary] of sequences, int32[row, length]."""
         model = eqx.combine(arrays, self._static)
         Batch, Pos = Axis("batch", ids.shape[0]), Axis("position", ids.shape[1])
@@ -414,30 +403,16 @@ class Scorer:
 
     def scored_rows(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Of one device's rows, int32[row, length] each: float32[row, length] and bool[row, length]."""
-        logits = self._logits(arrays, ids)
+        logits = self.logits(arrays, ids)
         chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
         logprobs = chosen - jax.nn.logsumexp(logits, axis=-1)
         return logprobs, jnp.argmax(logits, axis=-1) == targets
 
-    def ranked_rows(self, arrays: Any, ids: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """As :meth:`scored_rows`: float32[row, length], and int32 and float32[row, length, RANKED] of the likeliest tokens."""
-        logits = self._logits(arrays, ids)
-        total = jax.nn.logsumexp(logits, axis=-1)
-        logprobs = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0] - total
-        places, left = jnp.arange(logits.shape[-1], dtype=jnp.int32), logits
-        tokens, values = [], []
-        for _ in range(min(RANKED, logits.shape[-1])):
-            best = jnp.argmax(left, axis=-1).astype(jnp.int32)[..., None]
-            tokens.append(best)
-            values.append(jnp.take_along_axis(logits, best, axis=-1) - total[..., None])
-            left = jnp.where(places == best, jnp.float32(jnp.finfo(jnp.float32).min), left)
-        return logprobs, jnp.concatenate(tokens, axis=-1), jnp.concatenate(values, axis=-1)
-
     def next_tokens(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> Any:
         """The tokens after positions ``at``, int32[1, count], of one device's row: int32[1, count], with what each had in the
-        draw: the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954; Maddison et
-        al. 2014)."""
-        logits = jnp.take(self._logits(arrays, ids)[0], at[0], axis=0)
+        draw, float32: the most of logits over temperature plus Gumbel noise, which has the softmax's chances (Gumbel 1954;
+        Maddison et al. 2014)."""
+        logits = jnp.take(self.logits(arrays, ids)[0], at[0], axis=0)
         noise = jax.vmap(lambda place: jrandom.gumbel(jrandom.fold_in(key[0], place), logits.shape[-1:]))(at[0])
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
         chosen = jnp.argmax(warm, axis=-1).astype(jnp.int32)

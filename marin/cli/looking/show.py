@@ -99,7 +99,7 @@ def show(options: ShowOptions) -> None:
         show_digest(root, options.name, as_json=options.as_json)
     elif options.name.endswith(".json") and Path(options.name).is_file() and options.summary:
         view = runs.load(root.history(), run_of_pointer(root, Path(options.name)))
-        print_summary(view, root.reader().checkpoint(), twin_of(root, view), named=True)
+        print_summary(view, root.reader().checkpoint(), twin_of(root, view), root.history(), named=True)
     elif options.name.endswith(".json") and Path(options.name).is_file():
         show_pointer(root, Path(options.name), as_json=options.as_json)
     elif options.name.isdigit() or options.name.startswith(EVENT_PREFIX):
@@ -119,7 +119,7 @@ def show(options: ShowOptions) -> None:
         elif options.recipe:
             print_json(view.started.body.recipe, indent=2)
         elif options.summary:
-            print_summary(view, root.reader().checkpoint(), twin_of(root, view))
+            print_summary(view, root.reader().checkpoint(), twin_of(root, view), root.history())
         elif options.as_json:
             found = {"same_as": twin_of(root, view) or None, "contradiction": _contradiction(root, view) or None}
             now = underway(root.history(), view, datetime.now(UTC))

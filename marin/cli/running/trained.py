@@ -43,7 +43,7 @@ def print_trained(root: Root, outcomes: Sequence[Trained], *, json: bool, table:
     elif outcomes[0].paused:
         say(outcomes[0].paused)
     elif (view := outcomes[0].run) is not None:
-        for name, value in headline(view, root.reader().checkpoint()):
+        for name, value in headline(view, root.reader().checkpoint(), root.history()):
             say(f"{name.ljust(12)}{value}")
     else:
         say("every step is a hit, in runs of other recipes; see --json")

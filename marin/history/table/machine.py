@@ -1,4 +1,4 @@
-"""What machines measured of a training: speed, load, memory, energy. None of it is evidence."""
+"""What was measured of a training beside the evidence: speed, load, memory, energy, rewards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from marin.history.runs import History, facts, stream_of
 from marin.record.events import MetricsRecorded
 
 SPEED, ENERGY = "tokens_per_second", "energy_joules"
-PREFIX = "system/"
+PREFIX, REWARD = "system/", "rl/reward"
 
 
 def laps(history: History, run: str) -> dict[str, list[float]]:
@@ -21,6 +21,15 @@ def laps(history: History, run: str) -> dict[str, list[float]]:
                 values = [float.fromhex(value) for value in series.values]
                 found.setdefault(series.key.removeprefix(PREFIX), []).extend(filter(math.isfinite, values))
     return found
+
+
+def rewards(history: History, run: str) -> list[float]:
+    """The mean reward of each update that drew completions, as the run tells it."""
+    series = [one for fact in facts(history, MetricsRecorded, stream=stream_of(run)) for one in fact.body.series]
+    values = {
+        step: value for one in series if one.key == REWARD for step, value in zip(one.steps, one.values, strict=False)
+    }
+    return [float.fromhex(values[step]) for step in sorted(values)]
 
 
 def machine_numbers(history: History, run: str) -> dict[str, float]:

@@ -7,7 +7,6 @@ is proposed, what is said is decided elsewhere, so nothing here needs care for a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -31,6 +30,9 @@ NEW = DRAFTED + 4
 
 WORTH = 100_000_000
 """Parameters times tokens: for fewer, proposals are not worth the compilation of their programs."""
+
+MOST_PARAMETERS = 1 << 30
+"""Of a model: its matrices are in memory twice, once as they are proposed with."""
 
 MOST_BYTES = 1 << 30
 """Of a cache, unless one sequence alone takes more."""
@@ -65,7 +67,8 @@ class CachedDrafts:
 
     def __init__(self, model: LmHeadModel[Any], recipe: Recipe, choose: Callable[..., jax.Array] = drawn) -> None:
         self.recipe, self._choose, self._config, self._model = recipe, choose, model.config, model
-        self.worth, self._begun = WORTH, False
+        self.worth = WORTH
+        self._laid: tuple[Any, Any] | None = None
         self._places = recipe.model.seq_len + NEW
         one = jax.eval_shape(lambda: no_keys(self._config, 1, self._places + NEW))
         each = sum(4 * x.size for x in jax.tree.leaves(one))
@@ -77,10 +80,11 @@ class CachedDrafts:
 
     def holding(self, model: LmHeadModel[Any]) -> CachedDrafts:
         """The same programs on another state of the same model."""
-        other = copy(self)
-        other._model, other._rows, other._cache = model, [], ()
-        if self._begun:
-            other._begin_with(model)
+        other = CachedDrafts(model, self.recipe, self._choose)
+        other.worth = self.worth
+        if self._laid is not None:
+            other._read, other._draw = self._read, self._draw
+            other._lay()
         return other
 
     def propose(self, active: Sequence[Continuation], ahead: int) -> list[tuple[int, ...]]:
@@ -105,16 +109,24 @@ class CachedDrafts:
 
     def _worth(self, wanted: int) -> bool:
         """Whether so many tokens are worth the compilation; from then on, all are."""
-        if (
-            not self._begun
-            and wanted * sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x)) >= self.worth
-        ):
-            self._begin_with(self._model)
-        return self._begun
+        if self._laid is None:
+            size = sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x))
+            if wanted * size >= self.worth and size <= MOST_PARAMETERS:
+                self._lay()
+        return self._laid is not None
 
-    def _begin_with(self, model: LmHeadModel[Any]) -> None:
-        self._arrays, self._static = eqx.partition(_parts(model), eqx.is_array)
-        self._begun = True
+    def _lay(self) -> None:
+        self._laid = eqx.partition(_parts(self._model), eqx.is_array)
+
+    @property
+    def _arrays(self) -> Any:
+        assert self._laid is not None
+        return self._laid[0]
+
+    def _whole(self, arrays: Any) -> Parts:
+        assert self._laid is not None
+        whole: Parts = eqx.combine(arrays, self._laid[1])
+        return whole
 
     def _place(self, active: Sequence[Continuation]) -> None:
         """Give each a row of the cache; what is not active has none any more."""
@@ -187,7 +199,7 @@ class CachedDrafts:
     # -- what is compiled
 
     def _reading(self, arrays: Any, cache: Any, tokens: jax.Array, begun: jax.Array, first: jax.Array) -> Any:
-        model, place = eqx.combine(arrays, self._static), jnp.arange(NEW)
+        model, place = self._whole(arrays), jnp.arange(NEW)
         positions = jnp.minimum(begun[:, None] + place, self.recipe.model.seq_len - 1)
         seen = self._seen(begun, first, place)
         _, cache = states_of(model, heads_of(self._config), tokens, positions, cache, self._places, seen)
@@ -204,7 +216,7 @@ class CachedDrafts:
         heat: jax.Array,
         steps: jax.Array,
     ) -> Any:
-        model, heads = eqx.combine(arrays, self._static), heads_of(self._config)
+        model, heads = self._whole(arrays), heads_of(self._config)
 
         def step(at: jax.Array, before: Any) -> Any:
             token, cache, said = before

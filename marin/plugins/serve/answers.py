@@ -15,9 +15,10 @@ from functools import cache, partial
 from typing import Any
 
 from marin.data.borrowed.ranks import alphabet
-from marin.evaluation.scoring import Prompt, Ranked, request_name
+from marin.evaluation.scoring import Prompt, request_name
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.engine import SequenceRequest, SequenceUpdate
+from marin.plugins.serve.ranking import Ranked
 from marin.plugins.serve.wire import Refused
 
 

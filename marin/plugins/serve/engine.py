@@ -1,8 +1,8 @@
-"""One thread that computes: every sequence on its way gets one further token, then the next round begins.
+"""One thread that computes: every sequence on its way gets some further tokens, then the next round begins.
 
-So a long answer delays a short one by tokens, not by its length, and what an answer is does not depend on who waits beside it
-(:mod:`marin.evaluation.scoring`). What waits is bounded: beyond ``waiting`` sequences a request is refused at once, with the
-time after which to come again. A sequence that nobody waits for any more is dropped before the next round.
+So a long answer delays a short one by some tokens, not by its length, and what an answer is does not depend on who waits
+beside it (:mod:`marin.evaluation.scoring`). What waits is bounded: beyond ``waiting`` sequences a request is refused at once,
+with the time after which to come again. A sequence that nobody waits for any more is dropped before the next round.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from marin.evaluation.scoring import Continuation, Prompt, Ranked, Row, Scorer
+from marin.evaluation.scoring import AT_ONCE, Continuation, Prompt, Row, Scorer, lengths
+from marin.plugins.serve.ranking import Ranked, Ranker
 from marin.plugins.serve.wire import Refused
-
-AT_ONCE = 16
-"""Sequences that advance in one round."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,13 +72,23 @@ class Engine:
     """
 
     def __init__(self, scorer: Scorer, *, waiting: int = 256, at_once: int = AT_ONCE) -> None:
-        self.scorer, self.most, self.at_once = scorer, waiting, at_once
+        self.scorer, self.ranker, self.most, self.at_once = scorer, Ranker(scorer), waiting, at_once
         self._waiting: deque[_Running] = deque()
         self._running: list[_Running] = []
         self._changed = threading.Condition()
         self._ending = False
         self._seconds = 0.1  # of a sequence, as the last ones took
         self._thread = threading.Thread(target=self._work, name="marin-serve", daemon=True)
+
+    def prepare(self, done: Callable[[int], None]) -> None:
+        """Compile what answers need, before it starts. ``done`` hears how many programs there are."""
+        for number, length in enumerate(lengths(self.scorer.seq_len), start=1):
+            self.scorer.generate([Prompt((0,) * length, 1, _at_once)])
+            self.ranker.rank([Row((0,) * (length + 1), 1)])
+            done(number)
+        for count in (1, 4, self.at_once):  # a prompt of some tokens, and as many to come as there is room for
+            prompt = Prompt((0,) * min(9, self.scorer.seq_len), self.scorer.seq_len, _at_once)
+            self.scorer.generate([prompt] * count)
 
     def start(self) -> None:
         """Begin to compute."""
@@ -158,7 +166,7 @@ class Engine:
             self._waiting = deque(one for one in self._waiting if not one.job.cancelled.is_set())
 
     def _round(self, batch: list[_Running]) -> list[_Running]:
-        """One further token for each; those that ended, told so."""
+        """Further tokens for each; those that ended, told so."""
         for running in batch:
             if running.one is None:
                 running.one = self.scorer.begin(running.asked.prompt, running.asked.seed)
@@ -167,7 +175,7 @@ class Engine:
             self.scorer.advance([one for _, one in growing])
         ended = [running for running in batch if running.one is not None and self._ended(running.one)]
         rows = {id(running): row for running in ended if (row := _scored_row(running)) is not None}
-        ranked = dict(zip(rows, self.scorer.rank(list(rows.values())), strict=True))
+        ranked = dict(zip(rows, self.ranker.rank(list(rows.values())), strict=True))
         for running, one in growing:
             if running not in ended:
                 running.job.tell(SequenceUpdate(running.place, one.new))
@@ -178,6 +186,10 @@ class Engine:
 
     def _ended(self, one: Continuation) -> bool:
         return one.prompt.limit == 0 or self.scorer.ended(one)
+
+
+def _at_once(new: tuple[int, ...]) -> bool:
+    return True
 
 
 def _scored_row(running: _Running) -> Row | None:

@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any
 
 from marin.errors import UsageError
-from marin.evaluation.scoring import RANKED, Prompt, Ranked, Row, Scorer, request_name
+from marin.evaluation.scoring import Prompt, Row, Scorer, request_name
 from marin.evaluation.subject import Subject
 from marin.plugins.serve.answers import Answer, Question, question
 from marin.plugins.serve.engine import SequenceUpdate
 from marin.plugins.serve.evidence import Evidence
+from marin.plugins.serve.ranking import RANKED, Ranked, Ranker
 from marin.plugins.serve.wire import Refused
 
 
@@ -27,7 +28,7 @@ class Replayed:
 
 
 def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping[str, Any]) -> Replayed:
-    """Generate every choice again.
+    """Generate every choice again: where its tokens are those that are drawn one after another, one pass shows it.
 
     Raises:
         UsageError: the answer is another state's, or asks for what the model cannot be asked.
@@ -65,6 +66,7 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
             partial(asked.stop, prompt=tuple(one.prompt_tokens)),
             evidence.temperature,
             request_name(one.prompt_tokens, one.occurrence),
+            tuple(one.tokens),
         )
         for one in evidence.choices
     ]
@@ -73,7 +75,7 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
         found = len(shown) if isinstance(shown, list) else None
         return Replayed(0, 0, {"what": "choices", "expected": len(prompts), "found": found})
     count = logprobs = 0
-    generated = scorer.generate(prompts, evidence.seed)
+    generated, ranker = scorer.generate(prompts, evidence.seed), Ranker(scorer)
     for place, (choice, new, chosen) in enumerate(zip(evidence.choices, generated, shown, strict=True)):
         if difference := _tokens_differ(place, choice.tokens, new):
             return Replayed(count, logprobs, difference)
@@ -89,7 +91,7 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
             return Replayed(count, logprobs, {"choice": place, "what": "text", "expected": text, "found": said["text"]})
         row, values = (*choice.prompt_tokens, *new), said["logprobs"] or []
         scored = len(row) - 1 if len(values) == len(row) else len(new)  # the new ones, or of an echo all but the first
-        ranked = scorer.rank([Row(row, scored)])[0] if values and scored else None
+        ranked = ranker.rank([Row(row, scored)])[0] if values and scored else None
         compared, difference = _logprobs_differ(place, ranked, values)
         logprobs += compared
         if difference := difference or _rest_differs(asked, place, new, chosen, ranked, len(values) == len(row)):

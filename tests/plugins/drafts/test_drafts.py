@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import equinox as eqx
@@ -74,25 +74,28 @@ def prompts_of(count: int, temperature: float, limit: int = 60) -> list[Prompt]:
     return [Prompt(text, limit, never, temperature, request_name(text, n)) for n, text in enumerate(texts)]
 
 
-def by_passes(scorer: Scorer, prompt: Prompt, seed: int) -> tuple[int, ...]:
+class Passes:
     """Token by token, as every release before proposals did: the whole sequence, in the program for its length, and of its
     logits those of the last token."""
 
-    @jax.jit
-    def following(arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
-        logits = jax.lax.dynamic_index_in_dim(scorer._logits(arrays, ids)[0], at[0], keepdims=False)
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer, self._following = scorer, jax.jit(self.following)
+
+    def following(self, arrays: Any, ids: jax.Array, at: jax.Array, key: jax.Array, heat: jax.Array) -> jax.Array:
+        logits = jax.lax.dynamic_index_in_dim(self.scorer.logits(arrays, ids)[0], at[0], keepdims=False)
         noise = jrandom.gumbel(jrandom.fold_in(key[0], at[0]), logits.shape)
         warm = logits / jnp.where(heat[0] > 0, heat[0], 1.0) + jnp.where(heat[0] > 0, noise, 0.0)
         return jnp.argmax(warm).astype(jnp.int32)[None]
 
-    one = scorer.begin(prompt, seed)
-    while prompt.limit > 0 and not (one.new and scorer.ended(one)):
-        length = next(n for n in lengths(scorer.seq_len, SHORTEST_ALONE) if n >= len(one.tokens))
-        ids = np.zeros((1, length), np.int32)
-        ids[0, : len(one.tokens)] = one.tokens
-        at, heat = np.asarray([len(one.tokens) - 1], np.int32), np.asarray([prompt.temperature], np.float32)
-        one.tokens.append(int(following(scorer.arrays, ids, at, one.key[None], heat)[0]))
-    return one.new
+    def said(self, prompt: Prompt, seed: int) -> tuple[int, ...]:
+        scorer, one = self.scorer, self.scorer.begin(prompt, seed)
+        while prompt.limit > 0 and not (one.new and scorer.ended(one)):
+            length = next(n for n in lengths(scorer.seq_len, SHORTEST_ALONE) if n >= len(one.tokens))
+            ids = np.zeros((1, length), np.int32)
+            ids[0, : len(one.tokens)] = one.tokens
+            at, heat = np.asarray([len(one.tokens) - 1], np.int32), np.asarray([prompt.temperature], np.float32)
+            one.tokens.append(int(self._following(scorer.arrays, ids, at, one.key[None], heat)[0]))
+        return one.new
 
 
 @dataclass
@@ -117,12 +120,20 @@ def drafting(model: LmHeadModel, recipe: Recipe) -> Scorer:
     return scorer
 
 
+def without(scorer: Scorer) -> Scorer:
+    """The same programs, and nothing that proposes."""
+    other = scorer.holding(eqx.combine(scorer.arrays, scorer._static))
+    other.drafts = None
+    return other
+
+
 @pytest.fixture(scope="module")
 def scorer() -> Scorer:
     recipe = recipe_of()
     return drafting(model_of(recipe), recipe)
 
 
+@pytest.mark.long(seconds=15)
 @pytest.mark.table
 @pytest.mark.parametrize("packing", [None, "isolated"])
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"])
@@ -131,12 +142,12 @@ def test_proposed_tokens_are_those_of_full_passes(
 ) -> None:
     recipe = recipe_of(architecture, packing)
     scorer = drafting(model_of(recipe), recipe)
+    passes = Passes(scorer)
     for temperature in (0.0, 0.8):
         prompts = prompts_of(6, temperature)
-        expected = [by_passes(scorer, prompt, 3) for prompt in prompts]
-        assert scorer.generate(prompts, 3) == expected
-        assert [scorer.generate([prompt], 3)[0] for prompt in prompts[:2]] == expected[:2], "one at a time"
-        assert max(map(len, expected)) > 20
+        expected = [passes.said(prompt, 3) for prompt in prompts]
+        assert scorer.generate(prompts, 3) == expected and max(map(len, expected)) > 20
+        assert scorer.generate(prompts[:3], 3) == expected[:3] and scorer.generate(prompts[1:2], 3) == expected[1:2]
 
 
 def test_nearly_every_proposal_is_what_is_said(scorer: Scorer) -> None:
@@ -163,9 +174,28 @@ def test_whatever_is_proposed_the_tokens_are_the_same(
     says: Callable[[Continuation], tuple[int, ...]], temperature: float, scorer: Scorer
 ) -> None:
     prompts = prompts_of(4, temperature, limit=20)
-    other = scorer.holding(eqx.combine(scorer.arrays, scorer._static))
+    other = without(scorer)
     other.drafts = Proposed(says)
     assert other.generate(prompts, 3) == scorer.generate(prompts, 3)
+
+
+def test_what_somebody_says_is_looked_at_in_one_pass_for_each_program_and_never_believed(scorer: Scorer) -> None:
+    other = without(scorer)
+    passes, inner = [], other._next
+    other._next = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
+    prompt = Prompt((5,), 60, never, 2.0, "long")
+    (new,) = scorer.generate([prompt], 1)
+    changed = (*new[:30], (new[30] + 1) % VOCAB, *new[31:])
+    for said, most in (
+        (new, 3),
+        ((*new, 1, 2), 3),
+        (changed, len(new)),
+        ((10**30,), len(new)),
+        ((*new[:5], -1), len(new)),
+    ):
+        passes.clear()
+        assert other.generate([replace(prompt, said=said)], 1) == [new]
+        assert len(passes) <= most, said
 
 
 def test_a_proposal_that_is_no_number_poisons_nothing() -> None:
@@ -178,8 +208,9 @@ def test_a_proposal_that_is_no_number_poisons_nothing() -> None:
     )
     scorer = Scorer(poisoned, recipe)
     scorer.drafts = Proposed(lambda one: (3, 7, 3))
+    passes = Passes(scorer)
     for prompt in prompts_of(2, 0.0, limit=8):
-        assert scorer.generate([prompt], 3) == [by_passes(scorer, prompt, 3)]
+        assert scorer.generate([prompt], 3) == [passes.said(prompt, 3)]
 
 
 def test_sequences_come_and_go(scorer: Scorer) -> None:
@@ -190,7 +221,7 @@ def test_sequences_come_and_go(scorer: Scorer) -> None:
         for n, one in enumerate(prompts)
     ]
     together = scorer.generate(stopped, 5)
-    assert together == [scorer.generate([one], 5)[0] for one in stopped]
+    assert together == without(scorer).generate(stopped, 5)
     assert [len(new) for new in together] != sorted({len(new) for new in together})
 
 
@@ -198,15 +229,14 @@ def test_another_state_is_drafted_by_its_own_parameters(scorer: Scorer) -> None:
     other = model_of(recipe_of(), seed=2)
     held = scorer.holding(other)
     prompts = prompts_of(4, 0.8)
-    assert held.generate(prompts, 3) == drafting(other, recipe_of()).generate(prompts, 3)
-    assert held.generate(prompts, 3) != scorer.generate(prompts, 3)
+    assert held.generate(prompts, 3) == without(held).generate(prompts, 3) != scorer.generate(prompts, 3)
 
 
 def test_few_tokens_of_a_small_model_are_not_worth_a_compilation() -> None:
     recipe = recipe_of()
     scorer = Scorer(model_of(recipe), recipe)
     scorer.generate([Prompt((5, 6), 4, never)])
-    assert scorer.drafts is not None and not scorer.drafts._begun  # type: ignore[attr-defined]
+    assert scorer.drafts is not None and scorer.drafts._laid is None  # type: ignore[attr-defined]
 
 
 def test_a_pass_decides_the_places_that_no_shorter_program_has() -> None:

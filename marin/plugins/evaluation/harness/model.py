@@ -11,6 +11,7 @@ import copy
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -113,6 +114,8 @@ class Harness(LM):
             seen[kept] += 1
             prompt = Prompt(kept, min(limit, self.max_length + 1 - len(kept)), self._stopper(stops), temperature, name)
             key = self._key(request)
+            if (known := self.recorded.get(key)) is not None and known.prompt == list(kept):
+                prompt = replace(prompt, said=_new_tokens(known))
             lost = len(whole) - len(kept)
             asked = Request("generate_until", _arguments(request), *key[2:], truncated=lost, prompt=list(kept))
             drafts.append((key, prompt, stops, asked))
@@ -129,7 +132,7 @@ class Harness(LM):
         for place, (key, _, stops, asked) in enumerate(drafts):
             if place not in news:
                 known = self.recorded[key]
-                new = tuple(token for row in known.rows for token in row.tokens[len(known.prompt) :])
+                new = _new_tokens(known)
                 self.asked[key] = msgspec.structs.replace(known, text=self._text(new, stops))
                 continue
             new = news[place]
@@ -303,6 +306,10 @@ def _other_way(name: str, expected: str, options: Mapping[str, Any]) -> UsageErr
         found=f"{name}: {options.get(name)}"[:200],
         cure="leave it out, or draw nothing (do_sample: false)",
     )
+
+
+def _new_tokens(known: Request) -> tuple[int, ...]:
+    return tuple(token for row in known.rows for token in row.tokens[len(known.prompt) :])
 
 
 def _cut(text: str, stops: Iterable[str]) -> str:

@@ -100,7 +100,7 @@ def generate(options: GenerateOptions) -> None:
         return
     assert options.prompt is not None
     subject, scorer = model_of(options.run, options.step)
-    from marin.plugins.serve import text
+    from marin.plugins.serve.commands import text
 
     said = text.generate(
         subject, scorer, options.prompt, limit=options.max_tokens, temperature=options.temperature, seed=options.seed

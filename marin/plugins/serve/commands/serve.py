@@ -100,7 +100,7 @@ def serve(options: ServeOptions) -> None:
     # jax, after the contract is in force; the server's own libraries.
     import time
 
-    from marin.evaluation.scoring import Prompt, Row, lengths
+    from marin.evaluation.scoring import lengths
     from marin.plugins.serve.app import Served
     from marin.plugins.serve.chat import template_for
     from marin.plugins.serve.engine import Engine
@@ -109,13 +109,9 @@ def serve(options: ServeOptions) -> None:
     from marin.process.progress import bar
 
     template = template_for(subject, options.template_file)
-    sizes = lengths(subject.recipe.model.seq_len)
-    with bar("programs", len(sizes)) as progress:
-        for number, length in enumerate(sizes, start=1):
-            scorer.generate([Prompt((0,) * length, 1, lambda new: False)])
-            scorer.rank([Row((0,) * (length + 1), 1)])
-            progress(number, "")
     engine = Engine(scorer, waiting=options.queue)
+    with bar("programs", len(lengths(subject.recipe.model.seq_len))) as progress:
+        engine.prepare(lambda number: progress(number, ""))
     engine.start()
     name = subject.run or Path(run).resolve().name
     listener = bind(options.host, options.port)

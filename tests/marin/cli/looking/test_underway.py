@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ledger import Draft, format_time
+from marin.cli.looking.summary import headline
 from marin.history.runs import load, stream_of
 from marin.history.table.machine import machine_numbers
 from marin.history.table.underway import Underway, underway
@@ -98,6 +101,19 @@ def test_a_training_says_how_far_it_is_and_how_long_it_takes(training: str) -> N
     assert found.line == "train 4 of 12, 16 s left"
     assert found.sign_in_words(at(35)) == "last sign 2026-11-01 12:00:30 UTC, 5 s ago"
     assert machine_numbers(open_root().history(), RUN) == {"tokens_per_second": 400.0}
+
+
+def test_a_training_by_rewards_is_summed_up_by_its_mean_reward(training: str) -> None:
+    root = open_root()
+    view, checkpoint = load(root.history(), RUN), root.reader().checkpoint()
+    assert dict(headline(view, checkpoint, root.history()))["train loss"].startswith("8.0000 at the first")
+    series = events.Series(key="rl/reward", steps=[2, 0], values=[(0.75).hex(), (0.25).hex()])
+    append(stream_of(RUN), 31, events.MetricsRecorded(run=RUN, step="train", series=[series]))
+    assert "mean reward" not in dict(headline(view, checkpoint, root.history())), "it learns the next token"
+    learned = {**view.started.body.recipe, "objective": {"name": "grpo"}}
+    started = replace(view.started, body=msgspec.structs.replace(view.started.body, recipe=learned))
+    told = dict(headline(replace(view, started=started), checkpoint, root.history()))
+    assert told["mean reward"] == "0.2500 at the first train step, 0.7500 at the last (4 steps)"
 
 
 def test_a_lease_that_is_renewed_is_a_sign_and_one_that_is_not_says_since_when(training: str) -> None:

@@ -113,7 +113,7 @@ class Tokenizer:
         decoder = self._library.decoder
         return self._library.normalizer is None and type(decoder).__name__ == "ByteLevel" and not self.cleans
 
-    def open_end(self, text: str) -> int:
+    def unsettled(self, text: str) -> int:
         """How many letters at the end of a text of tokens further ones may change: the beginning of what loses its space."""
         begun, left = [part[:size] for part in _BEFORE for size in range(1, len(part))], text
         while self.cleans and (most := max((len(one) for one in begun if left.endswith(one)), default=0)):

@@ -166,10 +166,10 @@ class Scorer:
         self.recipe, self.seq_len, self.devices, self.ahead = recipe, recipe.model.seq_len, devices, ahead
         self.mesh = mesh_of(devices)
         self._split, whole = NamedSharding(self.mesh, P(DATA)), NamedSharding(self.mesh, P())
-        arrays, self._static = eqx.partition(model, eqx.is_inexact_array)
+        arrays, self.static = eqx.partition(model, eqx.is_inexact_array)
         self.arrays = jax.device_put(arrays, whole)
         self._score = self.shared(self.scored_rows, 2)
-        self._next = self.shared(self.next_tokens, 4)
+        self.next_program = self.shared(self.next_tokens, 4)
         point = own_points("marin.drafts").get("drafts") if recipe.arithmetic.profile in CPU_PROFILES else None
         self.drafts: Drafts | None = None if point is None else point.load()(model, recipe)
         self._known: dict[tuple[int, int], bool] = {}
@@ -263,7 +263,7 @@ class Scorer:
                 known = (*one.tokens, *draft)
                 ids[line, : len(known)], key[line], heat[line] = known, one.key, one.prompt.temperature
                 at[line] = np.minimum(len(one.tokens) - 1 + np.arange(count), length - 1)
-            waiting.append((group, self._next(self.arrays, *(self._put(x) for x in (ids, at, key, heat)))))
+            waiting.append((group, self.next_program(self.arrays, *(self._put(x) for x in (ids, at, key, heat)))))
         for group, answers in waiting:
             for (one, draft), tokens, values in zip(group, *map(np.asarray, answers), strict=False):
                 if draft and not math.isfinite(
@@ -367,7 +367,7 @@ class Scorer:
                 )
 
     def _vocabulary(self) -> int:
-        return int(eqx.combine(self.arrays, self._static).Vocab.size)
+        return int(eqx.combine(self.arrays, self.static).Vocab.size)
 
     def _alone(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """Fixed lengths with the places of as many sequences as there are devices."""
@@ -395,7 +395,7 @@ class Scorer:
 
     def logits(self, arrays: Any, ids: jax.Array) -> jax.Array:
         """float32[row, length, vocabulary] of sequences, int32[row, length]."""
-        model = eqx.combine(arrays, self._static)
+        model = eqx.combine(arrays, self.static)
         Batch, Pos = Axis("batch", ids.shape[0]), Axis("position", ids.shape[1])
         named = hax.named(ids, (Batch, Pos))
         logits = model(named, attention_mask(self.recipe, named)).rearrange((Batch, Pos, model.Vocab))

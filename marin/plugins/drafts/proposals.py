@@ -68,7 +68,7 @@ class CachedDrafts:
     def __init__(self, model: LmHeadModel[Any], recipe: Recipe, choose: Callable[..., jax.Array] = drawn) -> None:
         self.recipe, self._choose, self._config, self._model = recipe, choose, model.config, model
         self.worth = WORTH
-        self._laid: tuple[Any, Any] | None = None
+        self.parts: tuple[Any, Any] | None = None
         self._places = recipe.model.seq_len + NEW
         one = jax.eval_shape(lambda: no_keys(self._config, 1, self._places + NEW))
         each = sum(4 * x.size for x in jax.tree.leaves(one))
@@ -82,7 +82,7 @@ class CachedDrafts:
         """The same programs on another state of the same model."""
         other = CachedDrafts(model, self.recipe, self._choose)
         other.worth = self.worth
-        if self._laid is not None:
+        if self.parts is not None:
             other._read, other._draw = self._read, self._draw
             other._lay()
         return other
@@ -109,23 +109,23 @@ class CachedDrafts:
 
     def _worth(self, wanted: int) -> bool:
         """Whether so many tokens are worth the compilation; from then on, all are."""
-        if self._laid is None:
+        if self.parts is None:
             size = sum(x.size for x in jax.tree.leaves(self._model) if eqx.is_array(x))
             if wanted * size >= self.worth and size <= MOST_PARAMETERS:
                 self._lay()
-        return self._laid is not None
+        return self.parts is not None
 
     def _lay(self) -> None:
-        self._laid = eqx.partition(_parts(self._model), eqx.is_array)
+        self.parts = eqx.partition(_parts(self._model), eqx.is_array)
 
     @property
     def _arrays(self) -> Any:
-        assert self._laid is not None
-        return self._laid[0]
+        assert self.parts is not None
+        return self.parts[0]
 
     def _whole(self, arrays: Any) -> Parts:
-        assert self._laid is not None
-        whole: Parts = eqx.combine(arrays, self._laid[1])
+        assert self.parts is not None
+        whole: Parts = eqx.combine(arrays, self.parts[1])
         return whole
 
     def _place(self, active: Sequence[Continuation]) -> None:

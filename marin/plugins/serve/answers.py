@@ -82,7 +82,7 @@ class Question:
         """The beginning of the text that later tokens cannot change: no half character, no beginning of a stop, no space that
         goes with what follows it."""
         text = self.completion(new, prompt)[0].rstrip("�")
-        held = self.subject.tokenizer.open_end(text)
+        held = self.subject.tokenizer.unsettled(text)
         for stop in self.stops:
             held = max(held, *(size for size in range(len(stop)) if text.endswith(stop[:size])))
         return text[: len(text) - held]

@@ -213,7 +213,7 @@ def test_ls_counts_what_this_user_found_on_this_log(marin: Marin, run: str, draf
     open_root().append([verdicts_on(run, **draft)])
     (only,) = marin("ls", "--json").json
     assert (only["verdicts"] is None, only["claimed"]) == (column == "never", None)
-    shown = "open" if column == "no" else column  # the run has no end, which is said where nothing else is
+    shown = "open" if column == "never" else column  # the run has no end, which is said where nothing else is
     assert marin("ls").out.rstrip().endswith(shown)
     assert len(marin("show", run, "--json").json["replays"]) == (0 if column == "no" else 1)
 

@@ -122,7 +122,7 @@ def drafting(model: LmHeadModel, recipe: Recipe) -> Scorer:
 
 def without(scorer: Scorer) -> Scorer:
     """The same programs, and nothing that proposes."""
-    other = scorer.holding(eqx.combine(scorer.arrays, scorer._static))
+    other = scorer.holding(eqx.combine(scorer.arrays, scorer.static))
     other.drafts = None
     return other
 
@@ -152,10 +152,10 @@ def test_proposed_tokens_are_those_of_full_passes(
 
 def test_nearly_every_proposal_is_what_is_said(scorer: Scorer) -> None:
     """So a text takes as many passes as there are programs for its lengths."""
-    passes, inner = [], scorer._next
-    scorer._next = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
+    passes, inner = [], scorer.next_program
+    scorer.next_program = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
     (new,) = scorer.generate([Prompt((5,), 60, lambda new: False, 2.0, "long")], 1)
-    scorer._next = inner
+    scorer.next_program = inner
     assert len(passes) == len(lengths(48, SHORTEST_ALONE)) and len(new) > 40
 
 
@@ -181,8 +181,8 @@ def test_whatever_is_proposed_the_tokens_are_the_same(
 
 def test_what_somebody_says_is_looked_at_in_one_pass_for_each_program_and_never_believed(scorer: Scorer) -> None:
     other = without(scorer)
-    passes, inner = [], other._next
-    other._next = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
+    passes, inner = [], other.next_program
+    other.next_program = lambda *given: passes.append(given[1].shape) or inner(*given)  # type: ignore[func-returns-value]
     prompt = Prompt((5,), 60, never, 2.0, "long")
     (new,) = scorer.generate([prompt], 1)
     changed = (*new[:30], (new[30] + 1) % VOCAB, *new[31:])
@@ -236,7 +236,7 @@ def test_few_tokens_of_a_small_model_are_not_worth_a_compilation() -> None:
     recipe = recipe_of()
     scorer = Scorer(model_of(recipe), recipe)
     scorer.generate([Prompt((5, 6), 4, never)])
-    assert scorer.drafts is not None and scorer.drafts._laid is None  # type: ignore[attr-defined]
+    assert scorer.drafts is not None and scorer.drafts.parts is None  # type: ignore[attr-defined]
 
 
 def test_a_pass_decides_the_places_that_no_shorter_program_has() -> None:

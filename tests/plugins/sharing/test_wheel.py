@@ -40,7 +40,7 @@ def test_an_installer_takes_it_and_every_file_is_the_installed_one(
     (tmp_path / name).write_bytes(data)
     command = [str(UV), "pip", "install", "--quiet", "--offline", "--no-deps", "--target", str(tmp_path / "there")]
     subprocess.run([*command, str(tmp_path / name)], check=True)
-    for package in wheel.PACKAGES:
+    for package in wheel.SHIPPED:
         listed = subprocess.run(
             ["git", "ls-files", package], cwd=code_folder(), capture_output=True, text=True, check=True
         )

@@ -20,7 +20,7 @@ from marin.provenance.code import code_folder, provenance
 from marin.provenance.git import git
 from marin.provenance.plugins import DISTRIBUTION
 
-PACKAGES = ("ledger", "marin")
+SHIPPED = ("ledger", "marin")
 """Without experiments, which may be nobody else's business."""
 _SUFFIXES = frozenset(
     {".py", ".pyi", ".typed", ".md", ".html", ".css", ".js", ".mjs", ".json", ".j2", ".tlog-proof", ".yaml"}
@@ -57,10 +57,10 @@ def wheel() -> tuple[str, bytes] | None:
 
 
 def _code(folder: Path, *, committed: bool) -> Iterator[tuple[str, bytes]]:
-    found = sorted(path for package in PACKAGES for path in (folder / package).rglob("*"))
+    found = sorted(path for package in SHIPPED for path in (folder / package).rglob("*"))
     names = {path.relative_to(folder).as_posix() for path in found if path.suffix in _SUFFIXES}
     if committed:  # what lies between them is nobody's
-        listed = git(folder, "ls-files", "-z", "--", *PACKAGES).stdout
+        listed = git(folder, "ls-files", "-z", "--", *SHIPPED).stdout
         names &= {os.fsdecode(name) for name in listed.split(b"\0")}
     for name in sorted(names):
         yield name, (folder / name).read_bytes()

@@ -11,9 +11,9 @@ LedgerError                 (ledger.errors; fields what, where, expected, found,
     ├── Unsupported         this machine cannot honour the arithmetic contract           exit status 3
     ├── NotInstalled        a package that the command needs is not installed            exit status 3
     ├── MissingEvidence     something that the answer needs is not here                  exit status 3
-    │   └── InputNotMade    a step's input has no result in this root
+    │   └── MissingInput    a step's input has no result in this root
     └── Interrupted         the user or the system asked to stop; the state was saved    exit status 130
-        ├── StopAsked       a follower found something wrong, and asked the training to stop
+        ├── StoppedByFollower  a follower found something wrong, and asked the training to stop
         └── Paused          training reached the train step at which it was to pause     exit status 0
 """
 
@@ -76,7 +76,7 @@ class MissingEvidence(MarinError):
     exit_code: ClassVar[int] = 3
 
 
-class InputNotMade(MissingEvidence):
+class MissingInput(MissingEvidence):
     """A step cannot begin: what it reads has no result in this root. ``step`` is whose result that would be."""
 
     step: str = ""
@@ -88,7 +88,7 @@ class Interrupted(MarinError):
     exit_code: ClassVar[int] = 130
 
 
-class StopAsked(Interrupted):
+class StoppedByFollower(Interrupted):
     """A follower of the run found something that does not hold. ``back``: go on from the last state that held."""
 
     back: bool = False

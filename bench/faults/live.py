@@ -207,12 +207,12 @@ def _judged(folder: Path, fault: Any, honest: dict[int, dict[str, Any]]) -> tupl
     clean = fault.what == "nothing"
     first = min([*other, *([] if clean else [fault.step // 4 * 4])], default=-1)
     further = -1 if clean and not other else sum(one["start"] > first for one in segments)
-    if "StopAsked" in trained:
+    if "StoppedByFollower" in trained:
         said = next((line for line in followed.splitlines() if " FAIL: " in line), followed)
     else:
         said = f"the training itself: {trained.strip().splitlines()[-1:]}; the follower: {followed[-200:]}"
     # A training that ends without a word, or that could not begin, was stopped by nobody.
-    stopped = not completed and bool(trained.strip()) and "InputNotMade" not in trained
+    stopped = not completed and bool(trained.strip()) and "MissingInput" not in trained
     return stopped, further, f"{len(segments)} segments; {' '.join(said.split())[:300]}"
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from marin.errors import UsageError
-from marin.plugins.evaluation.harness.tasks import asked_by, checked, functions_of, task_files, used_splits
+from marin.plugins.evaluation.harness.tasks import checked, functions_of, task_files, task_settings, used_splits
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     admitted = with_functions = 0
     for path, config in tasks.items():
         try:
-            asked = asked_by(config)
+            asked = task_settings(config)
             checked(EvaluationTask(config["task"], asked, dict.fromkeys(used_splits(asked), b"")), str(path))
         except UsageError as error:
             code = error.what == "a task that names code"

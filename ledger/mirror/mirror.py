@@ -28,7 +28,7 @@ from ledger.format.note import Note, VerifierKey, parse_note
 from ledger.format.tlog import EMPTY_ROOT, TILE_WIDTH, Tile, TileEdge, leaf_hash, partial_tiles, root_of, verify_subtree
 from ledger.mirror.entries import MAX_PACKAGES, MIRROR_INFO, EntriesHead, MirrorInfo, Package, packages
 from ledger.storage.port import Storage
-from ledger.witness.client import WitnessAnswer, said
+from ledger.witness.client import WitnessAnswer, error_answer
 from ledger.witness.monitoring import origin_hash
 from ledger.witness.subtree import sign_subtree
 from ledger.witness.upload import Upload
@@ -89,7 +89,7 @@ class LogMirror:
             parse_tile_path(match[2])
             return WitnessAnswer(200, self._storage.read(f"{match[1]}/{match[2]}"), "application/octet-stream")
         except (Malformed, NotFound) as error:
-            return said(404, error)
+            return error_answer(404, error)
 
     def add_checkpoint(self, body: bytes) -> WitnessAnswer:
         """The answer to ``POST add-checkpoint``: the checkpoint is waited for, and not signed."""
@@ -108,13 +108,13 @@ class LogMirror:
         try:
             head = EntriesHead.read(body)
         except Malformed as error:
-            return said(400, error)
+            return error_answer(400, error)
         if head.origin not in self._logs:
-            return said(404, NotFound("this mirror does not know the log", where=head.origin[:80]))
+            return error_answer(404, NotFound("this mirror does not know the log", where=head.origin[:80]))
         copy = self._copy(head.origin)
         waited = self._waited(copy)
         if waited is None:
-            return said(422, NotFound("no checkpoint of this log came before its entries", where=head.origin))
+            return error_answer(422, NotFound("no checkpoint of this log came before its entries", where=head.origin))
         known = copy.known(waited)
         present = copy.next_entry(known)
         excess = min(head.end, present) - head.start
@@ -127,13 +127,13 @@ class LogMirror:
                 package = Package.read(body, start, end)
             except Malformed as error:
                 if not number:
-                    return said(400, error)
+                    return error_answer(400, error)
                 break
             try:
                 copy.keep(package, known[head.end], known)
             except (Unverified, Malformed) as error:
                 _LOG.warning("refused entries %d to %d: %s", start, end, error)
-                return said(422, error)
+                return error_answer(422, error)
             whole = end == head.end
         if not whole:
             return _info(202, head.end, copy.next_entry(known))

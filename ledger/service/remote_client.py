@@ -22,8 +22,8 @@ from ledger.service.wire import (
     decode_done,
     decode_receipts,
     decode_text,
-    encode_asked,
     encode_drafts,
+    encode_storage_request,
 )
 from ledger.storage.port import Detail, Storage, check_name, check_prefix
 from ledger.storage.ranges import open_by_ranges
@@ -87,7 +87,7 @@ class RemoteClient:
 
     def ask(self, *asked: object, pieces: Iterable[bytes] = ()) -> Any:
         """What the storage there answers."""
-        return decode_done(self.exchange(encode_asked(list(asked)), pieces))
+        return decode_done(self.exchange(encode_storage_request(list(asked)), pieces))
 
     def ask_bytes(self, *asked: object) -> bytes:
         """As :meth:`ask`, for an answer that has bytes behind it."""

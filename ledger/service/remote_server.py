@@ -36,8 +36,8 @@ from ledger.service.tls import peer_certificate, server_context
 from ledger.service.wire import (
     MAX_PIECE,
     FrameSocket,
-    decode_asked,
     decode_drafts,
+    decode_storage_request,
     encode_done,
     encode_error,
     encode_member,
@@ -129,7 +129,7 @@ class RemoteService(AbstractContextManager["RemoteService"]):
         while not self._door.closing.is_set() and (frame := frames.receive()) is not None:
             try:
                 author = self._known(shown)
-                asked = decode_asked(frame)
+                asked = decode_storage_request(frame)
                 answer = self._appended(author, frame) if asked is None else self._stored(frames, asked)
             except LedgerError as error:
                 answer = [encode_error(error)]

@@ -211,12 +211,12 @@ def decode_act(frame: bytes) -> str | None:
     return str(_member(frame, "do", str)) if frame.startswith(b'{"do"') else None
 
 
-def encode_asked(asked: list[object]) -> bytes:
+def encode_storage_request(asked: list[object]) -> bytes:
     """What a client asks of the storage of a remote service."""
     return json.dumps({"store": asked}).encode()
 
 
-def decode_asked(frame: bytes) -> list[Any] | None:
+def decode_storage_request(frame: bytes) -> list[Any] | None:
     """What is asked of the storage, where a frame is no request to append."""
     return list(_member(frame, "store", list)) if frame.startswith(b'{"store"') else None
 

@@ -81,7 +81,7 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _MissingBlob:
     """A blob to bring; ``inside`` a blob of the source at an offset, where it is a piece that was cut just now."""
 
     digest: str
@@ -152,22 +152,22 @@ class _Transfer:
         self._workers, self._pause = max(1, workers), pause
         self._remote = target.storage.local_path(INCOMING + "x") is None
 
-    def plan(self, digests: Iterable[str]) -> tuple[dict[str, _Wanted], list[Manifest]]:
+    def plan(self, digests: Iterable[str]) -> tuple[dict[str, _MissingBlob], list[Manifest]]:
         """Every blob that is needed, and the trees that need them."""
-        blobs: dict[str, _Wanted] = {}
+        blobs: dict[str, _MissingBlob] = {}
         trees: list[Manifest] = []
         for digest in dict.fromkeys(digests):
             manifest = self.retried(self._source, partial(self._manifest, digest))
             if manifest is None:
                 size = self.retried(self._source, partial(self._source.blobs.size, digest))
-                blobs.setdefault(digest, _Wanted(digest, size, None))
+                blobs.setdefault(digest, _MissingBlob(digest, size, None))
                 continue
             trees.append(manifest)
             for entry in manifest:
-                blobs[entry.digest] = _Wanted(entry.digest, entry.size, entry.parts)
+                blobs[entry.digest] = _MissingBlob(entry.digest, entry.size, entry.parts)
         return blobs, trees
 
-    def missing(self, blobs: Iterable[_Wanted]) -> list[_Wanted]:
+    def missing(self, blobs: Iterable[_MissingBlob]) -> list[_MissingBlob]:
         """Those that the target has not."""
         wanted = list(blobs)
         with _pool(self._workers) as pool:
@@ -177,12 +177,12 @@ class _Transfer:
             there = list(pool.map(self._there, wanted))
         return [blob for blob, has in zip(wanted, there, strict=True) if not has]
 
-    def taken_apart(self, blobs: list[_Wanted], cut: Cut) -> tuple[list[_Wanted], list[Packed]]:
+    def taken_apart(self, blobs: list[_MissingBlob], cut: Cut) -> tuple[list[_MissingBlob], list[Packed]]:
         """What to send for these blobs: those that are packed, or are to be, by what they are made from and a
         record."""
-        pieces: dict[str, _Wanted] = {}
+        pieces: dict[str, _MissingBlob] = {}
         records: dict[str, Packed] = {}
-        whole: list[_Wanted] = []
+        whole: list[_MissingBlob] = []
         some_are_packed = self._has_packed()
         waiting = list(reversed(blobs))
         while waiting:
@@ -197,18 +197,18 @@ class _Transfer:
                 packed = Chunks(blob.digest, found.size, found.chunks)
                 starts = itertools.accumulate((size for _, size in packed.chunks), initial=0)
                 for (digest, size), start in zip(packed.chunks, starts, strict=False):
-                    pieces.setdefault(digest, _Wanted(digest, size, None, (whole_as, start)))
+                    pieces.setdefault(digest, _MissingBlob(digest, size, None, (whole_as, start)))
             elif isinstance(packed, Chunks):
-                pieces |= {digest: _Wanted(digest, size) for digest, size in packed.chunks}
+                pieces |= {digest: _MissingBlob(digest, size) for digest, size in packed.chunks}
             else:
                 size = self.retried(self._source, partial(self._source.blobs.size, packed.planes))
-                pieces[packed.planes] = _Wanted(packed.planes, size)
+                pieces[packed.planes] = _MissingBlob(packed.planes, size)
                 if packed.base is not None and packed.base not in records:
-                    waiting.extend(self.missing([_Wanted(packed.base, packed.size)]))
+                    waiting.extend(self.missing([_MissingBlob(packed.base, packed.size)]))
             records[blob.digest] = packed
         return [*whole, *self.missing(pieces.values())], list(reversed(records.values()))
 
-    def bundled(self, blobs: list[_Wanted], counter: _Counter) -> list[_Wanted]:
+    def bundled(self, blobs: list[_MissingBlob], counter: _Counter) -> list[_MissingBlob]:
         """Send thousands of small blobs in packfiles, for each by itself costs a request; the others are still to be
         sent."""
         tiny = [blob for blob in blobs if blob.size <= MOST_PACKED and blob.inside is None]
@@ -238,7 +238,7 @@ class _Transfer:
             writer.finish()
             self.retried(self._target, partial(self._deliver_packfiles, Path(folder)))
 
-    def send(self, blobs: list[_Wanted], counter: _Counter) -> None:
+    def send(self, blobs: list[_MissingBlob], counter: _Counter) -> None:
         """Send blobs; small ones in batches, large ones each by itself."""
         small = [blob for blob in blobs if blob.size <= PART_SIZE]
         with _pool(self._workers) as pool:
@@ -253,7 +253,7 @@ class _Transfer:
 
     def publish(self, record: Packed) -> None:
         """The record of a packed blob whose pieces are there, after the part hashes that the source has of it."""
-        parts = self.retried(self._source, partial(self._parts, _Wanted(record.digest, record.size)))
+        parts = self.retried(self._source, partial(self._parts, _MissingBlob(record.digest, record.size)))
         if parts is not None:
             self.retried(self._target, partial(self._target.blobs.put_parts, parts))
         self.retried(self._target, partial(self._target.blobs.put_packed, record))
@@ -281,7 +281,7 @@ class _Transfer:
 
     # The parts
 
-    def _listed(self, wanted: list[_Wanted], pool: ThreadPoolExecutor) -> set[str] | None:
+    def _listed(self, wanted: list[_MissingBlob], pool: ThreadPoolExecutor) -> set[str] | None:
         """Digests that a remote lists, when that takes fewer requests than asking for each; None when it does not."""
         storage = self._target.storage
         if storage.local_path(INCOMING + "x") is not None or len(wanted) < _FOLDERS * 2:
@@ -309,7 +309,7 @@ class _Transfer:
         blobs = self._source.blobs
         return self.retried(self._source, lambda: None if blobs.is_whole(digest) else blobs.packed(digest))
 
-    def _is_cut(self, blob: _Wanted, cut: Cut) -> bool:
+    def _is_cut(self, blob: _MissingBlob, cut: Cut) -> bool:
         if cut == "content":
             return blob.size > CHUNK_MAX
         into_a_bucket = self._target.storage.local_path(INCOMING + "x") is None
@@ -321,7 +321,7 @@ class _Transfer:
         with self._source.blobs.stream(digest) as stream:
             return chunks_of(digest, stream, how)
 
-    def _there(self, blob: _Wanted) -> bool:
+    def _there(self, blob: _MissingBlob) -> bool:
         return self.retried(self._target, partial(self._has, blob.digest))
 
     def _manifest(self, digest: str) -> Manifest | None:
@@ -330,12 +330,12 @@ class _Transfer:
         except NotFound:
             return None
 
-    def _send_batch(self, batch: list[_Wanted], counter: _Counter) -> None:
+    def _send_batch(self, batch: list[_MissingBlob], counter: _Counter) -> None:
         read = self._read_batch(batch)
         self.retried(self._target, partial(self._deliver, read))
         counter.add(len(read), sum(map(len, read.values())))
 
-    def _read_batch(self, batch: Sequence[_Wanted]) -> dict[str, bytes]:
+    def _read_batch(self, batch: Sequence[_MissingBlob]) -> dict[str, bytes]:
         """The bytes of small blobs, verified; those that lie side by side in a packfile by one request."""
         asked = [blob.digest for blob in batch if blob.inside is None]
         near = self.retried(self._source, partial(self._source.blobs.packfiles.read_many, asked))
@@ -347,7 +347,7 @@ class _Transfer:
             for blob in batch
         }
 
-    def _read(self, blob: _Wanted) -> bytes:
+    def _read(self, blob: _MissingBlob) -> bytes:
         """All bytes of a small blob, verified."""
         if blob.inside is None:
             return self._source.blobs.read(blob.digest)
@@ -357,7 +357,7 @@ class _Transfer:
             raise self._wrong(blob, found)
         return data
 
-    def _send_large(self, blob: _Wanted, counter: _Counter) -> None:
+    def _send_large(self, blob: _MissingBlob, counter: _Counter) -> None:
         path = self._source.blobs.local(blob.digest)
         if path is not None and not self._remote:
             self._copy(blob, Path(path), counter)
@@ -375,7 +375,7 @@ class _Transfer:
                 self.retried(self._target, partial(self._target.blobs.take, hashed, staged))
         counter.add(1, 0)
 
-    def _copy(self, blob: _Wanted, path: Path, counter: _Counter) -> None:
+    def _copy(self, blob: _MissingBlob, path: Path, counter: _Counter) -> None:
         """Bring the file of another folder. The copy is what is hashed: the original is in the hands of others."""
         with self._partial(blob.digest) as (stream, staged):
             with open(open_plain(str(path)), "rb") as original:
@@ -439,7 +439,7 @@ class _Transfer:
             self._target.storage.remove(blob_name(digest))
             raise
 
-    def _receive(self, blob: _Wanted, stream: BinaryIO, counter: _Counter) -> Hashed:
+    def _receive(self, blob: _MissingBlob, stream: BinaryIO, counter: _Counter) -> Hashed:
         """Bring a large blob into a local file, from the parts that are there already."""
         whole = self.retried(self._source, partial(self._source.blobs.is_whole, blob.digest))
         parts = self.retried(self._source, partial(self._parts, blob)) if whole else None
@@ -460,7 +460,7 @@ class _Transfer:
             raise self._wrong(blob, hashed.digest)
         return hashed
 
-    def _parts(self, blob: _Wanted) -> PartHashes | None:
+    def _parts(self, blob: _MissingBlob) -> PartHashes | None:
         """The part hashes that the source has, if they are good for anything; without them the blob comes in one
         piece."""
         try:
@@ -469,20 +469,20 @@ class _Transfer:
             _log.warning("%s; the blob is fetched in one piece", error)
             return None
 
-    def _receive_part(self, blob: _Wanted, parts: PartHashes, index: int, stream: BinaryIO) -> None:
+    def _receive_part(self, blob: _MissingBlob, parts: PartHashes, index: int, stream: BinaryIO) -> None:
         start, end = parts.span(index)
         data = self._source.storage.read_range(blob_name(blob.digest), start, end - start)
         parts.check(index, data)
         os.pwrite(stream.fileno(), data, start)
 
-    def _receive_whole(self, blob: _Wanted, stream: BinaryIO) -> None:
+    def _receive_whole(self, blob: _MissingBlob, stream: BinaryIO) -> None:
         stream.seek(0)
         stream.truncate(0)
         hashed = self._source.blobs.hash(blob.digest, stream.write)
         if hashed.digest != blob.digest:
             raise self._wrong(blob, hashed.digest)
 
-    def _wrong(self, blob: _Wanted, found: str) -> Tampered:
+    def _wrong(self, blob: _MissingBlob, found: str) -> Tampered:
         return Tampered(
             "a remote served other bytes than were asked for",
             where=f"{self._source.storage.describe()}: {blob_name(blob.digest)}",
@@ -556,9 +556,9 @@ def _holds(stream: BinaryIO, parts: PartHashes, index: int) -> bool:
     return False
 
 
-def _batches(blobs: Iterable[_Wanted], workers: int, most_blobs: int = 1024) -> Iterator[list[_Wanted]]:
+def _batches(blobs: Iterable[_MissingBlob], workers: int, most_blobs: int = 1024) -> Iterator[list[_MissingBlob]]:
     """Small blobs in portions that fit into memory and share the cost of durability."""
-    batch: list[_Wanted] = []
+    batch: list[_MissingBlob] = []
     held = 0
     for blob in blobs:
         batch.append(blob)

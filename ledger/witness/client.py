@@ -33,7 +33,7 @@ class WitnessAnswer:
     content_type: str = "text/plain; charset=utf-8"
 
 
-def said(status: int, error: LedgerError) -> WitnessAnswer:
+def error_answer(status: int, error: LedgerError) -> WitnessAnswer:
     """An error as an answer: one line of text."""
     return WitnessAnswer(status, f"{error}\n".encode())
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from ledger.errors import LedgerError, Malformed, NotFound, Unavailable
 from ledger.service.lobby import Lobby, PromptReader
-from ledger.witness.client import WitnessAnswer, said
+from ledger.witness.client import WitnessAnswer, error_answer
 from ledger.witness.upload import Body, Upload
 
 _LOG = logging.getLogger(__name__)
@@ -155,20 +155,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         length = self.headers.get("Content-Length", "")
         if not _LENGTH.fullmatch(length) or "Transfer-Encoding" in self.headers:
-            self._send(said(HTTPStatus.LENGTH_REQUIRED, Malformed("a request without its length")))
+            self._send(error_answer(HTTPStatus.LENGTH_REQUIRED, Malformed("a request without its length")))
             return
         if int(length) > MAX_BODY:
             found = Malformed("too long for a request", expected=f"at most {MAX_BODY} bytes", found=length)
-            self._send(said(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, found))
+            self._send(error_answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, found))
             return
         body = self.rfile.read(int(length))
         if not self.lobby.admit(self.connection):
-            self._send(said(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many ask at once", cure="ask again")))
+            self._send(
+                error_answer(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many ask at once", cure="ask again"))
+            )
             return
         try:
             answer = self.served.posts[self.path](body)
         except LedgerError as error:
-            answer = said(HTTPStatus.INTERNAL_SERVER_ERROR, error)
+            answer = error_answer(HTTPStatus.INTERNAL_SERVER_ERROR, error)
         self._send(answer)
 
     def _upload(self, endpoint: Callable[[Upload], WitnessAnswer]) -> None:
@@ -179,17 +181,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         )
         chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
         if chunked == ("Content-Length" in self.headers) or not (chunked or _LONG_LENGTH.fullmatch(length)):
-            self._send(said(HTTPStatus.LENGTH_REQUIRED, Malformed("a body that does not say where it ends")))
+            self._send(error_answer(HTTPStatus.LENGTH_REQUIRED, Malformed("a body that does not say where it ends")))
             return
         if coding not in ("identity", "gzip", "x-gzip"):
             found = Malformed("a body in a coding that is not known here", expected="gzip", found=coding[:40])
-            self._send(said(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, found))
+            self._send(error_answer(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, found))
             return
         if not self.uploading.enter(self.connection, str(self.client_address[0])):
             return
         try:
             if not self.lobby.admit(self.connection):
-                self._send(said(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many ask at once", cure="ask again")))
+                self._send(
+                    error_answer(HTTPStatus.SERVICE_UNAVAILABLE, Unavailable("too many ask at once", cure="ask again"))
+                )
                 return
             body = Body(
                 self.rfile,  # type: ignore[arg-type]
@@ -200,7 +204,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             try:
                 answer = endpoint(body)
             except LedgerError as error:
-                answer = said(HTTPStatus.INTERNAL_SERVER_ERROR, error)
+                answer = error_answer(HTTPStatus.INTERNAL_SERVER_ERROR, error)
             self._send(answer)
             self._linger()
         finally:
@@ -219,7 +223,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             answer = self.served.page(self.path)
         except LedgerError as error:
-            answer = said(HTTPStatus.INTERNAL_SERVER_ERROR, error)
+            answer = error_answer(HTTPStatus.INTERNAL_SERVER_ERROR, error)
         if answer is None:
             self._wrong_place("GET")
         else:
@@ -230,7 +234,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._wrong_place("")
         else:
-            self._send(said(code, Malformed("not a request to a witness", found=message or HTTPStatus(code).phrase)))
+            self._send(
+                error_answer(code, Malformed("not a request to a witness", found=message or HTTPStatus(code).phrase))
+            )
 
     def log_message(self, format: str, *args: object) -> None:
         _LOG.debug(format, *args)
@@ -241,10 +247,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         allowed = "POST" if posted else "GET" if self.served.page(self.path) is not None else ""
         if allowed and allowed != method:
             self._send(
-                said(HTTPStatus.METHOD_NOT_ALLOWED, Malformed("not asked in this way", expected=allowed)), allowed
+                error_answer(HTTPStatus.METHOD_NOT_ALLOWED, Malformed("not asked in this way", expected=allowed)),
+                allowed,
             )
         else:
-            self._send(said(HTTPStatus.NOT_FOUND, NotFound("no such page")))
+            self._send(error_answer(HTTPStatus.NOT_FOUND, NotFound("no such page")))
 
     def _send(self, answer: WitnessAnswer, allowed: str = "") -> None:
         self.close_connection = True

@@ -18,7 +18,7 @@ from ledger.format.cosignature import COSIGNATURE_MLDSA44, Subtree, cosigned_at
 from ledger.format.cosigner import Cosigner
 from ledger.format.note import Note, NoteSignature, VerifierKey, decode_base64, parse_note
 from ledger.format.tlog import HASH_SIZE, is_subtree, verify_subtree
-from ledger.witness.client import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
+from ledger.witness.client import ANSWER_SECONDS, WitnessAnswer, ask, error_answer, signature_lines
 
 _RANGE = re.compile(r"subtree (0|[1-9][0-9]{0,18}) (0|[1-9][0-9]{0,18})\Z")
 _MAX_PROOF = 63
@@ -62,25 +62,25 @@ def sign_subtree(body: bytes, cosigners: Sequence[Cosigner], origins: Container[
     """The answer to ``POST sign-subtree`` of somebody with these keys, who knows the logs of these origins."""
     able = {(c.name, c.verifier.key_id): c for c in cosigners if c.signs_subtrees}
     if not able:
-        return said(404, NotFound("no key here signs subtrees", expected="an ML-DSA-44 cosigner"))
+        return error_answer(404, NotFound("no key here signs subtrees", expected="an ML-DSA-44 cosigner"))
     try:
         request = SubtreeRequest.parse(body)
         claimed = LogCheckpoint.parse(parse_note(request.note).text)
     except LedgerError as error:
-        return said(400, error)
+        return error_answer(400, error)
     if not is_subtree(request.start, request.end) or request.end > claimed.size:
         found = Malformed("not a subtree of the checkpoint", where=f"leaves {request.start} to {request.end}")
-        return said(400, found)
+        return error_answer(400, found)
     if claimed.origin not in origins:
-        return said(404, NotFound("this log is not known here", where=claimed.origin))
+        return error_answer(404, NotFound("this log is not known here", where=claimed.origin))
     try:
         checkpoint, note = open_checkpoint(request.note, [c.verifier for c in able.values()])
     except LedgerError as error:
-        return said(403, error)
+        return error_answer(403, error)
     try:
         verify_subtree(request.start, request.end, checkpoint.size, request.root, checkpoint.root, request.proof)
     except LedgerError as error:
-        return said(422, error)
+        return error_answer(422, error)
     subtree = Subtree(checkpoint.origin, request.start, request.end, request.root)
     signed = {(line.name, line.key_id) for line in note.signatures}
     lines = [str(cosigner.subtree_line(subtree)) for key, cosigner in able.items() if key in signed]

@@ -25,7 +25,7 @@ from ledger.format.cosigner import Cosigner
 from ledger.format.note import Note, NoteSignature, VerifierKey, decode_base64, parse_note
 from ledger.format.tlog import EMPTY_ROOT, HASH_SIZE, verify_consistency
 from ledger.storage.port import Storage
-from ledger.witness.client import ANSWER_SECONDS, WitnessAnswer, ask, said, signature_lines
+from ledger.witness.client import ANSWER_SECONDS, WitnessAnswer, ask, error_answer, signature_lines
 from ledger.witness.monitoring import origin_hash
 from ledger.witness.subtree import sign_subtree
 from ledger.witness.upload import Upload
@@ -83,15 +83,15 @@ class Witness:
             request = WitnessRequest.parse(body)
             claimed = LogCheckpoint.parse(parse_note(request.note).text)
         except LedgerError as error:
-            return said(400, error)
+            return error_answer(400, error)
         if claimed.origin not in self._logs:
-            return said(404, NotFound("this witness does not know the log", where=claimed.origin))
+            return error_answer(404, NotFound("this witness does not know the log", where=claimed.origin))
         try:
             checkpoint, note = open_checkpoint(request.note, self._logs[claimed.origin])
         except LedgerError as error:
-            return said(403, error)
+            return error_answer(403, error)
         if request.old_size > checkpoint.size:
-            return said(400, Malformed("the old size is beyond the checkpoint", found=f"{request.old_size}"))
+            return error_answer(400, Malformed("the old size is beyond the checkpoint", found=f"{request.old_size}"))
         name = _record_name(checkpoint.origin)
         with self._mutex, self._storage.lock("witness/.lock", "cosigning", wait=_LOCK_SECONDS):
             known = self._known(name, checkpoint.origin)
@@ -101,7 +101,7 @@ class Witness:
                 _check_continues(known, checkpoint, request.proof)
             except LedgerError as error:
                 _LOG.warning("refused to cosign: %s", error)
-                return said(422, error)
+                return error_answer(422, error)
             lines = [cosigner.line(note.text) for cosigner in self._cosigners]
             trusted = {(key.name, key.key_id) for key in self._logs[checkpoint.origin]}
             verified = [line for line in note.signatures if (line.name, line.key_id) in trusted]
@@ -117,7 +117,7 @@ class Witness:
         try:
             return WitnessAnswer(200, self._storage.read(f"witness/{hashed}"))
         except LedgerError as error:
-            return said(404, error)
+            return error_answer(404, error)
 
     @property
     def posts(self) -> Mapping[str, Callable[[bytes], WitnessAnswer]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marin.process.text import said, visible, visible_json
+from marin.process.text import mark_output, visible, visible_json
 
 if TYPE_CHECKING:
     from ledger import Finding
@@ -26,7 +26,7 @@ def say(*lines: str, err: bool = False, mark: tuple[str, str] | None = None) -> 
     for line in lines or ("",):
         click.echo(front + visible(line), err=err)
         front = ""
-    said()
+    mark_output()
 
 
 def agree(question: str) -> bool:
@@ -50,7 +50,7 @@ def print_bytes(parts: Iterable[bytes]) -> None:
 def print_json(value: object, indent: int | None = None) -> None:
     """``value`` as one line of JSON, or laid out with ``indent``."""
     click.echo(visible_json(value, indent))
-    said()
+    mark_output()
 
 
 def on_terminal() -> bool:
@@ -64,7 +64,7 @@ def print_drawn(drawn: Callable[[int], object]) -> None:
 
     console = Console(soft_wrap=False)
     console.print(drawn(console.width))
-    said()
+    mark_output()
 
 
 def describe_finding(finding: Finding) -> dict[str, str]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ledger import Draft, LedgerError, Receipt, Refused
-from marin.errors import Interrupted, LeaseLost, Paused, StopAsked
+from marin.errors import Interrupted, LeaseLost, Paused, StoppedByFollower
 from marin.execution import continued, tracker
 from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
 from marin.execution.leases.held import HeldLeases
@@ -428,7 +428,7 @@ class _Stage:
         while True:
             try:
                 return self._attempt(situation, workspace, attempt, self._requests(situation.run_id))
-            except StopAsked as asked:
+            except StoppedByFollower as asked:
                 if not asked.back:
                     raise
                 log.warning("%s: %s: %s", self.step.name, asked.where, asked.found)
@@ -438,7 +438,7 @@ class _Stage:
         that held.
 
         Raises:
-            StopAsked: a follower asked for it, and nobody has answered yet.
+            StoppedByFollower: a follower asked for it, and nobody has answered yet.
         """
         if self.step.name != "train":
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ledger import LedgerError, NotFound, Tampered
-from marin.errors import InputNotMade, MissingEvidence
+from marin.errors import MissingEvidence, MissingInput
 from marin.execution.plan import CodeIdentity, Plan, step_identity
 from marin.execution.pointer import Pointer, pointer_path, read_pointer
 from marin.execution.step import StepDefinition
@@ -102,7 +102,7 @@ class RunResults:
     def _input(self, step: StepDefinition, identity: str) -> StepView:
         candidates = self._candidates(step.name, identity)
         if not candidates:
-            absent = InputNotMade(
+            absent = MissingInput(
                 "an input has not been made in this root",
                 where=f"step {step.name}",
                 expected="a recorded result for this recipe and this code",

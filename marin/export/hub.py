@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from marin.data.network.fetching import Pinned
-from marin.data.network.hub import PREFIX, Repository, api, asked, branches, files, parse
+from marin.data.network.hub import PREFIX, Repository, api, branches, files, hub_call, parse
 from marin.errors import UsageError
 
 FILES = (
@@ -59,7 +59,7 @@ def push(folder: Path, repository: str, *, branch: str | None = None, message: s
         )
         return str(done.oid)
 
-    return asked(committed, repository)
+    return hub_call(committed, repository)
 
 
 def push_revisions(folders: Mapping[str, Path], repository: str, *, message: str) -> Iterator[tuple[str, str]]:
@@ -70,7 +70,7 @@ def push_revisions(folders: Mapping[str, Path], repository: str, *, message: str
         UsageError: a branch has one of the files with other bytes, or the Hub refuses.
         MissingEvidence: it cannot be reached.
     """
-    asked(lambda: api().create_repo(repository, exist_ok=True), repository)
+    hub_call(lambda: api().create_repo(repository, exist_ok=True), repository)
     heads = branches(repository)
     there = {name for name, folder in folders.items() if name in heads and _holds(folder, repository, name, heads)}
     for name in sorted(folders, key=lambda name: name == MAIN):
@@ -132,7 +132,7 @@ def pull(name: str, cache: Path, wanted: Sequence[str] = FILES, kind: str = "mod
     if folder.is_dir():  # a commit never changes
         return folder
     hub = api()
-    asked(
+    hub_call(
         lambda: hub.snapshot_download(
             repository, revision=commit, local_dir=base / "download", allow_patterns=list(wanted)
         ),

@@ -17,7 +17,7 @@ from marin.history.fold import by_address, step_view, taken
 from marin.history.labels import Labels, label_stream
 from marin.history.names import model_of, section
 from marin.history.run import Fact, Indexed, StepView, plan_of, was_interrupted
-from marin.history.runs import is_told_by
+from marin.history.runs import stands_in_stream
 from marin.record import events as kinds
 from marin.record.events import (
     Body,
@@ -239,7 +239,7 @@ def _stands(event: Event, body: Any) -> bool:
     """Whether an event stands in the stream of the run that it speaks of; verdicts may stand anywhere."""
     if isinstance(body, RunLabelled):
         return event.stream == label_stream(body.run)
-    return isinstance(body, ReplayCompleted) or is_told_by(event, body.run)
+    return isinstance(body, ReplayCompleted) or stands_in_stream(event, body.run)
 
 
 def readable[T: Body](kind: type[T], found: Iterable[Indexed]) -> Iterator[Fact[T]]:

@@ -265,7 +265,9 @@ def standing_of(verdicts: Sequence[Fact[ReplayCompleted]]) -> dict[str, str]:
     return standing(fact.body.verdicts for fact in verdicts)
 
 
-def shown(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[str] = NAMES) -> Fact[ReplayCompleted]:
+def representative(
+    verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[str] = NAMES
+) -> Fact[ReplayCompleted]:
     """Of these verdicts the newest that says by itself what all say together (:func:`marin.record.verdicts.overall`); where
     none does, the newest."""
     word = overall(standing_of(verdicts), answerable)
@@ -277,7 +279,7 @@ def verified(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[s
     """``never``, or what these verdicts say together as one word, and since when."""
     if not verdicts:
         return NEVER
-    return f"{overall(standing_of(verdicts), answerable)} {shown(verdicts, answerable).time[:10]}"
+    return f"{overall(standing_of(verdicts), answerable)} {representative(verdicts, answerable).time[:10]}"
 
 
 def record_digest(segment: TrainSegment) -> str:

@@ -106,7 +106,7 @@ def stream_of_graph(graph: str) -> str:
     return f"graph/{graph}"
 
 
-def is_told_by(event: Event, run: str) -> bool:
+def stands_in_stream(event: Event, run: str) -> bool:
     """Whether an event stands in the stream of ``run`` itself, or of that execution of a graph: what names a run elsewhere
     says nothing of what it is, and no verdict looks at it."""
     return event.stream in (stream_of(run), stream_of_graph(run))

@@ -4,7 +4,7 @@ A :class:`Kind` answers every question that somebody has about its events: what 
 them looks here, and has no table of types of its own. What it does not answer counts as no: the stream of a run may not
 hold it, and a verdict on such a run is not PASS.
 
-The functions of a kind are pure, and get what they need: the fact, and what a run says elsewhere (:class:`Seen`). So a
+The functions of a kind are pure, and get what they need: the fact, and what a run says elsewhere (:class:`RunContext`). So a
 family of types imports nothing that reads, executes or draws.
 """
 
@@ -109,8 +109,8 @@ class Kind:
     verdict: bool = False
     judge: str = ""
     beside: Callable[[Event], str] | None = None
-    run: Held[Seen] | None = None
-    loop: Held[SeenLoop] | None = None
+    run: Held[RunContext] | None = None
+    loop: Held[LoopContext] | None = None
     kept: bool = False
     fold: Callable[[Folding, Fact[Any]], None] | None = None
     reaches: Callable[[Any], int] | None = None
@@ -198,7 +198,7 @@ class Around(Protocol):
     def referred(self) -> Mapping[int, Any]: ...
 
 
-class Seen(Standing, Around, Protocol):
+class RunContext(Standing, Around, Protocol):
     """What a run of a pipeline says elsewhere, for an event to be held to (:mod:`marin.verify.derivation.records`).
     ``stream``: the run in whose stream the event stands, beside ``events``; ``begun``: how each step was begun, by identity;
     ``recipe_plain``: the recipe in the one form that it is recorded in; ``seeds``: what it draws from its seed."""
@@ -230,7 +230,7 @@ class Seen(Standing, Around, Protocol):
         """How an output must be stored."""
 
 
-class SeenLoop(Protocol):
+class LoopContext(Protocol):
     """What a run of a user's own loop says elsewhere (:mod:`marin.verify.derivation.loops`): how it began, the ``identity`` of
     its one step, its ``losses`` as a table, and what it ``measured`` last."""
 

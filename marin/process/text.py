@@ -118,12 +118,12 @@ def several(count: int, what: str) -> str:
 _said = [time.monotonic()]
 
 
-def said() -> None:
+def mark_output() -> None:
     """Something was just said to the one who waits; what prints and what logs call it."""
     _said[0] = time.monotonic()
 
 
-def since_said() -> float:
+def seconds_silent() -> float:
     """Seconds in which nothing was said; at first, since this process began."""
     return time.monotonic() - _said[0]
 
@@ -131,7 +131,7 @@ def since_said() -> float:
 class _Saying(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
-        said()
+        mark_output()
 
 
 def log_to(stream: TextIO, *, level: int, own: int, form: str = "%(message)s") -> None:

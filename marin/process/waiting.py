@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from marin.process.text import ERASED, since_said
+from marin.process.text import ERASED, seconds_silent
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ class _Wait:
             _remember(self.what, took)
 
     def _speak(self) -> None:
-        pause, counted = max(SOON / 8, SOON - since_said()), False
+        pause, counted = max(SOON / 8, SOON - seconds_silent()), False
         while not self._over.wait(pause):
             looked_at = sys.stderr.isatty()
             pause = COUNTED if looked_at else AGAIN
             if _innermost[-1:] != [self]:
                 continue
             if not self.announced:
-                if (silent := since_said()) < SOON:  # something else was said meanwhile
+                if (silent := seconds_silent()) < SOON:  # something else was said meanwhile
                     pause = SOON - silent
                     continue
                 self.announced = True

@@ -73,7 +73,7 @@ def rotate(root: Root, *, hybrid: bool = False) -> Rotated:
     if root.verifier != new.verifier:
         rotate_key(root.storage, root.signer(), new)
         root.storage.replace(VKEY, vkey_lines(new))
-    kept = kept_key(path, old)
+    kept = retired_key_path(path, old)
     with suppress(FileExistsError):
         os.link(path, kept)
     following.replace(path)
@@ -228,7 +228,7 @@ def _enrolling(root: Root, enrolled: Authors, also: VerifierKey | None = None) -
     return root.signer()
 
 
-def kept_key(path: Path, signer: Signer) -> Path:
+def retired_key_path(path: Path, signer: Signer) -> Path:
     """Where the file of a key is kept once another took its place."""
     return path.with_name(f"{path.name}.{signer.verifier.key_id:08x}")
 

@@ -34,7 +34,7 @@ def let_go(started: Sequence[TrainStarted], saved: Sequence[CheckpointSaved]) ->
     return frozenset(body.artifact for body in saved) - kept
 
 
-def kept(events: Iterable[Event]) -> list[str]:
+def retained_digests(events: Iterable[Event]) -> list[str]:
     """Every digest that the events of a ledger name and no policy lets go, in the order of the log."""
     started: dict[str, list[TrainStarted]] = {}
     saved: dict[str, list[tuple[int, CheckpointSaved]]] = {}

@@ -23,7 +23,7 @@ from marin.process.waiting import waiting
 from marin.runners.forking import Beginning, Fork
 from marin.runners.jobs import reference, unpack
 from marin.runners.process import standard_error
-from marin.work.placed import Setup, Start, encode, told
+from marin.work.placed import Setup, Start, encode, setup_bytes
 
 RESTARTS = 2
 """How often a task is executed again whose worker died, before that counts as a failure."""
@@ -42,7 +42,7 @@ class ForkedRunner:
     @contextmanager
     def run(self, start: Start, setup: Setup, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
         """The results in order. Workers take the next task as soon as they have finished one."""
-        with self._forking(start, told(setup)) as forking:
+        with self._forking(start, setup_bytes(setup)) as forking:
             yield _in_order(forking.answers(min(self.workers, len(tasks)), tasks), len(tasks))
 
     def each(self, start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:

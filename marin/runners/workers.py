@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from marin.runners import Runner
 from marin.runners.places import place_of
-from marin.work.placed import Setup, Start, told
+from marin.work.placed import Setup, Start, setup_bytes
 
 if TYPE_CHECKING:
     from marin.runners.jobs import RunnerName
@@ -23,7 +23,7 @@ class LocalRunner:
     @contextmanager
     def run(self, start: Start, setup: Setup, tasks: Sequence[bytes]) -> Iterator[Iterator[bytes]]:
         """The results in order; a task is executed when its result is asked for."""
-        work = start(told(setup))
+        work = start(setup_bytes(setup))
         yield (work(task) for task in tasks)
 
 

@@ -35,7 +35,7 @@ def open_array(kvstore: Any, name: str) -> Any:
     Raises:
         DataError: there is no such array, or its metadata is none.
     """
-    import tensorstore  # an auditor who reads no arrays does without its 63 MB
+    import tensorstore  # an auditor who reads no arrays does without its memory
 
     spec = {"driver": "zarr3", "kvstore": {**kvstore, "path": f"{kvstore.get('path', '')}{name}/"}}
     try:

@@ -314,7 +314,7 @@ def _loaded(examples: Iterator[LmExample]) -> LmExample:
 
 
 @dataclass(frozen=True)
-class SeenSequence:
+class BatchSequence:
     """One sequence of one step's batch: its part, its number in that part's token stream, its token ids, and the
     documents of that part's train split in which it lies."""
 
@@ -324,7 +324,7 @@ class SeenSequence:
     documents: range
 
 
-def seen_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[SeenSequence], str]:
+def batch_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[BatchSequence], str]:
     """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
     size, width = recipe.trainer.batch_size, recipe.model.seq_len
     paths = streams(recipe, cache)
@@ -339,7 +339,7 @@ def seen_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[SeenSequence]
         start, end = index * width, (index + 1) * width
         stream, offsets = read[part]
         documents = range(document_of(offsets, start), document_of(offsets, end - 1) + 1)
-        seen.append(SeenSequence(part, index, stream[start:end], documents))
+        seen.append(BatchSequence(part, index, stream[start:end], documents))
     return seen, batch_digest(indices, np.stack([sequence.tokens for sequence in seen]))
 
 

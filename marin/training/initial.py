@@ -31,7 +31,7 @@ from ledger import SlicedForm
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe, digest
 from marin.training.runtime.profile import Fixed, exact_profile
-from marin.training.state import TrainState, leaves, made, state_shape
+from marin.training.state import TrainState, initial_state_function, leaves, state_shape
 from marin.training.step.slices import Layout, SlicedState
 
 QUICKLY = {"xla_backend_optimization_level": 1}
@@ -78,7 +78,7 @@ def initial_program(recipe: Recipe, vocab_size: int, form: SlicedForm) -> str:
 
 def exact_initializer(recipe: Recipe, vocab_size: int) -> Fixed:
     """What makes the initial state under profile ``exact``: of nothing, its tensors in the order of :func:`leaves`."""
-    return exact_profile().fixed(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))
+    return exact_profile().fixed(lambda: eqx.filter(initial_state_function(recipe, vocab_size)(), is_jax_array_like))
 
 
 _newest: dict[tuple[str, int, str, int], _Drawn] = {}
@@ -100,7 +100,7 @@ class _Drawn:
     (a stack of layers) is cut within each of them. Small is a tensor of which a slice has no more than ``RUN`` elements."""
 
     def __init__(self, recipe: Recipe, vocab_size: int, form: SlicedForm) -> None:
-        closed = jax.make_jaxpr(lambda: eqx.filter(made(recipe, vocab_size)(), is_jax_array_like))()
+        closed = jax.make_jaxpr(lambda: eqx.filter(initial_state_function(recipe, vocab_size)(), is_jax_array_like))()
         named = zip(leaves(state_shape(recipe, vocab_size)), closed.jaxpr.outvars, strict=True)
         small: list[_Tensor] = []
         large: list[_Tensor] = []
@@ -198,7 +198,7 @@ class _Part:
         """The program, for the host's processor."""
 
         def program(places: jax.Array) -> list[jax.Array]:
-            constants = [Known(jnp.asarray(value)) for value in self._initializer.consts]
+            constants = [Constant(jnp.asarray(value)) for value in self._initializer.consts]
             scope = Scope(self._initializer.jaxpr, constants)
             return [one.elements(scope.value(one.out), place) for one, place in zip(self.tensors, places, strict=True)]
 
@@ -249,7 +249,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Known(Value):
+class Constant(Value):
     """One whose numbers are there."""
 
     array: jax.Array
@@ -277,7 +277,7 @@ class Scope:
     def value(self, variable: Any) -> Value:
         """The value of a variable, or of a literal."""
         if isinstance(variable, Literal):
-            return Known(jnp.asarray(variable.val, variable.aval.dtype))
+            return Constant(jnp.asarray(variable.val, variable.aval.dtype))
         if variable not in self._made:
             equation, number = self._makers[variable]
             self._made[variable] = self._inner(equation, number) or _Computed(equation, number, self)
@@ -289,7 +289,7 @@ class Scope:
         if inner is None:
             return None
         closed = getattr(inner, "jaxpr", inner)
-        constants = [Known(jnp.asarray(value)) for value in getattr(inner, "consts", ())]
+        constants = [Constant(jnp.asarray(value)) for value in getattr(inner, "consts", ())]
         scope = Scope(closed, [*constants, *(self.value(one) for one in equation.invars)])
         return scope.value(closed.outvars[number])
 

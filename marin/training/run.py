@@ -166,7 +166,7 @@ def train(task: Task) -> StepResult:
         marks = hosts.agreed(states_at(recipe, task.inputs["tokenizer"], cache) if hosts.leader() else None)
     # One process looks for a state to go on from, and all take its answer: the log may grow between two looks.
     at, pause, tree = first, task.execution.pause_at, None
-    done = hosts.agreed(found_resumable(task))
+    done = hosts.agreed(resumable_by_leader(task))
     if done is None:
         with waiting("making the initial state"):
             state, manifest = training.start(task.inputs.get(PREVIOUS))
@@ -316,7 +316,7 @@ def result_of(task: Task, manifest: StateManifest, tree: str) -> StepResult:
     )
 
 
-def found_resumable(task: Task) -> list[Json] | None:
+def resumable_by_leader(task: Task) -> list[Json] | None:
     """What :func:`resumable` finds, as the leader tells it to the others."""
     found = resumable(task) if hosts.leader() else None
     return None if found is None else [write(body) for body in found]

@@ -80,7 +80,7 @@ def state_shape(recipe: Recipe, vocab_size: int) -> TrainState:
     key = (digest(recipe), vocab_size)
     found = _shapes.get(key)
     if found is None:
-        found = eqx.filter_eval_shape(made(recipe, vocab_size))
+        found = eqx.filter_eval_shape(initial_state_function(recipe, vocab_size))
         _shapes.clear()
         _shapes[key] = found
     return found
@@ -94,7 +94,7 @@ def state_like(recipe: Recipe, vocab_size: int) -> TrainState:
     )
 
 
-def made(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
+def initial_state_function(recipe: Recipe, vocab_size: int) -> Callable[[], TrainState]:
     """What makes the initial state, of nothing: to be traced (:mod:`marin.training.initial`)."""
     seed = recipe.seed if recipe.seed is not None else 0
 

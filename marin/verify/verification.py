@@ -32,7 +32,7 @@ from marin.provenance.plugins import named
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
-from marin.record.trust.pins import Pins, Seen
+from marin.record.trust.pins import PinCheck, Pins
 from marin.record.trust.trusted import Keys
 from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
 from marin.verify.case import JUDGES, Case
@@ -44,7 +44,7 @@ from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.ledger import Outside, judge_events, judge_ledger
-from marin.verify.judges.loop import OWN, Executed, check_asked, unasked
+from marin.verify.judges.loop import OWN, Executed, check_command_wanted, unrequested_verdict
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
@@ -97,7 +97,7 @@ class LogAsRead(NamedTuple):
     keys: Keys
     reader: LogReader
     history: LedgerHistory
-    seen: Seen | None
+    seen: PinCheck | None
 
     @classmethod
     def of(cls, root: Root, options: Options) -> LogAsRead:
@@ -131,7 +131,7 @@ class Verification:
         if until is not None:
             kept = tuple(fact for fact in self.run.segments if fact.body.end <= until.step)
             self.run = replace(self.run, segments=kept)
-        check_asked(self.run, options.by)
+        check_command_wanted(self.run, options.by)
         if not self.run.is_loop and (recipe := _readable(self.run)) is not None:
             check_devices(recipe, options.execution)
         scope = options.scope
@@ -225,7 +225,7 @@ class Verification:
         if self.options.screen:
             self._screen(case)
         verdicts = {
-            name: self._judged(name, judge, case) if name in only else unasked(self.run, name)
+            name: self._judged(name, judge, case) if name in only else unrequested_verdict(self.run, name)
             for name, judge in self._judges(case).items()
         } | {EVALUATION: NOT_RUN}
         if EVALUATION in only:
@@ -280,7 +280,7 @@ class Verification:
         return {
             "ledger": lambda: self._ledger(case),
             "artifacts": lambda: judge_artifacts(case),
-            "data": lambda: unasked(self.run, "data"),
+            "data": lambda: unrequested_verdict(self.run, "data"),
             "training": trained,
             "model": model,
         }

@@ -63,7 +63,7 @@ Execute = Callable[[Start, bytes, Sequence[bytes]], Iterator[tuple[int, bytes]]]
 """Has workers do tasks and gives (number of the task, answer) in any order; every task at least once."""
 
 
-def told(setup: Setup, seat: Seat = ALONE) -> bytes:
+def setup_bytes(setup: Setup, seat: Seat = ALONE) -> bytes:
     """The setup of the process in ``seat``."""
     return setup if isinstance(setup, bytes) else setup(seat)
 

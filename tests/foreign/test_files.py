@@ -104,7 +104,7 @@ def test_alpaca_eval_ranks_our_outputs(judge, subject, scorer, tmp_path):
         json.dumps([{"instruction": one, "dataset": "x"} for one in ("why", "how", "who")])
     )
     rows = files.read_instructions(tmp_path / "set.json")
-    wanted = files.numbered([files.Wanted(row["instruction"], 6, 0.9) for row in rows])
+    wanted = files.numbered([files.TextRequest(row["instruction"], 6, 0.9) for row in rows])
     said = files.say_all(subject, scorer, wanted, 3, lambda count: None)
     ours, reference, other = (tmp_path / name for name in ("ours.json", "reference.json", "other.json"))
     ours.write_text(files.alpaca_eval(rows, said, "ours"), encoding="utf-8")

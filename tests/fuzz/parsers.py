@@ -57,17 +57,17 @@ from ledger.mirror.entries import EntriesHead, MirrorInfo, Package, encode_entri
 from ledger.service.wire import (
     FrameSocket,
     decode_act,
-    decode_asked,
     decode_done,
     decode_drafts,
     decode_receipts,
+    decode_storage_request,
     decode_text,
-    encode_asked,
     encode_done,
     encode_drafts,
     encode_error,
     encode_member,
     encode_receipts,
+    encode_storage_request,
 )
 from ledger.store.collect.leases import Lease
 from ledger.store.packs.packfile import read_index
@@ -512,9 +512,9 @@ def parsers() -> list[Parser]:
         ),
         P(
             "request for a file of a served root",
-            decode_asked,
-            given(encode_asked(["range", "log/checkpoint", 0, 10])),
-            ("service.wire.decode_asked",),
+            decode_storage_request,
+            given(encode_storage_request(["range", "log/checkpoint", 0, 10])),
+            ("service.wire.decode_storage_request",),
         ),
         P("certificate of an author", read_certificate, given(certificate), ("authors.certificate.read_certificate",)),
         P(

@@ -44,7 +44,7 @@ from ledger import (
 )
 from ledger.service import tls
 from ledger.service.server import LogService
-from ledger.service.wire import FrameSocket, encode_asked, encode_drafts
+from ledger.service.wire import FrameSocket, encode_drafts, encode_storage_request
 from ledger.store.layout import blob_name, tree_name
 
 ORIGIN = "log.example/far"
@@ -215,7 +215,11 @@ def test_a_service_with_another_key_is_not_believed(lab) -> None:
 
 
 def test_without_tls_there_is_no_answer(lab) -> None:
-    for said in (encode_drafts([note("x")]), encode_asked(["exists", "log/checkpoint"]), b"GET / HTTP/1.1\r\n\r\n"):
+    for said in (
+        encode_drafts([note("x")]),
+        encode_storage_request(["exists", "log/checkpoint"]),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ):
         with socket.create_connection(("127.0.0.1", lab.port), timeout=20) as plain:
             frames = FrameSocket(plain)
             frames.send(said)

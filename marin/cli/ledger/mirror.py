@@ -23,7 +23,7 @@ from ledger import (
     post_to,
 )
 from marin.cli.keys import parse_vkey
-from marin.cli.ledger.service import asked_to_stop
+from marin.cli.ledger.service import stop_signal
 from marin.cli.ledger.witness import load_cosigners, log_server
 from marin.cli.output import print_json, say
 from marin.cli.tables import print_fields
@@ -103,7 +103,7 @@ def serve(
             except LedgerError as error:
                 _LOG.warning("%s: %s", origin, error)
 
-    with asked_to_stop() as stop, WitnessServer(served, host=host, port=port) as server:
+    with stop_signal() as stop, WitnessServer(served, host=host, port=port) as server:
         copies = {origin: f"{server.address}/{origin_hash(origin)}" for origin in keys}
         if as_json:
             print_json({"address": server.address, "vkeys": vkeys, "logs": copies})

@@ -88,7 +88,7 @@ def serve(options: ServeOptions) -> None:
             return ask_all(root.storage, log, [root.verifier])
 
     with (
-        asked_to_stop() as stop,
+        stop_signal() as stop,
         root.log() as log,
         LogService(
             log,
@@ -175,7 +175,7 @@ def _tend(
 
 
 @contextmanager
-def asked_to_stop() -> Iterator[threading.Event]:
+def stop_signal() -> Iterator[threading.Event]:
     """Set when this process is asked to end by SIGINT or SIGTERM."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}

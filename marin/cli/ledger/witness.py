@@ -14,7 +14,7 @@ import click
 
 from ledger import Cosigner, PolicyWitness, PosixStorage, VerifierKey, Witness, WitnessServer, create_key, load_signer
 from marin.cli.keys import parse_vkey
-from marin.cli.ledger.service import ASK_WITNESSES, asked_to_stop
+from marin.cli.ledger.service import ASK_WITNESSES, stop_signal
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.cli.tables import print_fields
@@ -248,7 +248,7 @@ def serve(logs: tuple[str, ...], folder: Path, name: str, port: int, host: str, 
     cosigners = load_cosigners(folder / "key", name)
     vkeys = [str(cosigner.verifier) for cosigner in cosigners]
     with (
-        asked_to_stop() as stop,
+        stop_signal() as stop,
         WitnessServer(Witness(PosixStorage(folder), cosigners, keys), host=host, port=port) as server,
     ):
         if as_json:

@@ -217,12 +217,12 @@ def _with_inputs(
 ) -> StageOutcome:
     """``bring`` the step to its output. What it reads and this root has no result of is made first, after ``before``: DVC skips
     a stage whose line in dvc.lock came from another root, by Git."""
-    from marin.errors import InputNotMade
+    from marin.errors import MissingInput
 
     while True:
         try:
             return bring(name)
-        except InputNotMade as absent:
+        except MissingInput as absent:
             if absent.step == name:
                 raise
             logger.info("%s: not made in this root yet, though dvc.lock has it: made first", absent.step)

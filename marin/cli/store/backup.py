@@ -10,7 +10,7 @@ from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remot
 from marin.errors import MissingEvidence
 from marin.process.text import several
 from marin.recipe.units import human_size
-from marin.record.retention import kept
+from marin.record.retention import retained_digests
 from marin.record.root import absolute, open_root, root_location
 from marin.record.trust.homes import VKEY, named_keys, settle_copy
 from marin.record.trust.pins import Pins, default_pins, read_pin
@@ -92,7 +92,7 @@ def restore(source: str, vkey: str | None, older: bool, jobs: int, dry_run: bool
 
 def _named_blobs(reader: LogReader) -> list[str]:
     """Every digest that an event names and its run keeps, in the order of the log."""
-    return kept(event for _, event in reader.events(lenient=True))
+    return retained_digests(event for _, event in reader.events(lenient=True))
 
 
 def _key(storage: Storage, source: str, given: str | None) -> VerifierKey:

@@ -25,7 +25,7 @@ from marin.process.text import several
 from marin.recipe.units import human_size
 from marin.record.audit import absent_files
 from marin.record.events import STORE_SCRUBBED, StoreScrubbed, write
-from marin.record.retention import kept
+from marin.record.retention import retained_digests
 from marin.record.root import open_root
 
 CHUNK = 1 << 20
@@ -276,7 +276,7 @@ def gc(min_age: float, dry_run: bool, as_json: bool) -> None:
     """
     root = open_root()
     reader = root.reader()
-    roots = kept(event for _, event in reader.events(lenient=True))
+    roots = retained_digests(event for _, event in reader.events(lenient=True))
     collected = collect_garbage(root.store(), roots, min_age=min_age * DAY, dry_run=dry_run)
     leases = Leases()
     leases.catch_up(root)

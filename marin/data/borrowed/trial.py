@@ -58,7 +58,7 @@ def check(data: bytes, *, where: str) -> None:
         Unavailable: this machine did not let it come to an end.
     """
     switched_on(data, where=where, as_recorded=True)
-    if not made_here(data) and (found := _ended(data)):
+    if not is_of_our_form(data) and (found := _ended(data)):
         raise DataError(
             "a tokenizer that cannot be opened",
             where=where,
@@ -68,7 +68,7 @@ def check(data: bytes, *, where: str) -> None:
         )
 
 
-def made_here(data: bytes) -> bool:
+def is_of_our_form(data: bytes) -> bool:
     """Whether it has the form of those that are trained here: a byte-level BPE and nothing else."""
     found = json.loads(data)
     parts = {name: found.get(name) for name in _OWN}

@@ -150,7 +150,7 @@ def render(messages: object, where: str) -> tuple[str, tuple[Span, ...]]:
     spans: list[Span] = []
     size = 0
     for number, message in enumerate(checked(messages, where)):
-        role, content = message["role"], said(message)
+        role, content = message["role"], message_text(message)
         if mark := MARK.search(content):
             raise not_a_chat(f"{where}, message {number}", "a content without the marks of turns", mark.group())
         head = f"<|{role}|>\n"
@@ -161,7 +161,7 @@ def render(messages: object, where: str) -> tuple[str, tuple[Span, ...]]:
     return "".join(pieces), tuple(spans)
 
 
-def said(message: dict[str, Any]) -> str:
+def message_text(message: dict[str, Any]) -> str:
     """What a message says: its content, and each call of a tool as a line of JSON."""
     calls = [
         json.dumps({"name": call["function"]["name"], "arguments": call["function"]["arguments"]}, ensure_ascii=False)

@@ -64,7 +64,7 @@ def files(repository: Repository) -> dict[str, Pinned]:
     """
     endpoint = os.environ.get("HF_ENDPOINT") or DEFAULT
     check_address(endpoint)
-    listed = asked(
+    listed = hub_call(
         lambda: list(
             api().list_repo_tree(repository.name, recursive=True, revision=repository.commit, repo_type=repository.kind)
         ),
@@ -92,7 +92,7 @@ def branches(repository: str) -> dict[str, str]:
         UsageError: the Hub refuses.
         MissingEvidence: it cannot be reached.
     """
-    listed = asked(lambda: api().list_repo_refs(repository).branches, repository)
+    listed = hub_call(lambda: api().list_repo_refs(repository).branches, repository)
     return {branch.name: branch.target_commit for branch in listed}
 
 
@@ -105,7 +105,7 @@ def api() -> Any:
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=os.environ.get("HF_TOKEN") or False)
 
 
-def asked[T](work: Callable[[], T], repository: str) -> T:
+def hub_call[T](work: Callable[[], T], repository: str) -> T:
     """What ``work`` gives, the library's errors as ours.
 
     Raises:

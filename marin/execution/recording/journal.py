@@ -20,7 +20,7 @@ class Requests(Protocol):
         """Called when the training's own event ``index`` is durable.
 
         Raises:
-            StopAsked: it is asked to.
+            StoppedByFollower: it is asked to.
         """
 
     def poll(self) -> None:
@@ -51,7 +51,7 @@ class LedgerJournal:
 
         Raises:
             LeaseLost: another executor is at work on the step.
-            StopAsked: a follower asked for it, before the record of a segment begins or after it is complete.
+            StoppedByFollower: a follower asked for it, before the record of a segment begins or after it is complete.
         """
         index = self._append(kind, body)
         if self._requests is not None and kind != events.TRAIN_SEGMENT:  # what belongs to it follows in the next event

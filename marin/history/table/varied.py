@@ -107,11 +107,11 @@ def short_value(value: str) -> str:
 
 def name_among(run: str, recipe: Mapping[str, object], keys: Sequence[str]) -> str:
     """What a run is called among those from which ``keys`` set it apart: ``learning_rate=0.006 seed=1 · juzu7wlh``."""
-    apart = told_apart(keys, flat(recipe)) if keys else ""
+    apart = distinguishing_name(keys, flat(recipe)) if keys else ""
     return f"{apart} · {run}" if apart else name_of(run, recipe)
 
 
-def told_apart(keys: Sequence[str], values: Mapping[str, str], most: int = 3) -> str:
+def distinguishing_name(keys: Sequence[str], values: Mapping[str, str], most: int = 3) -> str:
     """What tells a run from those beside it, such as ``learning_rate=0.006 seed=1``: of ``keys`` as many as a name has
     room for, the seed always; "" where there are none."""
     titles = short_titles(keys)

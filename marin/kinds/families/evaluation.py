@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from marin.kinds.body import Body, Digest, HexFloat, Json, Output
 from marin.kinds.claim import Claim
-from marin.kinds.kind import Around, Fact, Held, Kind, Pair, Seen, hex_metrics
+from marin.kinds.kind import Around, Fact, Held, Kind, Pair, RunContext, hex_metrics
 
 EVAL_COMPLETED = "eval.completed/v1"
 EVALUATION_RECORDED = "evaluation.recorded/v1"
@@ -95,14 +95,14 @@ class ModelExported(Body, frozen=True):
     output: Output
 
 
-def _evaluated(fact: Fact[EvalCompleted], seen: Seen) -> Iterator[Pair]:
+def _evaluated(fact: Fact[EvalCompleted], seen: RunContext) -> Iterator[Pair]:
     trained, view = seen.output("train"), seen.run.steps.get("evaluate")
     yield "model", trained and trained.digest, fact.body.model
     if view is not None:
         yield "metrics", dict(view.metrics), hex_metrics(fact.body.metrics)
 
 
-def _exported(fact: Fact[ModelExported], seen: Seen) -> Iterator[Pair]:
+def _exported(fact: Fact[ModelExported], seen: RunContext) -> Iterator[Pair]:
     trained = seen.output("train")
     yield "model", trained and trained.digest, fact.body.model
     yield "output", seen.output("export"), fact.body.output

@@ -16,7 +16,7 @@ from ledger import canonical_digest
 from marin.kinds.body import Body, Digest
 from marin.kinds.claim import Claim
 from marin.kinds.families.train import TRAIN_SEGMENT, within
-from marin.kinds.kind import Around, Fact, Held, InStream, Kind, Pair, Seen
+from marin.kinds.kind import Around, Fact, Held, InStream, Kind, Pair, RunContext
 
 STOP_REQUESTED = "stop.requested/v1"
 TRAIN_WITHDRAWN = "train.withdrawn/v1"
@@ -54,7 +54,7 @@ def _request(fact: Fact[TrainWithdrawn], history: Any, stretch: InStream) -> Fac
     return None
 
 
-def _withdrawn(fact: Fact[TrainWithdrawn], seen: Seen) -> Iterator[Pair]:
+def _withdrawn(fact: Fact[TrainWithdrawn], seen: RunContext) -> Iterator[Pair]:
     """A training withdraws what a follower had refuted before, from the state on that the request names."""
     body, asked = fact.body, seen.referred.get(fact.index)
     if asked is None or asked.index >= fact.index or asked.body.run != seen.stream:

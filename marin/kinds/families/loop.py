@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from marin.kinds.body import Body, HexFloat
-from marin.kinds.kind import Fact, Held, Kind, Pair, SeenLoop
+from marin.kinds.kind import Fact, Held, Kind, LoopContext, Pair
 
 LOOP_SEGMENT = "loop.segment/v1"
 
@@ -29,7 +29,7 @@ class LoopSegment(Body, frozen=True):
     manifest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
 
 
-def _is_whole(fact: Fact[LoopSegment], seen: SeenLoop) -> Iterator[Pair]:
+def _is_whole(fact: Fact[LoopSegment], seen: LoopContext) -> Iterator[Pair]:
     body = fact.body
     count = body.end - body.start
     each = f"one for each of {count} train steps"

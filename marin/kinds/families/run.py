@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from ledger import canonical_digest
 from marin.kinds.body import Body, Digest, HexFloat, Json, Output
-from marin.kinds.kind import Fact, Folding, Held, Kind, Pair, Seen, SeenLoop, hex_metrics
+from marin.kinds.kind import Fact, Folding, Held, Kind, LoopContext, Pair, RunContext, hex_metrics
 
 RUN_STARTED = "run.started/v1"
 RUN_COMPLETED = "run.completed/v1"
@@ -81,7 +81,7 @@ def _ends(run: Folding, fact: Fact[RunCompleted]) -> None:
     run.completed = fact
 
 
-def _begun(fact: Fact[RunStarted], seen: Seen) -> Iterator[Pair]:
+def _begun(fact: Fact[RunStarted], seen: RunContext) -> Iterator[Pair]:
     body = fact.body
     yield "recipe_digest", seen.recipe_digest, body.recipe_digest
     written = {name: value for name, value in body.recipe.items() if name != "recipe_version"}
@@ -94,21 +94,21 @@ def _begun(fact: Fact[RunStarted], seen: Seen) -> Iterator[Pair]:
     yield "plan", canonical_digest({**decided, "recipe": seen.recipe_digest, **pinned}), body.plan
 
 
-def _begun_by_loop(fact: Fact[RunStarted], seen: SeenLoop) -> Iterator[Pair]:
+def _begun_by_loop(fact: Fact[RunStarted], seen: LoopContext) -> Iterator[Pair]:
     body = fact.body
     yield "recipe_digest", canonical_digest(body.recipe), body.recipe_digest
     yield "plan", canonical_digest([body.recipe_digest, body.code.get("tree")]), body.plan
     yield "continues, experiment, pinned", (None, "", {}), (body.continues, body.experiment, body.pinned)
 
 
-def _ended(fact: Fact[RunCompleted], seen: Seen) -> Iterator[Pair]:
+def _ended(fact: Fact[RunCompleted], seen: RunContext) -> Iterator[Pair]:
     body, run = fact.body, seen.run
     yield "outputs", sorted(run.planned | set(body.outputs)), sorted(body.outputs)
     yield "outputs", {name: view.output for name, view in run.steps.items()}, body.outputs
     yield "metrics", run.metrics, hex_metrics(body.metrics)
 
 
-def _ended_by_loop(fact: Fact[RunCompleted], seen: SeenLoop) -> Iterator[Pair]:
+def _ended_by_loop(fact: Fact[RunCompleted], seen: LoopContext) -> Iterator[Pair]:
     body, run = fact.body, seen.run
     yield "outputs", {name: view.output for name, view in run.steps.items()}, body.outputs
     yield "outputs", True, LOOP in body.outputs

@@ -10,7 +10,7 @@ from ledger import canonical_digest
 from marin.kinds.body import Body, Digest, HexFloat, Json, Output
 from marin.kinds.claim import Claim, Contradiction
 from marin.kinds.families.run import LOOP
-from marin.kinds.kind import Around, Fact, Held, Kind, Pair, Seen, SeenLoop, Standing, hex_metrics
+from marin.kinds.kind import Around, Fact, Held, Kind, LoopContext, Pair, RunContext, Standing, hex_metrics
 
 STEP_STARTED = "step.started/v1"
 STEP_COMPLETED = "step.completed/v1"
@@ -107,7 +107,7 @@ class StepPreempted(Body, frozen=True):
     again: bool
 
 
-def _begun(fact: Fact[StepStarted], seen: Seen) -> Iterator[Pair]:
+def _begun(fact: Fact[StepStarted], seen: RunContext) -> Iterator[Pair]:
     body, started = fact.body, seen.started
     codes = started.code.get("steps")
     yield "config_digest", canonical_digest(body.config), body.config_digest
@@ -118,7 +118,7 @@ def _begun(fact: Fact[StepStarted], seen: Seen) -> Iterator[Pair]:
     yield from seen.of_plan(body)
 
 
-def _begun_by_loop(fact: Fact[StepStarted], seen: SeenLoop) -> Iterator[Pair]:
+def _begun_by_loop(fact: Fact[StepStarted], seen: LoopContext) -> Iterator[Pair]:
     body, started = fact.body, seen.started
     yield "step", LOOP, body.step
     yield "identity", seen.identity, body.identity
@@ -129,7 +129,7 @@ def _begun_by_loop(fact: Fact[StepStarted], seen: SeenLoop) -> Iterator[Pair]:
     yield "attempt", 1, body.attempt
 
 
-def _completed(fact: Fact[StepCompleted], seen: Seen) -> Iterator[Pair]:
+def _completed(fact: Fact[StepCompleted], seen: RunContext) -> Iterator[Pair]:
     body = fact.body
     yield "inputs", seen.inputs(body), body.inputs
     begun = seen.begun.get(body.identity)
@@ -143,7 +143,7 @@ def _completed(fact: Fact[StepCompleted], seen: Seen) -> Iterator[Pair]:
         yield "metrics", _of_losses(seen), hex_metrics(body.metrics)
 
 
-def _of_losses(seen: Seen) -> dict[str, float] | None:
+def _of_losses(seen: RunContext) -> dict[str, float] | None:
     """The numbers of a training, as the losses of its segments give them."""
     losses = [float.fromhex(loss) for fact in seen.run.segments for loss in fact.body.losses]
     trainer = seen.recipe.trainer
@@ -156,7 +156,7 @@ def _of_losses(seen: Seen) -> dict[str, float] | None:
     }
 
 
-def _completed_by_loop(fact: Fact[StepCompleted], seen: SeenLoop) -> Iterator[Pair]:
+def _completed_by_loop(fact: Fact[StepCompleted], seen: LoopContext) -> Iterator[Pair]:
     name, output, metrics = fact.body.step, fact.body.output, hex_metrics(fact.body.metrics)
     yield "step", ONCE, ONCE if seen.times(name) == 1 else f"{name} once more"
     yield "inputs, tables", ({}, {}), (fact.body.inputs, fact.body.tables)
@@ -195,7 +195,7 @@ def _one_output(facts: Sequence[Fact[StepCompleted]], standing: Standing) -> Ite
                 yield Contradiction(fact.index, name, str(expected)[:120], str(found)[:120], body.step)
 
 
-def _taken_over(fact: Fact[StepCached], seen: Seen) -> Iterator[Pair]:
+def _taken_over(fact: Fact[StepCached], seen: RunContext) -> Iterator[Pair]:
     body, view = fact.body, seen.run.steps.get(fact.body.step)
     yield "inputs", seen.inputs(body), body.inputs
     if body.completed_at >= fact.index:
@@ -205,7 +205,7 @@ def _taken_over(fact: Fact[StepCached], seen: Seen) -> Iterator[Pair]:
         yield "inputs", dict(view.inputs), body.inputs
 
 
-def _failed_by_loop(fact: Fact[StepFailed], seen: SeenLoop) -> Iterator[Pair]:
+def _failed_by_loop(fact: Fact[StepFailed], seen: LoopContext) -> Iterator[Pair]:
     yield "step, identity", (LOOP, seen.identity), (fact.body.step, fact.body.identity)
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from marin.kinds.body import Body, HexFloat, Json
 from marin.kinds.claim import Contradiction
 from marin.kinds.families.run import LOOP
-from marin.kinds.kind import Fact, Held, Kind, Pair, Seen, SeenLoop, Standing
+from marin.kinds.kind import Fact, Held, Kind, LoopContext, Pair, RunContext, Standing
 
 METRICS_RECORDED = "metrics.recorded/v1"
 TRACKING_LOGGED = "tracking.logged/v1"
@@ -60,7 +60,7 @@ class TrackingLogged(Body, frozen=True):
     values: Json
 
 
-def _series(fact: Fact[MetricsRecorded], seen: Seen) -> Iterator[Pair]:
+def _series(fact: Fact[MetricsRecorded], seen: RunContext) -> Iterator[Pair]:
     """A series has one value for each train step, and every step is one of the run's."""
     first, last = seen.recipe.first_step, seen.recipe.last_step
     measured = {name: "experts" for name in OF_EXPERTS if not seen.recipe.model.num_experts}
@@ -72,7 +72,7 @@ def _series(fact: Fact[MetricsRecorded], seen: Seen) -> Iterator[Pair]:
             yield f"series {series.key}", "a value for each of the run's train steps that it names", "another number"
 
 
-def _series_of_loop(fact: Fact[MetricsRecorded], seen: SeenLoop) -> Iterator[Pair]:
+def _series_of_loop(fact: Fact[MetricsRecorded], seen: LoopContext) -> Iterator[Pair]:
     yield "step", LOOP, fact.body.step
     for series in fact.body.series:
         yield f"series {series.key}", len(series.steps), len(series.values)

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from marin.kinds.body import Body, Digest, HexFloat, Json
 from marin.kinds.claim import Claim, Contradiction
-from marin.kinds.kind import Around, Fact, Held, Kind, Pair, Seen, Standing
+from marin.kinds.kind import Around, Fact, Held, Kind, Pair, RunContext, Standing
 
 TRAIN_STARTED = "train.started/v1"
 TRAIN_SEGMENT = "train.segment/v1"
@@ -96,14 +96,14 @@ class CheckpointSaved(Body, frozen=True):
     size: int
 
 
-def within(field: str, step: int, seen: Seen) -> Iterator[Pair]:
+def within(field: str, step: int, seen: RunContext) -> Iterator[Pair]:
     """Whether the run has a state before this train step."""
     first, last = seen.recipe.first_step, seen.recipe.last_step
     if not first <= step <= last:
         yield field, f"a train step from {first} to {last}", f"train step {step}"
 
 
-def _begun(fact: Fact[TrainStarted], seen: Seen) -> Iterator[Pair]:
+def _begun(fact: Fact[TrainStarted], seen: RunContext) -> Iterator[Pair]:
     body, arithmetic = fact.body, seen.recipe.arithmetic
     yield "num_steps", seen.recipe.last_step, body.num_steps
     yield from within("first_step", body.first_step, seen)
@@ -114,7 +114,7 @@ def _begun(fact: Fact[TrainStarted], seen: Seen) -> Iterator[Pair]:
     yield "seeds", seen.seeds, body.seeds
 
 
-def _saved(fact: Fact[CheckpointSaved], seen: Seen) -> Iterator[Pair]:
+def _saved(fact: Fact[CheckpointSaved], seen: RunContext) -> Iterator[Pair]:
     yield from within("step", fact.body.step, seen)
     yield (
         "state",

@@ -24,7 +24,7 @@ from marin.plugins.explain import interpreter
 from marin.plugins.explain.exactly import ExactStepwise
 from marin.plugins.explain.opened import INITIAL, Opened, Question, digest_of, record
 from marin.recipe.schema import from_plain
-from marin.training.state import leaves, made
+from marin.training.state import initial_state_function, leaves
 from marin.training.step.shards import TrainStep, shard_sums
 from marin.training.step.update import slice_square, slice_update
 from marin.verify.segments.explanation import Record
@@ -128,7 +128,7 @@ class Stepwise(Opened):
         if program == INITIAL:
 
             def function(*values: Any) -> Any:
-                return [value for _, value in leaves(made(self.recipe, self._vocab)())]
+                return [value for _, value in leaves(initial_state_function(self.recipe, self._vocab)())]
         elif kind == "gradient":
             structure = jax.tree.structure(layout.named)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from ledger import Draft, LedgerError, OutOfSequence
-from marin.errors import MarinError, StopAsked
+from marin.errors import MarinError, StoppedByFollower
 from marin.history.run import Fact, Indexed, Run, record_digest
 from marin.history.runs import History, load, read_fact, stream_of
 from marin.record import events
@@ -37,7 +37,7 @@ class StopRequests:
         """Called when the training's own event ``index`` is durable.
 
         Raises:
-            StopAsked: a follower asked for it since the last look.
+            StoppedByFollower: a follower asked for it since the last look.
         """
         first, self._known = self._known, index + 1
         if first < index:
@@ -67,7 +67,7 @@ class StopRequests:
             log.warning("whether the training was asked to stop cannot be read: %s", error)
             return
         if fact is not None:
-            raise stop_asked(fact)
+            raise stop_error(fact)
 
     def _of(self, item: Indexed) -> Fact[StopRequested] | None:
         if item[1].type != events.STOP_REQUESTED:
@@ -86,7 +86,7 @@ def requests_to(root: Root, run: str, ask: Callable[[], None]) -> StopRequests:
     state that held. ``ask``: raises where another executor is at work on it.
 
     Raises:
-        StopAsked: a follower asked for it, and nobody has answered yet.
+        StoppedByFollower: a follower asked for it, and nobody has answered yet.
     """
     while True:
         ask()
@@ -100,7 +100,7 @@ def requests_to(root: Root, run: str, ask: Callable[[], None]) -> StopRequests:
     if step is not None:
         log.warning("train: what was recorded from train step %d on did not hold, and is made again", step)
     if (asked := pending(root, view)) is not None:
-        raise stop_asked(asked)
+        raise stop_error(asked)
     return StopRequests(root, run, max(history.places(last=1)) + 1)
 
 
@@ -113,10 +113,10 @@ def is_of(run: Run, fact: Fact[StopRequested]) -> bool:
     )
 
 
-def stop_asked(fact: Fact[StopRequested]) -> StopAsked:
+def stop_error(fact: Fact[StopRequested]) -> StoppedByFollower:
     """What a training that obeys a request ends with."""
     body = fact.body
-    asked = StopAsked(
+    asked = StoppedByFollower(
         "training was asked to stop",
         where=f"event {fact.index}, by {fact.actor}",
         found=body.found,

@@ -348,7 +348,7 @@ def write_log(lines: Sequence[Line], path: Path) -> bytes:
     Raises:
         MissingEvidence: mlperf-logging is not installed.
     """
-    said, mllog = _Said(), _mllog()
+    said, mllog = _LineHandler(), _mllog()
     logger = logging.Logger("marin.mlperf", logging.INFO)
     logger.addHandler(said)
     root = re.escape(str(Path(marin.__file__).parents[1]))  # mllogger takes it for a pattern
@@ -361,7 +361,7 @@ def write_log(lines: Sequence[Line], path: Path) -> bytes:
     return data
 
 
-class _Said(logging.Handler):
+class _LineHandler(logging.Handler):
     """What mllogger says. It answers a line that it cannot write with an error in the log instead of an exception."""
 
     def __init__(self) -> None:

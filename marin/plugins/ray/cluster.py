@@ -108,7 +108,7 @@ def _settings(variables: Mapping[str, str]) -> Iterator[None]:
         reset_auth_token_state()  # after the variables are as they were
 
 
-class _Kept:
+class _LazyRay:
     """A Ray that is begun when it is first wanted, and ended with the block that keeps it."""
 
     def __init__(self, address: str | None, stack: ExitStack, least: float) -> None:
@@ -126,7 +126,7 @@ class _Kept:
         return self._ray
 
 
-_kept: list[_Kept] = []
+_kept: list[_LazyRay] = []
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def one_ray(address: str | None = None, *, cpus: float = 0) -> Iterator[None]:
     at least. From then on standard output is stderr until the block ends. A block inside a block changes nothing."""
     with Attended(), ExitStack() as stack:
         if not _kept:
-            _kept.append(_Kept(address, stack, cpus))
+            _kept.append(_LazyRay(address, stack, cpus))
             stack.callback(_kept.clear)
         yield
 

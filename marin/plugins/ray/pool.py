@@ -16,7 +16,7 @@ from marin.plugins.ray.software import other_software_than, software
 from marin.process.interpreter import collect_less_often, with_room
 from marin.runners.jobs import error_of, parts_of
 from marin.runners.resources import Resources
-from marin.work.placed import Seat, Setup, Start, told
+from marin.work.placed import Seat, Setup, Start, setup_bytes
 
 ONE_CORE = Resources()
 RESTARTS = 2
@@ -55,7 +55,7 @@ class RayRunner:
             if self._variables:
                 asked["runtime_env"] = {"env_vars": self._variables}
             kind = ray.remote(**asked)(_Process)
-            alone = told(setup) if self._together == 1 else None
+            alone = setup_bytes(setup) if self._together == 1 else None
             crews = [[kind.remote(start, alone, software()) for _ in range(self._together)] for _ in range(count)]
             try:
                 if self._together > 1:
@@ -108,7 +108,7 @@ def _assemble(ray: Any, crews: Sequence[Sequence[Any]], setup: Setup) -> None:
             raise error_of(parts)
         (meeting, _), *_ = offered
         seats = [Seat(number, len(crew), meeting) for number in range(len(crew))]
-        waiting += [process.join.remote(told(setup, seat)) for process, seat in zip(crew, seats, strict=True)]
+        waiting += [process.join.remote(setup_bytes(setup, seat)) for process, seat in zip(crew, seats, strict=True)]
     try:
         while waiting:
             done, waiting = ray.wait(waiting, num_returns=1)

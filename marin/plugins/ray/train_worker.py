@@ -156,7 +156,7 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
         base = Path(folder)
         (base / "out").mkdir()
         (base / "work").mkdir()
-        inputs, stored = given(store, setup.inputs, None if on_driver else base / "inputs")
+        inputs, stored = training_inputs(store, setup.inputs, None if on_driver else base / "inputs")
         result = train(
             Task(
                 run=setup.run,
@@ -210,7 +210,7 @@ def _made(store: Store, out: Path, result: StepResult) -> bytes:
     )
 
 
-def given(
+def training_inputs(
     store: Store, inputs: Mapping[str, tuple[str, str]], folder: Path | None
 ) -> tuple[dict[str, Path], dict[str, StoredFolder]]:
     """The inputs of a training on this machine: those in folders, and those that are read in the store. On the driver's

@@ -31,7 +31,7 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TextRequest:
     """One text to be continued: at most ``limit`` new tokens, ended by ``stops``; ``occurrence``: which of equal ones."""
 
     text: str
@@ -53,7 +53,7 @@ class GeneratedText:
     lost: int
 
 
-def numbered(wanted: Sequence[Wanted]) -> list[Wanted]:
+def numbered(wanted: Sequence[TextRequest]) -> list[TextRequest]:
     """Each with its occurrence among equal texts, so that each draws for itself."""
     seen: Counter[str] = Counter()
     found = []
@@ -64,7 +64,7 @@ def numbered(wanted: Sequence[Wanted]) -> list[Wanted]:
 
 
 def say_all(
-    subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int, done: Callable[[int], None]
+    subject: Subject, scorer: Scorer, wanted: Sequence[TextRequest], seed: int, done: Callable[[int], None]
 ) -> list[GeneratedText]:
     """What the model says after each text. ``done`` hears how many are there."""
     said: list[GeneratedText] = []
@@ -91,7 +91,7 @@ def say_all(
     return said
 
 
-def _cut(subject: Subject, one: Wanted) -> tuple[tuple[int, ...], int, int]:
+def _cut(subject: Subject, one: TextRequest) -> tuple[tuple[int, ...], int, int]:
     """Tokens of the prompt that have room, the most new ones, and how many of the prompt are lost."""
     context = subject.recipe.model.seq_len
     whole = subject.encode(one.text) or [subject.recipe.tokens.begin]
@@ -136,7 +136,7 @@ def alpaca_eval(rows: Sequence[Mapping[str, str]], said: Sequence[GeneratedText]
 # -- HELM ----------------------------------------------------------------------------------------------------------
 
 
-def read_scenario(path: Path) -> tuple[dict[str, Any], list[Wanted]]:
+def read_scenario(path: Path) -> tuple[dict[str, Any], list[TextRequest]]:
     """A scenario state, and what each completion of its requests wants, request by request.
 
     Raises:
@@ -157,7 +157,7 @@ def read_scenario(path: Path) -> tuple[dict[str, Any], list[Wanted]]:
             stops = tuple(str(stop) for stop in request.get("stop_sequences") or ())
             if not (1 <= count <= 128 and 0 <= limit < 2**31 and 0.0 <= heat <= 2.0 and math.isfinite(heat)):
                 raise ValueError(f"request {number}: {count} completions of {limit} tokens at temperature {heat}")
-            wanted += [Wanted(str(request["prompt"]), limit, heat, stops)] * count
+            wanted += [TextRequest(str(request["prompt"]), limit, heat, stops)] * count
         return state, numbered(wanted)
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DataError(

@@ -22,7 +22,7 @@ from marin.history.run import Run
 from marin.history.runs import History, is_a, load, read_fact
 from marin.kinds.body import Body, Digest, HexFloat
 from marin.kinds.claim import Claim
-from marin.kinds.kind import Around, Fact, Held, InStream, Kind, Pair, Seen
+from marin.kinds.kind import Around, Fact, Held, InStream, Kind, Pair, RunContext
 from marin.recipe.schema import Recipe, digest, from_plain
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _request(history: History, index: int) -> Fact[UnlearningRequested] | None:
     return read_fact(UnlearningRequested, (index, event))
 
 
-def _forked(fact: Fact[UnlearningForked], seen: Seen) -> Iterator[Pair]:
+def _forked(fact: Fact[UnlearningForked], seen: RunContext) -> Iterator[Pair]:
     return fork_pairs(seen.run, seen.recipe, fact.index, seen.referred.get(fact.index))
 
 

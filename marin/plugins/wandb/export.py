@@ -15,7 +15,7 @@ from marin.errors import MarinError
 from marin.history.run import Run
 from marin.history.runs import load_named, recorded_evaluations, stream_of
 from marin.plugins.wandb.choice import Choice
-from marin.plugins.wandb.file import EVALUATED, STEP, told
+from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
 from marin.plugins.wandb.run import (
     checkpoint_of,
     evaluations_of,
@@ -41,7 +41,7 @@ def export_wandb(root: Root, name: str, folder: Path, asked: Choice = OFFLINE) -
     """
     history = root.history()
     recorded = load_named(history, name)
-    known = told(folder, recorded.run, training_of(recorded), asked.mode)
+    known = logged_points(folder, recorded.run, training_of(recorded), asked.mode)
     own = (event.body for _, event in history.events(stream=stream_of(recorded.run), type=events.METRICS_RECORDED))
     rows = rows_of(recorded.started.body.recipe, (fact.body for fact in recorded.segments), measured_in(own))
     evaluated = sorted(recorded_evaluations(history, recorded.run), key=lambda body: body.step)

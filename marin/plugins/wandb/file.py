@@ -35,7 +35,7 @@ class Logged:
     artifacts: set[tuple[str, str]] = field(default_factory=set)
 
 
-def told(folder: Path, run: str, training: str, mode: str = "offline") -> Logged:
+def logged_points(folder: Path, run: str, training: str, mode: str = "offline") -> Logged:
     """What the runs ``wandb/offline-run-…-<run>`` (online: ``wandb/run-…-<run>``) below ``folder`` hold together of the training
     with this identity. A run whose inputs changed trains anew: what was told of the training before is not counted."""
     found, kind = Logged(), "run" if mode == "online" else "offline-run"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from marin.execution.step import Journal
 from marin.history.runs import load
 from marin.plugins.wandb.choice import choice
-from marin.plugins.wandb.file import EVALUATED, STEP, told
+from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
 from marin.plugins.wandb.run import checkpoint_of, evaluations_of, opened, reaching, rows_of, training_of
 from marin.record.events import (
     CHECKPOINT_SAVED,
@@ -106,7 +106,7 @@ class _Following:
         recorded, folder = load(root.history(), run), root.views()
         self._recipe, self._run = recorded.started.body.recipe, run
         self._mode = (asked := choice()).mode
-        self._told = told(folder, run, training_of(recorded), self._mode)
+        self._told = logged_points(folder, run, training_of(recorded), self._mode)
         with reaching(self._mode):
             self._wandb: Any = opened(recorded, root, folder, asked)
         self._tracker: Tracker = wandb_tracker(self._wandb)

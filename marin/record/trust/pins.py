@@ -95,7 +95,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PinCheck:
     """A log that agrees with what was seen of it before. ``line`` says how; ``pin`` is what to remember from now on."""
 
     line: str
@@ -141,7 +141,7 @@ class Pins:
             self.keep(seen)
         return seen.line
 
-    def compare(self, reader: LogReader, storage: Storage, place: str, *, named: bool = True) -> Seen:
+    def compare(self, reader: LogReader, storage: Storage, place: str, *, named: bool = True) -> PinCheck:
         """How the log that ``reader`` reads at ``place`` agrees with what was seen before. Nothing is written.
 
         ``named``: the verifier named the keys of ``reader``, rather than the root.
@@ -158,20 +158,22 @@ class Pins:
         pin = read_pin(path) if path.exists() else None
         if pin is None or (named and not pin.named and not set(pin.keys) & set(signers)):
             pin = Pin(checkpoint, signers, signers, {place: checkpoint.size}, named)
-            return Seen("first time that this log is seen here: its key and log checkpoint are pinned now", pin, reader)
+            return PinCheck(
+                "first time that this log is seen here: its key and log checkpoint are pinned now", pin, reader
+            )
         self._check_key(path, pin, signers, storage)
         newest = pin.checkpoint
         places = {**pin.places, place: max(checkpoint.size, pin.places.get(place, 0))}
         keys = tuple(dict.fromkeys((*pin.keys, *signers)))
         if checkpoint.size < newest.size:
             line = self._older(path, pin, checkpoint, place)
-            return Seen(line, Pin(newest, keys, pin.signed or signers, places, pin.named or named), None)
+            return PinCheck(line, Pin(newest, keys, pin.signed or signers, places, pin.named or named), None)
         reader.check_continues(newest)
         if set(_ed25519(signers)) <= set(pin.signed):
             reader.signers(also=pin.signed)
         line = f"consistent with the log checkpoint of size {newest.size} seen before"
         places.pop(_ANYWHERE, None)
-        return Seen(line, Pin(checkpoint, keys, signers, places, pin.named or named), reader)
+        return PinCheck(line, Pin(checkpoint, keys, signers, places, pin.named or named), reader)
 
     def agrees(self, checkpoint: LogCheckpoint, signers: Sequence[VerifierKey]) -> str:
         """How a checkpoint that comes without its log agrees with what was seen of that log. Nothing is written.
@@ -222,7 +224,7 @@ class Pins:
             raise _another_history(str(path), checkpoint, root)
         return f"consistent with the log checkpoint of size {newest.size} seen before"
 
-    def keep(self, seen: Seen) -> None:
+    def keep(self, seen: PinCheck) -> None:
         """Remember."""
         path = self.path(seen.pin.checkpoint.origin)
         try:

@@ -104,7 +104,7 @@ def _asked(witness: PolicyWitness, reader: LogReader) -> list[NoteSignature]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WitnessView:
     """What a witness shows of this log: up to which size, or why that is not known; ``conflict`` where it saw another history."""
 
     name: str
@@ -113,7 +113,7 @@ class Seen:
     conflict: bool = False
 
 
-def compare_all(storage: Storage, keys: Sequence[VerifierKey]) -> list[Seen]:
+def compare_all(storage: Storage, keys: Sequence[VerifierKey]) -> list[WitnessView]:
     """What each witness of the policy has seen of this log, by its monitoring pages, beside the log.
 
     Raises:
@@ -129,13 +129,13 @@ def compare_all(storage: Storage, keys: Sequence[VerifierKey]) -> list[Seen]:
         try:
             checkpoint, _ = read_cosigned(witness.url, origin, keys, [witness.key])
         except LedgerError as error:
-            found.append(Seen(witness.name, None, str(error)))
+            found.append(WitnessView(witness.name, None, str(error)))
             continue
         try:
             reader.check_continues(checkpoint)
-            found.append(Seen(witness.name, checkpoint.size))
+            found.append(WitnessView(witness.name, checkpoint.size))
         except Tampered as error:
-            found.append(Seen(witness.name, checkpoint.size, str(error), conflict=True))
+            found.append(WitnessView(witness.name, checkpoint.size, str(error), conflict=True))
     return found
 
 

@@ -17,7 +17,7 @@ from ledger import LedgerError, NotFound, Store
 from marin.errors import UsageError
 from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
-from marin.history.run import MAIN, Run, plan_of, shown
+from marin.history.run import MAIN, Run, plan_of, representative
 from marin.recipe.cost import parameters
 from marin.recipe.units import duration
 from marin.record.events import LOOP
@@ -119,7 +119,7 @@ def _verified(run: Run) -> tuple[str, str]:
     """What the verdicts that the run can have say in one word, and since when; ``never`` and "" without any."""
     if not run.verdicts:
         return NEVER, ""
-    return overall(run.verdict, run.answerable), shown(run.verdicts, run.answerable).time[:10]
+    return overall(run.verdict, run.answerable), representative(run.verdicts, run.answerable).time[:10]
 
 
 def _command(run: Run) -> str:

@@ -17,7 +17,14 @@ from marin.record.root import Root
 from marin.record.verdicts import EVALUATION, NAMES, SHOWN
 from marin.reporting.plot import WIDTH, LossPlot, loss_plot
 from marin.reporting.template import copying, render
-from marin.reporting.verification.segments import Reproducer, found_by, machine_of, reproducers, rows_of, timeline
+from marin.reporting.verification.segments import (
+    Reproducer,
+    machine_of,
+    replayed_losses,
+    reproducers,
+    rows_of,
+    timeline,
+)
 from marin.reporting.verify_command import verify_command
 from marin.verify.derivation.claims import grouped
 from marin.verify.verdict import Outcome, Report, worst
@@ -72,7 +79,7 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         preview=_preview(report, run, preview),
         given=_given(report, run) if run else None,
         earlier=_earlier(report, run, reproducers) if run else None,
-        found=found_by(report, run) if run else {},
+        found=replayed_losses(report, run) if run else {},
         cards=list(_cards(report, run)) if run else [],
         verdicts=[(name, report.verdict(name)) for name in SHOWN],
         claims=grouped(report.claims) if report.claims else [],
@@ -146,7 +153,7 @@ def _cards(report: Report, run: Run) -> Iterator[tuple[str, str]]:
         again = training.segments_replayed + training.segments_taken
         earlier = f", {training.segments_taken} of them earlier" if training.segments_taken else ""
         yield "segments made again", f"{again} of {training.segments_total}{earlier}"
-    if losses := found_by(report, run):
+    if losses := replayed_losses(report, run):
         yield "losses with the same bits", f"{_equal(losses, run)} of {len(losses)}"
     if "perplexity" in run.measured:
         yield "perplexity", f"{run.measured['perplexity']:.4g}"
@@ -220,7 +227,7 @@ def _curves(report: Report, run: Run) -> LossPlot | None:
     recorded = run.losses
     if not recorded:
         return None
-    losses, again = found_by(report, run), ""
+    losses, again = replayed_losses(report, run), ""
     if (
         losses or not report.training.segments_replayed
     ):  # an event of a part tells how many segments, and not which losses

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from ledger import LedgerError
 from marin.errors import MissingEvidence
 from marin.history import runs
-from marin.history.run import Run, shown
+from marin.history.run import Run, representative
 from marin.pipeline.stages import PIPELINE
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
@@ -44,7 +44,7 @@ def _newest_report(root: Root, run: str) -> tuple[Run, Report]:
             found="none",
             cure=f"marin verify {run}",
         )
-    fact = shown(view.verdicts, view.answerable)
+    fact = representative(view.verdicts, view.answerable)
     report = report_of(fact.body, fact.index)
     return view, replace(report, claims=_claims(root, report))
 

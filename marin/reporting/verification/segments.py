@@ -147,7 +147,7 @@ def _counted(one: Reproducer) -> str:
     return f"{len(one.starts)}, since {one.since[:10]}" if one.since else str(len(one.starts))
 
 
-def found_by(report: Report, run: Run) -> Mapping[int, float]:
+def replayed_losses(report: Report, run: Run) -> Mapping[int, float]:
     """Train step -> loss that was found, now or earlier: that all of training passes is to say that every loss was found to
     be the recorded one."""
     whole = report.verdict("training").outcome == "PASS" and report.training.mode == "full"
@@ -167,7 +167,7 @@ def rows_of(report: Report, run: Run) -> list[dict[str, object]]:
 
 def _states(report: Report, run: Run) -> list[tuple[str, str]]:
     """(class, word) of each segment: what this verification can say of it."""
-    divergence, losses, found = report.divergence, found_by(report, run), []
+    divergence, losses, found = report.divergence, replayed_losses(report, run), []
     for fact in run.segments:
         inside = (
             divergence is not None

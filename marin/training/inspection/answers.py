@@ -13,21 +13,21 @@ from typing import Any
 
 from ledger import LedgerError
 from marin.recipe.schema import from_plain
-from marin.training.data import seen_at
+from marin.training.data import batch_at
 
 
 def main() -> None:
     """Answer the requests on stdin."""
     for line in sys.stdin:
         try:
-            answer: dict[str, Any] = {"found": found(json.loads(line))}
+            answer: dict[str, Any] = {"found": observations(json.loads(line))}
         except (LedgerError, OSError, ValueError, LookupError, TypeError) as error:
             answer = {"refused": " ".join(f"{type(error).__name__}: {error}".split())}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
-def found(request: dict[str, Any]) -> list[dict[str, Any]]:
+def observations(request: dict[str, Any]) -> list[dict[str, Any]]:
     """What the steps of one request saw.
 
     Raises:
@@ -37,7 +37,7 @@ def found(request: dict[str, Any]) -> list[dict[str, Any]]:
     recipe = from_plain(request["recipe"], where="stdin")
     told = []
     for step in request["steps"]:
-        sequences, digest = seen_at(recipe, Path(request["cache"]), int(step))
+        sequences, digest = batch_at(recipe, Path(request["cache"]), int(step))
         told.append(
             {
                 "step": int(step),

@@ -79,13 +79,13 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
     apply(recipe.arithmetic, Execution())
     from marin.data.borrowed import trial
     from marin.data.tokenizer import FILE, load_tokenizer
-    from marin.training.data import seen_at
+    from marin.training.data import batch_at
 
     with TemporaryDirectory(prefix="marin-show-") as base:
         folders = {name: Path(base) / name for name in ("tokens", "tokenizer")}
         for name, folder in folders.items():
             outputs.checkout(store, view.output(name), folder, kind=name)
-        seen, digest = seen_at(recipe, folders["tokens"] / "train", step)
+        seen, digest = batch_at(recipe, folders["tokens"] / "train", step)
         if (content := folders["tokenizer"] / FILE).is_file():
             trial.check(content.read_bytes(), where=f"tokenizer of run {view.run}")
         tokenizer = load_tokenizer(folders["tokenizer"])

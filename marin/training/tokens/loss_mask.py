@@ -64,13 +64,15 @@ def encoded_with_mask(
         if reference is None:
             mask, behind = token_mask(encoding.offsets, learned), end
         else:
-            mask = overlapping(encoding.offsets, learned) if document.by_difference else said_by(encoding, learned)
+            mask = (
+                overlapping(encoding.offsets, learned) if document.by_difference else assistant_mask(encoding, learned)
+            )
             behind = [] if end and encoding.ids[-len(end) :] == end else end
             closed &= document.by_difference
         yield np.asarray(encoding.ids + behind, dtype=np.int32), bytes([*mask, *[closed] * len(behind)])
 
 
-def said_by(encoding: Encoding, learned: Sequence[Span]) -> list[int]:
+def assistant_mask(encoding: Encoding, learned: Sequence[Span]) -> list[int]:
     """1 for each token of the stretches that a template says the assistant says, as transformers 5.12.1 counts them
     (``apply_chat_template`` with ``return_assistant_tokens_mask``): if no token holds a stretch's first letter, it and all after
     it are not learned; if none holds its last, or the document's first token does, all to the end is."""

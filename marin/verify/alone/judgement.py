@@ -95,7 +95,7 @@ def check_signer(shown: Proven, key: str, *, where: str) -> None:
 
 
 @dataclass(frozen=True)
-class Known:
+class LogAgreement:
     """How events that stand alone agree with what is known of their log: in ``lines``; and, where the verifier has witnesses, why
     these are not known to have seen the events (``unseen``)."""
 
@@ -116,7 +116,7 @@ def check_known(
     *,
     policy: WitnessPolicy | None,
     since: Callable[[History], None] = lambda history: None,
-) -> Known:
+) -> LogAgreement:
     """How the events agree with what is known of their log here: what was seen of it, the log itself where it is the root of
     this command (``--root``, or the one of this folder), and what the verifier's witnesses cosigned (``policy``; of `marin
     trust` where it is None). ``told``: the events that must be among them; ``since`` raises where the whole log says something
@@ -172,28 +172,28 @@ def _with_witnesses(
     keys: Sequence[VerifierKey],
     policy: WitnessPolicy | None,
     log: tuple[Storage, LogReader] | None,
-) -> Known:
+) -> LogAgreement:
     """These lines, and what the verifier's witnesses say: of the state under which the events are proven, or of the log at
     hand."""
     mine, about = policy or own_policy(default_trust()), shown.checkpoint
     if mine is None or not is_about(mine, about.origin):
-        return Known(lines)
+        return LogAgreement(lines)
     told = "nothing of this log"
     for note in shown.notes:
         with suppress(Unverified):
             _, names = mine.check(note.encode(), keys)
-            return Known((*lines, str(Vouched(WITNESSES, about.size, "", ", ".join(names)))))
+            return LogAgreement((*lines, str(Vouched(WITNESSES, about.size, "", ", ".join(names)))))
     if log is not None:
         with suppress(Unverified):
             (seen,) = witnessed(*log, keys, mine)
             if seen.size > max(shown.entries):
-                return Known((*lines, str(seen)))
+                return LogAgreement((*lines, str(seen)))
             told = f"the first {seen.size} events of it"
     unseen = (
         f"your witnesses ({mine.describe()}) are not known to have seen event {max(shown.entries)}: what they cosigned, as "
         f"far as is known here, is {told}. Ask for a proof under a checkpoint that they cosigned, or name the log by --root"
     )
-    return Known(lines, unseen)
+    return LogAgreement(lines, unseen)
 
 
 def _another_history(log: Root, where: str) -> Tampered:

@@ -29,7 +29,7 @@ class Unfounded:
         )
 
 
-def unfounded(segment: TrainSegment, norms: Mapping[int, str], trace: bytes) -> list[Unfounded]:
+def underivable_steps(segment: TrainSegment, norms: Mapping[int, str], trace: bytes) -> list[Unfounded]:
     """The steps of a segment whose fingerprint does not follow from the rest of the record."""
     length = segment.end - segment.start
     width = len(trace) // length if length > 0 else 0

@@ -43,7 +43,7 @@ def loss_table(run: Run) -> bytes:
 
 
 class _Looked:
-    """One pass over the events of the run's stream: what a kind gets to see (:class:`marin.kinds.kind.SeenLoop`)."""
+    """One pass over the events of the run's stream: what a kind gets to see (:class:`marin.kinds.kind.LoopContext`)."""
 
     def __init__(self, record: RunRecord) -> None:
         self.record, self.run = record, record.run

@@ -19,7 +19,7 @@ from ledger import LedgerError
 from marin.execution.plan import Plan, identity_of, step_config
 from marin.history.run import Indexed, Run
 from marin.history.runs import read_fact
-from marin.kinds.kind import Held, Kind, Pair, SeenLoop
+from marin.kinds.kind import Held, Kind, LoopContext, Pair
 from marin.kinds.known import own_kind, type_of
 from marin.process.text import clipped
 from marin.provenance.plugins import named
@@ -149,7 +149,7 @@ def _without_end(item: Indexed, run: Run, *, left: bool) -> Iterator[str]:
 
 class _Looked(Standing):
     """One pass over the events of one stretch, remembering what steps began with: what a kind gets to see
-    (:class:`marin.kinds.kind.Seen`)."""
+    (:class:`marin.kinds.kind.RunContext`)."""
 
     def __init__(self, record: RunRecord, stretch: Stretch, recipe: Recipe, plan: Plan) -> None:
         super().__init__(record.run)
@@ -235,7 +235,7 @@ def in_texts(expected: Any, found: Any) -> tuple[str, str]:
     return clipped(str(expected), 120), clipped(str(found), 120)
 
 
-def _held(item: Indexed) -> Held[SeenLoop] | None:
+def _held(item: Indexed) -> Held[LoopContext] | None:
     """How the stream of such a run holds events of this type."""
     kind = own_kind(item[1].type)
     return kind.loop if kind is not None else None

@@ -36,7 +36,7 @@ from marin.training.step.slices import SlicedState
 from marin.verify.derivation.series import Measured
 from marin.verify.jax import known_steps, tensors
 from marin.verify.segments import compare
-from marin.verify.segments.compare import Divergence, FoundSegment
+from marin.verify.segments.compare import Divergence, ReplayedSegment
 from marin.verify.segments.ordering import by_execution
 from marin.verify.verdict import explained
 
@@ -280,7 +280,12 @@ class _Judge:
         ended = recorded.end_state, record.end_state
         named = explained(lambda: self._named(*ended), ()) if ended[0] != ended[1].digest else ()
         divergence = compare.segment(
-            recorded, found(record), _blob(self.store, recorded.trace), self.training.names, named, self.measured
+            recorded,
+            replayed_segment(record),
+            _blob(self.store, recorded.trace),
+            self.training.names,
+            named,
+            self.measured,
         )
         if divergence is not None and record.steps.records and divergence.step is not None:
             divergence = explained(partial(self._completions, recorded, record, divergence), divergence)
@@ -343,9 +348,9 @@ def not_finite(recorded: TrainSegment, error: NotFinite) -> Divergence:
     return Divergence(error.number, (), expected, error.found, "loss or gradient is not finite")
 
 
-def found(record: SegmentRecord) -> FoundSegment:
+def replayed_segment(record: SegmentRecord) -> ReplayedSegment:
     """A segment's record in the terms of its event."""
-    return FoundSegment(
+    return ReplayedSegment(
         losses=[loss.hex() for loss in record.steps.losses],
         batches=record.steps.batches,
         fingerprints=record.steps.fingerprints,

@@ -21,14 +21,14 @@ from marin.provenance.plugins import named
 from marin.record import outputs
 from marin.record.events import GRAD_NORM, CheckpointSaved, Output
 from marin.verify.case import Case
-from marin.verify.derivation.fingerprints import unfounded
+from marin.verify.derivation.fingerprints import underivable_steps
 from marin.verify.derivation.series import recorded_series
 from marin.verify.judges.loop import judge_lists
 from marin.verify.verdict import Verdict
 
 
 @dataclass
-class _Found:
+class _Findings:
     """What is wrong, and what is not here, in the order in which it was looked at."""
 
     wrong: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class _Found:
 def judge_artifacts(case: Case) -> Verdict:
     """FAIL where bytes are damaged, or are not what is recorded; UNAVAILABLE where they are missing. Bytes that are kept
     back excuse nothing that the others contradict."""
-    found, absent = _Found(), set[str]()
+    found, absent = _Findings(), set[str]()
     named = named_artifacts(case.run)
     read_by_content = _contents(case.run)
     with bar("artifacts", len(named)) as progress:
@@ -71,7 +71,7 @@ def judge_artifacts(case: Case) -> Verdict:
     if found.missing:
         return Verdict("UNAVAILABLE", tuple(found.missing))
     lines = [f"{len(named)} artifacts hashed again, and the content of every output and checkpoint digested"]
-    if gone := len(case.run.checkpoints) - len(kept_checkpoints(case.run)):
+    if gone := len(case.run.checkpoints) - len(retained_checkpoints(case.run)):
         lines.append(f"{gone} training checkpoints were not asked for: the run lets them go (--keep-checkpoints)")
     return Verdict("PASS", tuple(lines))
 
@@ -79,10 +79,10 @@ def judge_artifacts(case: Case) -> Verdict:
 def _contents(run: Run) -> set[str]:
     """Artifacts whose content is digested from their files."""
     held = {view.output.artifact for view in run.steps.values() if outputs.by_content(view.output)}
-    return held | {fact.body.artifact for fact in kept_checkpoints(run)}
+    return held | {fact.body.artifact for fact in retained_checkpoints(run)}
 
 
-def kept_checkpoints(run: Run) -> list[Fact[CheckpointSaved]]:
+def retained_checkpoints(run: Run) -> list[Fact[CheckpointSaved]]:
     """The run's training checkpoints without those that its policy lets go."""
     gone = run.let_go
     return [fact for fact in run.checkpoints if fact.body.artifact not in gone]
@@ -106,7 +106,7 @@ def named_artifacts(run: Run) -> dict[str, str]:
         named.setdefault(step.output.artifact, f"output of {name}")
         for table, digest in step.tables.items():
             named.setdefault(digest, f"table {table} of {name}")
-    for saved in kept_checkpoints(run):
+    for saved in retained_checkpoints(run):
         named.setdefault(saved.body.artifact, f"training checkpoint of step {saved.body.step}")
     for saved in run.checkpoints:
         named.setdefault(saved.body.manifest, f"list of tensors of step {saved.body.step}")
@@ -123,7 +123,7 @@ def named_artifacts(run: Run) -> dict[str, str]:
     return named
 
 
-def _look_at_contents(case: Case, found: _Found, absent: Collection[str]) -> None:
+def _look_at_contents(case: Case, found: _Findings, absent: Collection[str]) -> None:
     """Stored things that are whole, and are not what the events call them. ``absent``: what is known not to be here."""
     folder = case.workshop / "bound"
     folder.mkdir(parents=True)
@@ -131,7 +131,7 @@ def _look_at_contents(case: Case, found: _Found, absent: Collection[str]) -> Non
         (f"output of {name}", step.output.artifact, _output(case, step.output, folder / name))
         for name, step in case.run.steps.items()
     ]
-    for fact in kept_checkpoints(case.run):
+    for fact in retained_checkpoints(case.run):
         saved = fact.body
         state = _state(case, saved, folder / f"state-{saved.step}")
         looks.append((f"training checkpoint of step {saved.step}", saved.artifact, state))
@@ -191,7 +191,7 @@ def _mislabelled(case: Case, absent: Collection[str]) -> list[str]:
     norms = recorded_series(case.record).get(GRAD_NORM, {})
     for fact in run.segments:
         if fact.body.trace not in absent:
-            wrong += [str(item) for item in unfounded(fact.body, norms, case.store.read(fact.body.trace))]
+            wrong += [str(item) for item in underivable_steps(fact.body, norms, case.store.read(fact.body.trace))]
     return wrong
 
 

@@ -24,7 +24,7 @@ from marin.record.creation import create_root
 from marin.record.events import LOOP
 from marin.record.root import open_root
 from marin.verify.case import Case
-from marin.verify.judges.loop import Executed, unasked
+from marin.verify.judges.loop import Executed, unrequested_verdict
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Verdict
 
@@ -74,7 +74,7 @@ def judge_by_command(case: Case, command: str, folder: Path) -> Executed:
 def _outputs(recorded: Run, runs: list[Run]) -> Verdict:
     names = [name for name in recorded.steps if name != LOOP]
     if not names:
-        return unasked(recorded, "model")
+        return unrequested_verdict(recorded, "model")
     wrong = [
         f"output {name}: expected {recorded.steps[name].output.digest}, found "
         f"{run.steps[name].output.digest if name in run.steps else 'none'}"

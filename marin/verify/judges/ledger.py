@@ -58,7 +58,7 @@ def judge_ledger(case: Case, reader: LogReader, seen: str, sources: Outside) -> 
         )
         return Verdict("UNAVAILABLE", (nobody, *lines, *verdict.lines))
     witnessed = max((one.size for one in outside.vouched if one.kind == WITNESSES), default=None)
-    if verdict.outcome == "PASS" and witnessed is not None and witnessed <= (last := last_told(case.record)):
+    if verdict.outcome == "PASS" and witnessed is not None and witnessed <= (last := last_event_of(case.record)):
         short = (
             f"your witnesses have not seen the end of this run: what they cosigned has the first {witnessed} events, and the "
             f"run's last is event {last}. Ask its operator for `marin ledger witness ask`"
@@ -76,7 +76,7 @@ def judge_events(case: Case) -> Verdict:
     return found
 
 
-def last_told(record: RunRecord) -> int:
+def last_event_of(record: RunRecord) -> int:
     """The last event that tells of the run, its execution or evaluation; verdicts on it came later."""
     told = [index for stretch in record.stretches for index, event in stretch.events if not is_verdict(event)]
     return max((*told, *(fact.index for fact in (*record.evaluations, *record.measured))))

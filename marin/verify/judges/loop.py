@@ -48,7 +48,7 @@ class Executed:
     losses: Mapping[int, float] | None = None
 
 
-def unasked(run: Run, name: str) -> Verdict:
+def unrequested_verdict(run: Run, name: str) -> Verdict:
     """The verdict ``name`` where nobody asks for it, with the reason where a run of this kind can have no other."""
     if not run.is_loop or name in run.answerable:
         return NOT_RUN
@@ -57,7 +57,7 @@ def unasked(run: Run, name: str) -> Verdict:
     return Verdict("NOT_RUN", (f"it was {OWN}: what it saw is compared by the digest of each batch",))
 
 
-def check_asked(run: Run, command: str) -> None:
+def check_command_wanted(run: Run, command: str) -> None:
     """Raises :class:`UsageError` where a command is given for a run that needs none."""
     if command and not run.is_loop:
         raise UsageError(

@@ -86,7 +86,7 @@ class Divergence:
 
 
 @dataclass(frozen=True)
-class FoundSegment:
+class ReplayedSegment:
     """What a replay of a segment computed, in the terms of ``train.segment``; ``trace`` is its per-tensor record, ``measured``
     what was measured of each train step, by name."""
 
@@ -128,7 +128,7 @@ def chain(
 
 def segment(
     recorded: TrainSegment,
-    found: FoundSegment,
+    found: ReplayedSegment,
     recorded_trace: bytes | None,
     tensors: Sequence[str],
     end_tensors: Sequence[str] = (),

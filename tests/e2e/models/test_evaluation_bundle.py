@@ -20,7 +20,7 @@ from marin.plugins.evaluation.bundle.judge import verify_bundle
 from marin.recipe.schema import Execution
 from marin.record.attestation import attested, digests
 from marin.record.root import open_root
-from marin.record.trust.pins import Pin, Pins, Seen
+from marin.record.trust.pins import Pin, PinCheck, Pins
 from tests.e2e.conftest import Project
 from tests.e2e.models.test_evaluation import PAIR
 
@@ -160,7 +160,7 @@ def remembered(exported: Project, folder: Path, *, root: bytes = b"", later: tup
     place = open_root(str(exported.root))
     now, keys = place.reader([place.verifier]).checkpoint(), (place.verifier,)
     seen = LogCheckpoint(now.origin, now.size - bool(later), root or now.root)
-    Pins(folder).keep(Seen("", Pin(seen, (*keys, *later), later or keys), None))
+    Pins(folder).keep(PinCheck("", Pin(seen, (*keys, *later), later or keys), None))
 
 
 def test_what_was_seen_of_the_log_is_held_against_a_bundle(

@@ -102,7 +102,7 @@ class Judges:
         for line in other_sources(record, sources):
             return line
         for mine, theirs in zip(run.segments, honest.segments, strict=True):
-            found = compare.FoundSegment(
+            found = compare.ReplayedSegment(
                 *(
                     getattr(theirs.body, name)
                     for name in ("losses", "batches", "fingerprints", "start_state", "end_state")

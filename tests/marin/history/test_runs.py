@@ -9,7 +9,7 @@ import pytest
 
 from ledger import Draft, Event, Stray
 from marin.errors import MarinError, MissingEvidence, UsageError
-from marin.history.run import Fact, shown
+from marin.history.run import Fact, representative
 from marin.history.runs import facts_of, load, load_all, resolve, run_ids, stream_of
 from marin.recipe.schema import Recipe, digest, plain
 from marin.record import events as kinds
@@ -291,7 +291,7 @@ def test_whoever_looks_at_less_later_takes_nothing_back(
         )
     view = load(history, "aaaa")
     assert overall(view.verdict) == word == view.verified.split()[0]
-    assert view.verdicts.index(shown(view.verdicts)) == shown_at
+    assert view.verdicts.index(representative(view.verdicts)) == shown_at
 
 
 def as_dict(body: Body) -> dict[str, Any]:

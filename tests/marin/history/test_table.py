@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from marin.errors import UsageError
 from marin.history.table.query import chosen, conditions, in_order
 from marin.history.table.rows import Row, Table
-from marin.history.table.varied import short_titles, told_apart, varied
+from marin.history.table.varied import distinguishing_name, short_titles, varied
 
 
 def recipe(rate: float, seed: int, layers: int = 2, seq_len: int = 32, **more: object) -> dict[str, object]:
@@ -67,8 +67,8 @@ def test_short_titles_are_ends_and_tell_apart(keys: list[str]) -> None:
 
 def test_a_run_is_called_by_what_sets_it_apart() -> None:
     found = varied(SWEEP)
-    assert told_apart(found.keys, found.values["r0.0062"]) == "learning_rate=0.006 seed=2"
-    assert told_apart((), {}) == ""
+    assert distinguishing_name(found.keys, found.values["r0.0062"]) == "learning_rate=0.006 seed=2"
+    assert distinguishing_name((), {}) == ""
 
 
 ROWS = [

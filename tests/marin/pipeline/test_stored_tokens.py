@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ledger import MemoryStorage, Store, StoredFolder, Tampered
 from marin.errors import DataError
-from marin.plugins.ray.train_worker import given as given_to_a_worker
+from marin.plugins.ray.train_worker import training_inputs as given_to_a_worker
 from marin.recipe.schema import Recipe, from_mapping
 from marin.tensors.token_caches import FIELD, MASK, MASK_FILE, cache_content
 from marin.training.data import Batches

@@ -97,6 +97,6 @@ def test_waits_one_behind_the_other_make_no_silence(quick: None, monkeypatch: py
         with waiting("loading what judges"):
             found = until(reader, b"loading what judges")
         monkeypatch.setattr(text, "_said", [text._said[0] - 50.0])
-        assert text.since_said() < 60.0, "what was announced was said"
+        assert text.seconds_silent() < 60.0, "what was announced was said"
     os.close(reader)
     assert found.startswith(b"loading what judges (a first time here")

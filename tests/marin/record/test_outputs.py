@@ -33,7 +33,7 @@ from marin.record.events import Output, TrainSegment
 from marin.record.fingerprint import step_fingerprint
 from marin.tensors.checkpoints import checkpoint_state
 from marin.tensors.token_caches import cache_content
-from marin.verify.derivation.fingerprints import unfounded
+from marin.verify.derivation.fingerprints import underivable_steps
 
 
 @dataclass(frozen=True)
@@ -263,16 +263,18 @@ def test_a_changed_loss_norm_or_trace_has_another_fingerprint(
         trace=digest,
     )
     known = {4 + i: norm.hex() for i, norm in enumerate(norms)}
-    assert unfounded(segment, known, b"".join(rows)) == []
+    assert underivable_steps(segment, known, b"".join(rows)) == []
     at = data.draw(st.integers(0, len(steps) - 1))
     other = struct.unpack("<f", bytes([struct.pack("<f", losses[at])[0] ^ 1]) + struct.pack("<f", losses[at])[1:])[0]
     changed = [*segment.losses[:at], other.hex(), *segment.losses[at + 1 :]]
-    (found,) = unfounded(msgspec.structs.replace(segment, losses=changed), known, b"".join(rows))
+    (found,) = underivable_steps(msgspec.structs.replace(segment, losses=changed), known, b"".join(rows))
     assert found.step == 4 + at
     rows[at] = bytes([rows[at][0] ^ 1]) + rows[at][1:]
-    (found,) = unfounded(segment, known, b"".join(rows))
+    (found,) = underivable_steps(segment, known, b"".join(rows))
     assert found.step == 4 + at
-    assert unfounded(msgspec.structs.replace(segment, losses=changed), {}, b"".join(rows)) == [], "nothing to go by"
+    assert underivable_steps(msgspec.structs.replace(segment, losses=changed), {}, b"".join(rows)) == [], (
+        "nothing to go by"
+    )
 
 
 def test_an_output_that_is_not_here(shelf: Shelf) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ledger import Draft, Store, collect_garbage
 from marin.record.creation import create_root
 from marin.record.events import CHECKPOINT_SAVED, TRAIN_STARTED, CheckpointSaved, Retention, TrainStarted, write
-from marin.record.retention import kept, let_go
+from marin.record.retention import let_go, retained_digests
 from marin.record.root import Root, open_root
 
 DAY = 86_400.0
@@ -84,7 +84,7 @@ def test_collection_sets_aside_what_is_let_go_and_nothing_that_another_event_nam
         ("run/run00002", CHECKPOINT_SAVED, saved(3, states[3], "run00002")),
     ]
     root.append([Draft(kind, stream, write(body)) for stream, kind, body in told])
-    names = kept(event for _, event in root.reader().events())
+    names = retained_digests(event for _, event in root.reader().events())
     assert [step for step in states if states[step] in names] == [2, 3, 4, 5]
     done = collect_garbage(store, names, min_age=DAY, now=time.time() + 2 * DAY)
     assert [swept.act for swept in done.swept] == ["set aside"]

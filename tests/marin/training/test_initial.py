@@ -18,9 +18,9 @@ from jax.sharding import PartitionSpec as P
 from marin.errors import UsageError
 from marin.training import initial, state
 from marin.training.checkpoints.digesting import describe
-from marin.training.initial import Known, Scope, initial_program, initial_slices, initial_state
+from marin.training.initial import Constant, Scope, initial_program, initial_slices, initial_state
 from marin.training.optimizers.rule import optimizer
-from marin.training.state import DATA, made, manifest_of, state_like
+from marin.training.state import DATA, initial_state_function, manifest_of, state_like
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import FillRun, Layout, SlicedState
 
@@ -33,7 +33,7 @@ def test_slices_are_those_of_the_whole(
 ) -> None:
     monkeypatch.setattr(initial, "RUN", run)  # of 37 elements most tensors take several, and the last one is not full
     recipe = worker.recipe_of(worker.Case(name="initial", length=8, **fields))
-    whole = manifest_of(eqx.filter_jit(made(recipe, worker.VOCABULARY))())
+    whole = manifest_of(eqx.filter_jit(initial_state_function(recipe, worker.VOCABULARY))())
     assert manifest_of(initial_state(recipe, worker.VOCABULARY)) == whole
     sharding = NamedSharding(mesh_of(1), P(DATA))
     stack = "model/transformer/blocks" if fields else "model/transformer/layers"
@@ -51,7 +51,7 @@ def test_what_makes_a_state_is_traced_once_to_make_it_and_to_name_it(
     recipe = worker.recipe_of(worker.Case(name="traced once", length=16))
     traced = []
     for module in (initial, state):
-        monkeypatch.setattr(module, "made", lambda *given: traced.append(1) or made(*given))
+        monkeypatch.setattr(module, "made", lambda *given: traced.append(1) or initial_state_function(*given))
     fills: list[tuple[FillRun, str, int, int]] = []
     executed: list[int] = []
     call = jax.stages.Compiled.__call__
@@ -102,7 +102,7 @@ def test_elements_of_an_initializer_are_found_by_their_places() -> None:
     places = [np.array([0, 5, 2, 3], np.uint32), np.array([19, 0, 7, 11], np.uint32)]
     found = jax.jit(
         lambda *at: (
-            Scope(closed.jaxpr, [Known(jnp.asarray(value)) for value in closed.consts])
+            Scope(closed.jaxpr, [Constant(jnp.asarray(value)) for value in closed.consts])
             .value(closed.jaxpr.outvars[0])
             .at(at)
         )
@@ -112,7 +112,9 @@ def test_elements_of_an_initializer_are_found_by_their_places() -> None:
 
 def test_a_draw_whose_places_do_not_fit_into_a_word_is_refused() -> None:
     closed = jax.make_jaxpr(lambda: jrandom.normal(jrandom.PRNGKey(3), (2**17, 2**16)))()
-    value = Scope(closed.jaxpr, [Known(jnp.asarray(value)) for value in closed.consts]).value(closed.jaxpr.outvars[0])
+    value = Scope(closed.jaxpr, [Constant(jnp.asarray(value)) for value in closed.consts]).value(
+        closed.jaxpr.outvars[0]
+    )
     with pytest.raises(
         UsageError, match=r"drawn by one key: the initial state: .*4294967296.* found \[131072, 65536\]"
     ):

@@ -14,7 +14,7 @@ from ledger import PosixStorage, StateManifest, Store, Tampered, packed_size
 from marin.errors import Diverged, Unsupported
 from marin.recipe.schema import Execution
 from marin.training import loop
-from marin.training.data import Batches, batch_digest, seen_at
+from marin.training.data import Batches, batch_at, batch_digest
 from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
 from marin.training.runtime import canary
 from marin.training.step.contract import StepOutcome, mesh_of
@@ -78,7 +78,7 @@ def test_what_a_step_saw_is_found_without_training(recipe: Any, cache: Path) -> 
     with Batches(recipe, cache, mesh_of(1), 7) as fed:
         read = next(fed), next(fed)
     for step, batch in zip((7, 8), read, strict=True):
-        seen, digest = seen_at(recipe, cache, step)
+        seen, digest = batch_at(recipe, cache, step)
         assert digest == batch.digest == batch_digest(batch.indices, batch.tokens)
         assert [sequence.index for sequence in seen] == batch.indices.tolist()
         assert all(len(sequence.documents) in (1, 2) for sequence in seen)

@@ -21,7 +21,7 @@ from marin.recipe.schema import GrammarDataset, Recipe, from_mapping
 from marin.record.events import OF_COMPLETIONS, TrainSegment
 from marin.verify.judges.training import too_long
 from marin.verify.segments import compare
-from marin.verify.segments.compare import FoundSegment
+from marin.verify.segments.compare import ReplayedSegment
 
 TENSORS = ("model/embeddings", "model/layers/0", "moments/0")
 
@@ -49,8 +49,8 @@ def recorded(start: int, end: int) -> TrainSegment:
     )
 
 
-def found(segment: TrainSegment) -> FoundSegment:
-    return FoundSegment(
+def found(segment: TrainSegment) -> ReplayedSegment:
+    return ReplayedSegment(
         losses=segment.losses,
         batches=segment.batches,
         fingerprints=segment.fingerprints,

@@ -12,7 +12,7 @@ import pytest
 
 from ledger import MemoryStorage, Store
 from marin.errors import DataError, UsageError
-from marin.plugins.evaluation.heldout.asked import first_asked, is_asked, without_tasks
+from marin.plugins.evaluation.heldout.asked import first_requested, is_requested, without_tasks
 from marin.plugins.evaluation.heldout.companion import tasks_of
 from marin.plugins.evaluation.recorded.records import Settings, TaskGroup, described, present, write_tree
 from marin.recipe.evaluation import TasksDuring
@@ -56,7 +56,7 @@ ASKED = TasksDuring(names=("a", "few"), limit=2)
 
 @pytest.mark.parametrize("groups", [[FEW], [PART, NESTED]])
 def test_names_and_settings_of_the_recipe_are_asked_for(groups: list[TaskGroup]) -> None:
-    assert is_asked(ASKED, recorded("a", "b", "c", limit=2, groups=groups))
+    assert is_requested(ASKED, recorded("a", "b", "c", limit=2, groups=groups))
 
 
 @pytest.mark.parametrize(
@@ -76,20 +76,22 @@ def test_names_and_settings_of_the_recipe_are_asked_for(groups: list[TaskGroup])
     ],
 )
 def test_others_are_not(names: tuple[str, ...], settings: Mapping[str, Any]) -> None:
-    assert not is_asked(ASKED, recorded(*names, **settings))
+    assert not is_requested(ASKED, recorded(*names, **settings))
 
 
 def test_settings_that_are_none_are_not_asked_for() -> None:
     body = recorded("a", limit=2)
-    assert is_asked(TasksDuring(names=("a",), limit=2), body)
-    assert not is_asked(TasksDuring(names=("a",), limit=2), msgspec.structs.replace(body, settings={"limit": "two"}))
+    assert is_requested(TasksDuring(names=("a",), limit=2), body)
+    assert not is_requested(
+        TasksDuring(names=("a",), limit=2), msgspec.structs.replace(body, settings={"limit": "two"})
+    )
 
 
 def test_a_state_has_its_tasks_where_they_are_of_the_documents_of_the_first() -> None:
     asked, due = TasksDuring(names=("a",)), [saved(3), saved(6), saved(9)]
     by_hand, first, edited = recorded("a", step=4, data=7), recorded("a"), recorded("a", step=6, data=7)
     same = recorded("a", step=9)
-    assert first_asked(asked, due, [by_hand, recorded("z"), first, edited, same]) is first
+    assert first_requested(asked, due, [by_hand, recorded("z"), first, edited, same]) is first
     assert without_tasks(asked, due, [by_hand, first, edited, same]) == [saved(6)]
     assert without_tasks(asked, due, [by_hand, recorded("z", step=6)]) == due
     assert without_tasks(asked, due, []) == due
@@ -104,7 +106,7 @@ def test_a_task_is_what_it_was_when_it_was_first_asked(folder: Path, tmp_path: P
     body = recorded(limit=2, groups=settings.groups, rules=settings.rules, bootstrap=settings.bootstrap)
     older = recorded(limit=2, groups=settings.groups)
     body = msgspec.structs.replace(body, tasks={task.name: described(task, []) for task in tasks})
-    assert is_asked(asked, body) and is_asked(asked, msgspec.structs.replace(older, tasks=body.tasks))
+    assert is_requested(asked, body) and is_requested(asked, msgspec.structs.replace(older, tasks=body.tasks))
     write_tree(tmp_path / "tree", tasks, {task.name: [] for task in tasks}, {}, settings.groups)
     stored = msgspec.structs.replace(body, samples=store.put_tree(tmp_path / "tree").digest)
     assert tasks_of(asked, store, body) == (tasks, settings), "no tree is stored, and the files are what they were"

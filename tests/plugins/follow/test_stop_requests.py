@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from ledger import Draft, digest_bytes
-from marin.errors import StopAsked
+from marin.errors import StoppedByFollower
 from marin.execution.executor import run_stage
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition, StepResult, Task
@@ -158,7 +158,7 @@ def told(root: Root, kind: str) -> list[Any]:
 
 def test_a_training_that_is_asked_to_stop_records_no_further_segment(root: Root) -> None:
     trainer = Trainer(wrong=6, between=after(4, lambda task, segment: ask(root, segment, task.run) and None))
-    with pytest.raises(StopAsked, match="train step 6: the state after the step differs") as stopped:
+    with pytest.raises(StoppedByFollower, match="train step 6: the state after the step differs") as stopped:
         stage(root, trainer)
     assert stopped.value.exit_code == 130
     assert [body["start"] for body in told(root, events.TRAIN_SEGMENT)] == [0, 4]
@@ -167,7 +167,7 @@ def test_a_training_that_is_asked_to_stop_records_no_further_segment(root: Root)
 
 def test_the_same_command_goes_on_from_the_last_state_that_held(root: Root) -> None:
     trainer = Trainer(wrong=6, between=after(4, lambda task, segment: ask(root, segment, task.run) and None))
-    with pytest.raises(StopAsked):
+    with pytest.raises(StoppedByFollower):
         stage(root, trainer)
     stage(root, trainer)
     assert trainer.begun == [0, 4]
@@ -210,7 +210,7 @@ def test_what_is_asked_of_others_or_of_nothing_changes_nothing(root: Root, named
     if named == "another run":
         stage(root, trainer)
     else:
-        with pytest.raises(StopAsked):
+        with pytest.raises(StoppedByFollower):
             stage(root, trainer)
         stage(root, trainer)
     assert told(root, events.TRAIN_WITHDRAWN) == []
@@ -219,12 +219,12 @@ def test_what_is_asked_of_others_or_of_nothing_changes_nothing(root: Root, named
 
 def test_what_was_found_of_the_data_before_the_training_keeps_it_from_beginning(root: Root) -> None:
     before = Trainer()
-    with pytest.raises(StopAsked):  # the run has to be there to be asked
+    with pytest.raises(StoppedByFollower):  # the run has to be there to be asked
         stage(root, replace(before, between=after(0, lambda task, _: ask(root, None, task.run) and None)))
     again = Trainer()
     run = newest(root).run
     ask(root, None, run)
-    with pytest.raises(StopAsked):
+    with pytest.raises(StoppedByFollower):
         stage(root, again)
     assert again.begun == []
     stage(root, again)  # anyone who gives the command once more has read why
@@ -251,7 +251,7 @@ def test_a_request_about_a_segment_that_was_withdrawn_already_is_obeyed_by_nobod
 
 
 def test_a_request_about_a_segment_of_nobody_keeps_no_training_from_beginning(root: Root) -> None:
-    with pytest.raises(StopAsked):
+    with pytest.raises(StoppedByFollower):
         stage(root, Trainer(between=after(4, lambda task, segment: ask(root, segment, task.run) and None)))
     run = newest(root)
     ask(root, replaced(run.segments[0].body), run.run)
@@ -290,7 +290,7 @@ def test_a_request_under_another_key_is_no_request(root: Root, tmp_path: Path, m
     StopRequests(open_root(str(other.local)), "r", 0).look(1)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     ask(root, None, "r")
-    with pytest.raises(StopAsked):
+    with pytest.raises(StoppedByFollower):
         StopRequests(root, "r", 0).look(1)
 
 

@@ -20,7 +20,7 @@ from marin.plugins.mlflow.folding.intents import (
     DataUsed,
     ExperimentTags,
     Intent,
-    ModelMade,
+    ModelLogged,
     ModelRegistered,
     OpenExperiment,
     OpenRun,
@@ -230,7 +230,7 @@ def test_only_a_full_pass_moves_the_alias_of_the_verified_model(verdicts: dict[s
     whole_run(log, "efgh6723")
     replay(log, "abcd2345", verdicts)
     fold, intents = folded(log)
-    made = {item.run: item.model for item in intents if isinstance(item, ModelMade)}
+    made = {item.run: item.model for item in intents if isinstance(item, ModelLogged)}
     registered = [item.model for item in intents if isinstance(item, ModelRegistered)]
     assert registered == [made[fold.ids.run("abcd2345")], made[fold.ids.run("efgh6723")]]
     aliases = [item.model for item in intents if isinstance(item, AliasSet)]
@@ -315,12 +315,12 @@ def test_a_log_that_never_says_exported_or_evaluated_shows_model_and_measurement
     ]
     replay(sparse, "abcd2345")
     fold, intents = folded(sparse)
-    (made,) = [item for item in intents if isinstance(item, ModelMade) and item.kind != "checkpoint"]
+    (made,) = [item for item in intents if isinstance(item, ModelLogged) and item.kind != "checkpoint"]
     assert made.tags["marin.model"] == output("abcd2345", "train").digest
     assert [item.model for item in intents if isinstance(item, AliasSet)] == [made.model]
     assert points_of(intents, fold.ids.run("abcd2345"), "evaluate.perplexity") == [(30, 9.5)]
     assert fold.runs["abcd2345"].run.measured == {"loss": 2.25, "perplexity": 9.5}
-    (twice,) = [item for item in folded(whole)[1] if isinstance(item, ModelMade) and item.kind != "checkpoint"]
+    (twice,) = [item for item in folded(whole)[1] if isinstance(item, ModelLogged) and item.kind != "checkpoint"]
     assert twice.model == made.model
 
 

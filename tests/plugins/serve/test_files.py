@@ -39,7 +39,7 @@ def test_instructions_become_outputs_that_pandas_reads(tmp_path: Path, subject: 
     rows = files.read_instructions(path)
     template = ChatTemplate(TEMPLATE, {}, where="test")
     texts = [files.instruction_prompt(row["instruction"], template) for row in rows]
-    wanted = files.numbered([files.Wanted(text, 6, 0.9) for text in texts])
+    wanted = files.numbered([files.TextRequest(text, 6, 0.9) for text in texts])
     said = files.say_all(subject, scorer, wanted, 3, lambda count: None)
     assert said == files.say_all(subject, scorer, wanted, 3, lambda count: None)
     assert [one.lost > 0 for one in said] == [False, True, False] and said[0].new != said[2].new

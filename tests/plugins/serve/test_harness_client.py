@@ -144,7 +144,10 @@ def test_the_client_of_chats_gets_the_texts_of_our_own_generation(
         monkeypatch.setenv(name, "1")
     template = ChatTemplate(TEMPLATE, {}, where="test")
     wanted = files.numbered(
-        [files.Wanted(files.instruction_prompt(row["before"], template), 5, 0.0, ("\n\n", *STOPS)) for row in SHORT]
+        [
+            files.TextRequest(files.instruction_prompt(row["before"], template), 5, 0.0, ("\n\n", *STOPS))
+            for row in SHORT
+        ]
     )
     ours = [one.text for one in files.say_all(subject, scorer, wanted, 0, lambda count: None)]
     theirs = chatted(address, tmp_path / "asked", do_sample=False, temperature=0.0, top_p=1.0, top_k=0, num_beams=1)

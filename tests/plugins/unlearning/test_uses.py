@@ -12,7 +12,7 @@ from marin.errors import DataError, UsageError
 from marin.plugins.unlearning.request import check_uses
 from marin.recipe.schema import Recipe, from_mapping
 from marin.tensors.token_caches import MASK_FILE
-from marin.training.data import seen_at
+from marin.training.data import batch_at
 from marin.training.inspection.uses import Use, Uses, uses
 from marin.training.tokens.building import write_cache
 
@@ -55,7 +55,7 @@ def test_the_steps_are_those_whose_batches_hold_it(tmp_path: Path, mixed: bool) 
     for use in found.documents:
         holds = []
         for step in range(one.trainer.num_steps):
-            for sequence in seen_at(one, tmp_path, step)[0]:
+            for sequence in batch_at(one, tmp_path, step)[0]:
                 inside = use.number in sequence.documents and (not use.part or use.part == sequence.part)
                 holds += [step] if inside else []
         assert use.steps == tuple(sorted(set(holds))), use
@@ -66,7 +66,7 @@ def test_the_first_batch_of_which_nothing_is_left(tmp_path: Path) -> None:
     cache(tmp_path, [48, 48])  # six sequences each: without the first document, batches of that one alone are empty
     one = recipe()
     first = uses(one, tmp_path, [("", 0)])
-    empty = [s for s in range(9) if all(x.documents == range(1) for x in seen_at(one, tmp_path, s)[0])]
+    empty = [s for s in range(9) if all(x.documents == range(1) for x in batch_at(one, tmp_path, s)[0])]
     assert first.emptied == (empty[0] if empty else None)
     assert uses(one, tmp_path, []).emptied is None
 

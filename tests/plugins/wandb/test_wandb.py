@@ -11,7 +11,7 @@ from wandb_records import read_offline_run
 
 from marin.execution.recording.journal import LedgerJournal
 from marin.plugins.wandb.export import export_wandb
-from marin.plugins.wandb.file import records, told
+from marin.plugins.wandb.file import logged_points, records
 from marin.plugins.wandb.live import LiveJournal
 from marin.record import events
 from marin.record.meter import Meter, recorded
@@ -126,16 +126,16 @@ def test_a_file_that_ends_anywhere_counts_as_far_as_it_is_whole(tmp_path: Path, 
     record(root, log)
     (path,) = export_wandb(root, "abcd", tmp_path / "out").glob("*.wandb")
     whole, identity = path.read_bytes(), digest("identity train")
-    assert told(tmp_path / "out", "abcd2345", identity).step == 29
-    assert told(tmp_path / "out", "other", identity).folders == 0
-    assert told(tmp_path / "out", "abcd2345", digest("of another training")).step == -1
+    assert logged_points(tmp_path / "out", "abcd2345", identity).step == 29
+    assert logged_points(tmp_path / "out", "other", identity).folders == 0
+    assert logged_points(tmp_path / "out", "abcd2345", digest("of another training")).step == -1
     before, steps = 0, set()
     for length in range(0, len(whole), 97):
         path.write_bytes(whole[:length])
         count = sum(1 for _ in records(path))
         assert count >= before
         before = count
-        steps.add(told(tmp_path / "out", "abcd2345", identity).step)
+        steps.add(logged_points(tmp_path / "out", "abcd2345", identity).step)
     assert len(steps) > 20 and min(steps) == -1
     path.write_bytes(whole[:200] + b"\xff" * 400)
-    assert told(tmp_path / "out", "abcd2345", identity).step == -1
+    assert logged_points(tmp_path / "out", "abcd2345", identity).step == -1

@@ -48,8 +48,8 @@ from marin.plugins.collections.tasks.task import (
     Counted,
     Setup,
     Task,
-    given_file,
-    told,
+    problem_line,
+    rows_file,
 )
 from marin.plugins.collections.tasks.work import WORKER
 from marin.process.progress import bar
@@ -218,7 +218,7 @@ class _Making:
 
     def _keep(self, shard: Shard, target: Path, answer: Counted) -> None:
         if self.setup.strict and answer.problems:
-            raise _strictly(told(json.loads((target / PROBLEMS).read_bytes().split(b"\n", 1)[0])))
+            raise _strictly(problem_line(json.loads((target / PROBLEMS).read_bytes().split(b"\n", 1)[0])))
         self.trees[shard.name] = self.shelf.put(shard, target, answer)
         self.answers[shard.name] = answer
 
@@ -357,7 +357,7 @@ class _Making:
 
     def _written(self, task: Task, **arrays: Any) -> str:
         """Write what a task is given, and digest it."""
-        np.savez(given_file(self.folder, task), **arrays)
+        np.savez(rows_file(self.folder, task), **arrays)
         hasher = sha256()
         for name, array in sorted(arrays.items()):
             form = f"{name} {array.dtype.str} {array.shape}\n".encode()

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from marin.plugins.collections.document import Document
-from marin.plugins.collections.queries.documents import Collection, kept_row
-from marin.plugins.collections.queries.passed import made_step
+from marin.plugins.collections.queries.documents import Collection, retained_row
+from marin.plugins.collections.queries.passed import step_at
 from marin.plugins.collections.settings import CollectionSettings, divided, step_settings
 from marin.plugins.collections.tasks.cutting import STEP as CUT
 
@@ -50,14 +50,14 @@ def _texts(collection: Collection, settings: CollectionSettings, document: Docum
     if any(one["kind"] == step for one in first):
         return "", document.text
     for place, one in enumerate(rest, start=len(first)):
-        made = made_step(collection.store, collection.artifact, settings.steps, place)
+        made = step_at(collection.store, collection.artifact, settings.steps, place)
         after = None if made is None else made.judge(document).document
         if after is None:
             return "", ""
         if one["kind"] == step and after.text != document.text:
             return document.text, after.text
         document = after
-    row = kept_row(collection, document.id) if step == CUT else None  # paragraphs go last of all
+    row = retained_row(collection, document.id) if step == CUT else None  # paragraphs go last of all
     return ("", "") if row is None else (document.text, str(row["text"]))
 
 

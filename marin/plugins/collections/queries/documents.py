@@ -268,7 +268,7 @@ def _found(collection: Collection, wanted: str, text: str | None) -> Iterator[Do
 
 def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> DocumentRecord:
     document = str(row["id"])
-    kept = kept_row(collection, document)
+    kept = retained_row(collection, document)
     before = text_before(collection, shard, int(row["position"]))
     judged = None if before is None else Document(document, before, source)
     said = _own(collection, document, shard, "read-", "")
@@ -396,7 +396,7 @@ def _cut(collection: Collection, row: Mapping[str, Any], shard: str, source: str
     yield from said or [{"step": CUT, "action": "keep", "reason": CUT_REASON, "evidence": evidence}]
 
 
-def kept_row(collection: Collection, document: str) -> dict[str, Any] | None:
+def retained_row(collection: Collection, document: str) -> dict[str, Any] | None:
     """The row of a document that is kept (:data:`marin.plugins.collections.tasks.columns.DOCUMENTS`); None of one that is not."""
     for path in collection.files("documents"):
         ids = collection.table(path, ("id",))["id"]

@@ -45,7 +45,7 @@ def with_passed(
             return
     for place, step in enumerate(rest, start=len(first)):
         said = _taken(waiting, step["kind"])
-        made = None if document is None else made_step(store, artifact, settings.steps, place)
+        made = None if document is None else step_at(store, artifact, settings.steps, place)
         if said:
             yield from said
             if _went(said):
@@ -86,7 +86,7 @@ def _settings(step: Row) -> Row:
     return {key: value for key, value in step.items() if key != "kind"}
 
 
-def made_step(store: Store, artifact: str, steps: Sequence[dict[str, Any]], place: int) -> Step | None:
+def step_at(store: Store, artifact: str, steps: Sequence[dict[str, Any]], place: int) -> Step | None:
     """The step at ``place`` of a collection's settings; None where its model is not in the store, or is none of these settings:
     the bytes that :func:`numpy.save` makes of int64[2^bits + 1], and no header that says otherwise."""
     ((_, made),) = step_settings([steps[place]], where=artifact)

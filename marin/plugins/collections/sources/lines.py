@@ -19,7 +19,7 @@ from marin.data.lines.packed import SUFFIXES as PACKED
 from marin.data.lines.parsing import field_of, parsed
 from marin.plugins.collections.document import MOST_BYTES, Document, Problem, Scalar, document_id, encodable
 from marin.plugins.collections.sources import earlier
-from marin.plugins.collections.sources.table import NoTable, Unreadable, Wanted, rows
+from marin.plugins.collections.sources.table import Columns, NoTable, Unreadable, rows
 
 TEXTS, LINES, PARQUET = (".txt",), (".jsonl", *(f".jsonl{packed}" for packed in PACKED)), ".parquet"
 SUFFIXES = (*TEXTS, *LINES, PARQUET)
@@ -49,7 +49,7 @@ def read(
             carriage returns of a plain text.
     """
     name = path.name.lower()
-    wanted = Wanted(text_field, fields)
+    wanted = Columns(text_field, fields)
     if name.endswith(PARQUET):
         if definition == 1:
             yield from earlier.parquet(path, source, text_field, start, end, first)
@@ -74,11 +74,11 @@ def _text(path: Path, source: str, definition: int) -> Iterator[Document | Probl
         return
     if definition > 2 and "\r" in text:  # as Python opens a text
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    yield _document(source, 1, {"text": text}, Wanted())
+    yield _document(source, 1, {"text": text}, Columns())
 
 
 def _lines(
-    path: Path, source: str, wanted: Wanted, start: int, end: int, first: int, definition: int
+    path: Path, source: str, wanted: Columns, start: int, end: int, first: int, definition: int
 ) -> Iterator[Document | Problem]:
     number = first - 1
     for line in _bounded(path, source, start, end, first, definition):
@@ -138,7 +138,9 @@ def _bounded(path: Path, source: str, start: int, end: int, first: int, definiti
             yield Problem(source, number + 1, "damaged file", str(error))
 
 
-def _parquet(path: Path, source: str, wanted: Wanted, start: int, end: int, first: int) -> Iterator[Document | Problem]:
+def _parquet(
+    path: Path, source: str, wanted: Columns, start: int, end: int, first: int
+) -> Iterator[Document | Problem]:
     number = first - 1
     try:
         left, found = rows(path, wanted, start, end)
@@ -150,7 +152,7 @@ def _parquet(path: Path, source: str, wanted: Wanted, start: int, end: int, firs
 
 
 def _document(
-    source: str, number: int, value: Mapping[str, object], wanted: Wanted, left: tuple[str, ...] = ()
+    source: str, number: int, value: Mapping[str, object], wanted: Columns, left: tuple[str, ...] = ()
 ) -> Document | Problem:
     """``left``: fields that were not even read."""
     field = wanted.text

@@ -38,14 +38,14 @@ class NoTable(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Columns:
     """``text``: the field of the text. ``fields``: those of the metadata; None for all that are single values."""
 
     text: str = "text"
     fields: tuple[str, ...] | None = None
 
 
-def rows(path: Path, wanted: Wanted, start: int, end: int) -> tuple[tuple[str, ...], Iterator[dict[str, object]]]:
+def rows(path: Path, wanted: Columns, start: int, end: int) -> tuple[tuple[str, ...], Iterator[dict[str, object]]]:
     """Names of the columns that are left out, and the rows of the row groups ``[start, end)``, to the last for ``end`` 0.
 
     Raises:
@@ -79,7 +79,7 @@ def _rows(file: Any, columns: Sequence[str], start: int, end: int) -> Iterator[d
                 yield dict(zip(names, row, strict=True))
 
 
-def _chosen(schema: pa.Schema, wanted: Wanted) -> tuple[list[str], tuple[str, ...]]:
+def _chosen(schema: pa.Schema, wanted: Columns) -> tuple[list[str], tuple[str, ...]]:
     """The columns to read, an inner one by its path, and names of those that are left out though nobody named any."""
     import pyarrow as pa
 

@@ -19,7 +19,7 @@ from marin.plugins.collections.tasks.task import (
     Setup,
     Task,
     blocks,
-    given,
+    task_rows,
 )
 
 MEMBERS = 512
@@ -30,7 +30,7 @@ def compare(setup: Setup, task: Task, out: Path) -> Counted:
     """``shards``, ``rows``, ``ids`` of documents in the order in which they are considered; ``ends`` of the components."""
     near = setup.settings.near
     assert near is not None
-    told = given(Path(setup.folder), task)
+    told = task_rows(Path(setup.folder), task)
     opened = Opened(setup, told["names"].tolist(), "judge")
     shards, rows, ids = told["shards"], told["rows"], told["ids"]
     bands = [band_name(band) for band in range(near.bands)]

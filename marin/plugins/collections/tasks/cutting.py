@@ -22,7 +22,16 @@ from marin.plugins.collections.tasks.columns import (
     judged,
 )
 from marin.plugins.collections.tasks.judging import NOTHING
-from marin.plugins.collections.tasks.task import DECIDED, JUDGED_FILE, LISTED, READ_FILE, Counted, Setup, Task, given
+from marin.plugins.collections.tasks.task import (
+    DECIDED,
+    JUDGED_FILE,
+    LISTED,
+    READ_FILE,
+    Counted,
+    Setup,
+    Task,
+    task_rows,
+)
 
 STEP, REASON = "paragraphs", "rule:paragraphs"
 
@@ -31,7 +40,7 @@ def cut_paragraphs(setup: Setup, task: Task, out: Path) -> Counted:
     """``rows`` and ``lines`` of the paragraphs of a shard that go, in order; of each ``kept``, the document that has it, and
     ``holders``, whether others were removed for its own document."""
     folder, form = Path(setup.folder), judged(0)
-    told = given(folder, task)
+    told = task_rows(folder, task)
     gone = _by_row(*(told[name].tolist() for name in ("rows", "lines", "kept", "holders")))
     row = next(gone, None)
     writer = ArrowWriter(out / JUDGED_FILE, form)

@@ -24,7 +24,7 @@ from marin.plugins.collections.tasks.task import (
     Setup,
     Task,
     one_line,
-    told,
+    problem_line,
 )
 
 
@@ -42,7 +42,7 @@ def read_slice(setup: Setup, task: Task, out: Path) -> Counted:
                 line = {"source": item.source, "position": item.position, "reason": item.reason, "found": item.found}
                 named.write(one_line(line))
                 if setup.strict:
-                    return Counted({}, stopped=told(line))
+                    return Counted({}, stopped=problem_line(line))
                 continue
             counts["read"] += 1
             origin.saw(item)

@@ -74,19 +74,19 @@ def model_file(folder: Path, number: int) -> Path:
     return folder / "train" / f"{number:06d}" / MODEL
 
 
-def told(problem: Mapping[str, Any]) -> str:
+def problem_line(problem: Mapping[str, Any]) -> str:
     """A problem on one line: source, position, reason, what was found."""
     return f"{problem['source']}:{problem['position']}: {problem['reason']} {problem['found']}".strip()
 
 
-def given_file(folder: Path, task: Task) -> Path:
+def rows_file(folder: Path, task: Task) -> Path:
     """Where the rows of a task are named."""
     return folder / "tasks" / f"{task.kind}-{task.name}.npz"
 
 
-def given(folder: Path, task: Task) -> Mapping[str, Any]:
+def task_rows(folder: Path, task: Task) -> Mapping[str, Any]:
     """The rows of a task."""
-    rows: Mapping[str, Any] = np.load(given_file(folder, task), allow_pickle=False)
+    rows: Mapping[str, Any] = np.load(rows_file(folder, task), allow_pickle=False)
     return rows
 
 

@@ -214,7 +214,7 @@ def write_submission(
         )
     if track not in TRACKS:
         raise UsageError("no such track", where="--track", expected=" or ".join(TRACKS), found=track, cure="name one")
-    asked = None if data is None else _Asked.read(data)
+    asked = None if data is None else _DataSets.read(data)
     store = root.store_to_read()
     with TemporaryDirectory(prefix="marin-babylm-") as base:
         words = words_of(run, store, Path(base) / "corpus")
@@ -320,7 +320,7 @@ def _write_folder(folder: Path, tokenizer: Path, subject: Subject) -> None:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _DataSets:
     """The data sets that are there: of the last state, of every checkpoint, and words whose age of acquisition is asked."""
 
     full: list[EvaluationTask]
@@ -328,7 +328,7 @@ class _Asked:
     words: list[EvaluationTask]
 
     @classmethod
-    def read(cls, data: Path) -> _Asked:
+    def read(cls, data: Path) -> _DataSets:
         full, fast = read(data / "full_eval"), read(data / "fast_eval")
         sides = (("full_eval", FULL, full), ("fast_eval", FAST, fast))
         for folder, names, tasks in sides:

@@ -67,7 +67,7 @@ def files_by_name() -> Mapping[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class Known:
+class HarnessFunction:
     """A function of the installed harness. ``digest``: of all code that it reaches. ``draws``: from Python's or numpy's own
     stream of random numbers."""
 
@@ -82,7 +82,7 @@ def _code() -> Code:
 
 
 @functools.cache
-def _judged(path: str, name: str) -> Known | UsageError:
+def _judged(path: str, name: str) -> HarnessFunction | UsageError:
     """Load a file of the installed harness, and judge the code that a function of it reaches; once, since that does not
     change."""
     where = f"lm_eval/tasks/{path}:{name}"
@@ -95,7 +95,7 @@ def _judged(path: str, name: str) -> Known | UsageError:
             inner = inner.func
         inner = inspect.unwrap(inner)
         if inner.__name__ in USED.get(inner.__module__, ()):  # a name for one of those
-            return Known(call, digest_bytes((installed_folder() / path).read_bytes()), draws=False)
+            return HarnessFunction(call, digest_bytes((installed_folder() / path).read_bytes()), draws=False)
         code = inner.__code__
         own = Path(code.co_filename).relative_to(installed_folder()).as_posix()
         reach.name(own, code.co_name)
@@ -106,10 +106,10 @@ def _judged(path: str, name: str) -> Known | UsageError:
             where, "a function that can be loaded", f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
         )
     lines = [f"{module.path} {digest_bytes(module.content)}\n" for module in reach.modules.values()]
-    return Known(call, digest_bytes("".join(sorted(lines)).encode()), reach.draws)
+    return HarnessFunction(call, digest_bytes("".join(sorted(lines)).encode()), reach.draws)
 
 
-def known(path: str, name: str, where: str) -> Known:
+def known(path: str, name: str, where: str) -> HarnessFunction:
     """The function ``name`` of the file ``path`` below the harness's tasks.
 
     Raises:

@@ -19,7 +19,7 @@ import yaml
 
 from marin.plugins.evaluation.harness.computing import (
     PACKAGE,
-    Known,
+    HarnessFunction,
     files_by_name,
     installed_folder,
     known,
@@ -141,7 +141,7 @@ def _function(said: str, digest: str, where: str) -> Callable[..., Any]:
     return drawn
 
 
-def _found(said: str, digest: str, where: str) -> Known:
+def _found(said: str, digest: str, where: str) -> HarnessFunction:
     path, _, name = said.partition(":")
     if not name.isidentifier() or path not in files_by_name().get(PurePosixPath(path).name, ()):
         raise refused_code(where, "a function of the installed harness's tasks", said[:200])

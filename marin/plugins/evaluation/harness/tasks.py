@@ -153,13 +153,13 @@ def _task(name: str, config: Mapping[str, Any], path: Path, folder: Path) -> Eva
     if isinstance(kwargs, dict) and (others := sorted(map(str, kwargs.keys() - {"data_files", "trust_remote_code"}))):
         raise _refused(str(path), "dataset_kwargs", "data_files alone", ", ".join(others))
     splits = named if isinstance(named, dict) else {"train": named}
-    plain = asked_by(config)
+    plain = task_settings(config)
     used = [str(split) for split in splits if split in used_splits(plain)]
     data = {split: b"".join(_lines(splits[split], path, folder)) for split in used}
     return checked(EvaluationTask(name, plain, data), str(path))
 
 
-def asked_by(config: Mapping[str, Any]) -> dict[str, Any]:
+def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """What a task file asks for, without where its data lies and what it is called with others.
 
     Raises:

@@ -30,7 +30,7 @@ def recorded_settings(body: EvaluationRecorded) -> Settings | None:
         return None
 
 
-def is_asked(asked: TasksDuring, body: EvaluationRecorded) -> bool:
+def is_requested(asked: TasksDuring, body: EvaluationRecorded) -> bool:
     """Whether ``body`` is of the names that a recipe asks for, and under its settings.
 
     Each name is a task or a group of ``body``, which has no others but those in them. (A tag is recorded as a group.)
@@ -51,20 +51,20 @@ def is_asked(asked: TasksDuring, body: EvaluationRecorded) -> bool:
     return reached == whole
 
 
-def first_asked(
+def first_requested(
     asked: TasksDuring, due: Sequence[CheckpointSaved], bodies: Iterable[EvaluationRecorded]
 ) -> EvaluationRecorded | None:
     """The first of the ``bodies``, in the order of the log, of a state that is ``due`` and of what a recipe asks for; None
     where there is none."""
     states = {(saved.step, saved.state) for saved in due}
-    return next((body for body in bodies if (body.step, body.state) in states and is_asked(asked, body)), None)
+    return next((body for body in bodies if (body.step, body.state) in states and is_requested(asked, body)), None)
 
 
 def without_tasks(
     asked: TasksDuring, due: Sequence[CheckpointSaved], bodies: Sequence[EvaluationRecorded]
 ) -> list[CheckpointSaved]:
     """Those of the ``due`` states that have no evaluation of what a recipe asks for."""
-    first = first_asked(asked, due, bodies)
+    first = first_requested(asked, due, bodies)
     had = {(body.step, body.state) for body in bodies if first is not None and _alike(first, body)}
     return [saved for saved in due if (saved.step, saved.state) not in had]
 

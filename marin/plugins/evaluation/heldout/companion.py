@@ -29,7 +29,7 @@ from marin.execution.step import Journal
 from marin.history.run import Run
 from marin.history.runs import load, recorded_evaluations, started_runs
 from marin.plugins.evaluation.harness.installed import check_installed
-from marin.plugins.evaluation.heldout.asked import first_asked, recorded_settings, settings_of, without_tasks
+from marin.plugins.evaluation.heldout.asked import first_requested, recorded_settings, settings_of, without_tasks
 from marin.plugins.evaluation.heldout.sets import check_files, read_sets
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
@@ -158,7 +158,7 @@ class Measuring:
         if named is not None:
             check_installed("evaluation.tasks")
             evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
-            asked = tasks_of(named, root.store(), first_asked(named, _due(view, view.recipe.last_step), evaluated))
+            asked = tasks_of(named, root.store(), first_requested(named, _due(view, view.recipe.last_step), evaluated))
         return cls(journal, root, view.run, view.recipe, read_sets(view, root.store(), kept), asked)
 
     def catch_up(self, until: int) -> None:

@@ -86,7 +86,7 @@ FEW = 8
 DIFFERENCES = ("number", "against the baseline", "difference", "95% interval", "p", "p (Holm)", "test")
 
 
-def told_differences(found: Compared) -> list[Comparison]:
+def printable_differences(found: Compared) -> list[Comparison]:
     """The differences of which something can be said; without any such, all of them if they are few."""
     said = [item for item in found.differences if item.interval is not None or item.p is not None]
     return said or (list(found.differences) if len(found.groups) <= FEW else [])
@@ -95,7 +95,7 @@ def told_differences(found: Compared) -> list[Comparison]:
 def difference_rows(found: Compared) -> list[list[str]]:
     """A row for each difference that is told: how great, within which interval, and what the test says of it."""
     rows = []
-    for item in told_differences(found):
+    for item in printable_differences(found):
         words = _words_beside(found, item)
         over = f"{item.pairs} pairs" if item.pairs >= 2 else f"{item.of_arm.n} and {item.of_baseline.n} runs"
         rows.append(
@@ -142,13 +142,13 @@ def remarks(found: Compared) -> list[str]:
     ]
     if tests := dict.fromkeys(item.test for item in found.differences if item.p is not None):
         said.append(f"test: {'; '.join(tests)}; Holm's correction is for all groups of a number")
-    left_out = len(found.differences) - len(told_differences(found))
+    left_out = len(found.differences) - len(printable_differences(found))
     if left_out:
         said.append(
             f"{several(left_out, 'differences')} of single runs, of which nothing can be said, are left out; --json has them"
         )
     arms: dict[str, list[str]] = {}
-    for item in told_differences(found):
+    for item in printable_differences(found):
         if item.note and item.arm not in arms.setdefault(item.note, []):
             arms[item.note].append(item.arm)
     said += [

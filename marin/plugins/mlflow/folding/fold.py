@@ -22,7 +22,7 @@ from marin.history.projection.identity import Ids
 from marin.history.projection.pages import RECORD, pages_of
 from marin.history.projection.text import milliseconds
 from marin.history.run import Fact, StepView, ordered
-from marin.history.runs import evaluation_stream, is_told_by, replay_stream
+from marin.history.runs import evaluation_stream, replay_stream, stands_in_stream
 from marin.history.table.sweeps import RECIPES, VARIED, words_in
 from marin.kinds.kind import Kind
 from marin.kinds.known import kind_of
@@ -177,7 +177,7 @@ class Fold:
 
     def _of_run(self, index: int, event: Event, kind: Kind, body: types.Body, mine: bool) -> list[Intent]:
         run = _run_in(body)
-        if not (kind.verdict or kind.beside is not None or kind.numbers is not None or is_told_by(event, run)):
+        if not (kind.verdict or kind.beside is not None or kind.numbers is not None or stands_in_stream(event, run)):
             self.skipped += 1
             return []
         begins = isinstance(body, types.RunStarted | types.GraphStarted)

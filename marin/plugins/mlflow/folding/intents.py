@@ -136,7 +136,7 @@ class DataUsed:
 
 
 @dataclass(frozen=True)
-class ModelMade:
+class ModelLogged:
     """A model that a run made: an MLflow LoggedModel with id ``model``. ``status``: MLflow's word for how far it is; without
     one it is ready, and an output of the run."""
 
@@ -267,7 +267,7 @@ Intent = (
     | PointsGone
     | Status
     | DataUsed
-    | ModelMade
+    | ModelLogged
     | ModelChanged
     | ModelPoints
     | ModelsUsed

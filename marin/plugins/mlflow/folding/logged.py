@@ -28,7 +28,7 @@ from marin.plugins.mlflow.folding.intents import (
     Intent,
     Lifecycle,
     ModelChanged,
-    ModelMade,
+    ModelLogged,
     ModelPoints,
     ModelRegistered,
     ModelsUsed,
@@ -98,7 +98,7 @@ class LoggedFold:
             match intent:
                 case OpenRun():
                     self._recorded.add(("run", intent.run))
-                case ModelMade():
+                case ModelLogged():
                     self._recorded.add(("model", intent.model))
                 case ModelRegistered():
                     self._recorded.add(("registered model", intent.name))
@@ -214,7 +214,7 @@ class LoggedFold:
                     )
             case ModelValues():
                 yield OpenExperiment(values.experiment, time)
-                yield ModelMade(
+                yield ModelLogged(
                     values.model,
                     run,
                     values.experiment,

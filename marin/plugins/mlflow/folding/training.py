@@ -8,7 +8,7 @@ from typing import Any
 from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
 from marin.kinds.known import numbers_of
 from marin.plugins.mlflow.folding.curves import OF_STATE
-from marin.plugins.mlflow.folding.intents import Intent, ModelMade, ModelRegistered, Points, Tags
+from marin.plugins.mlflow.folding.intents import Intent, ModelLogged, ModelRegistered, Points, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
 from marin.record.verdicts import EVALUATION
@@ -47,7 +47,7 @@ def checkpoint(recorded: RecordedEvent, projected: ProjectedRun, body: Checkpoin
             "marin.artifact": body.artifact,
             "marin.output.size": str(body.size),
         }
-        yield ModelMade(
+        yield ModelLogged(
             projected.ids.checkpoint(body.run, body),
             run,
             projected.experiment,
@@ -93,7 +93,7 @@ def exported(recorded: RecordedEvent, projected: ProjectedRun, body: ModelExport
         "marin.model": body.model,
         **output_tags(body.output),
     }
-    yield ModelMade(
+    yield ModelLogged(
         model,
         run,
         projected.experiment,

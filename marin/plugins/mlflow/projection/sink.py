@@ -27,7 +27,7 @@ from marin.plugins.mlflow.folding.intents import (
     Intent,
     Lifecycle,
     ModelChanged,
-    ModelMade,
+    ModelLogged,
     ModelPoints,
     ModelRegistered,
     ModelsUsed,
@@ -181,7 +181,7 @@ class Sink:
                     self._experiment_changed(intent)
                 case DataUsed():
                     self._data_used(intent)
-                case ModelMade():
+                case ModelLogged():
                     self._model_made(intent)
                 case ModelChanged():
                     self._model_changed(intent)
@@ -419,7 +419,7 @@ class Sink:
             tags |= {"marin.digest": intent.digest, "marin.artifact": intent.artifact}
         self._add("input_tags", ((used, key, value) for key, value in (tags | dict(intent.tags)).items()))
 
-    def _model_made(self, intent: ModelMade) -> None:
+    def _model_made(self, intent: ModelLogged) -> None:
         number, model = self._experiment(intent.experiment), f"m-{intent.model}"
         self._add(
             "logged_models",

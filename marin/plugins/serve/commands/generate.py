@@ -19,7 +19,7 @@ from marin.process.text import several, short
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
-    from marin.plugins.serve.files import GeneratedText, Wanted
+    from marin.plugins.serve.files import GeneratedText, TextRequest
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _answer_instructions(options: GenerateOptions, file: Path, out: Path) -> Non
         texts = [files.instruction_prompt(row["instruction"], template) for row in rows]
     except ValueError as error:
         raise UsageError("the chat template refuses an instruction", where=str(file), found=str(error)) from None
-    wanted = files.numbered([files.Wanted(text, options.max_tokens, options.temperature, stops) for text in texts])
+    wanted = files.numbered([files.TextRequest(text, options.max_tokens, options.temperature, stops) for text in texts])
     said = _generate_all(subject, scorer, wanted, options.seed)
     generator = f"marin:{subject.run or Path(options.run).resolve().name}:{short(subject.state)}"
     out.write_text(files.alpaca_eval(rows, said, generator), encoding="utf-8")
@@ -211,7 +211,7 @@ def _answer_scenario(options: GenerateOptions, file: Path, out: Path) -> None:
     _tell_file(out, subject, said, options)
 
 
-def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[Wanted], seed: int) -> list[GeneratedText]:
+def _generate_all(subject: Subject, scorer: Scorer, wanted: Sequence[TextRequest], seed: int) -> list[GeneratedText]:
     from marin.plugins.serve.files import say_all
     from marin.process.progress import bar
 

@@ -24,13 +24,13 @@ def proof_path(index: int) -> str:
 
 
 def gather(history: History, reader: LogReader, run: str) -> tuple[Proven, dict[str, bytes]]:
-    """The events of :func:`told`, and the files with their proofs."""
-    noted = told(history, run)
+    """The events of :func:`run_events`, and the files with their proofs."""
+    noted = run_events(history, run)
     files = {proof_path(index): text.encode() for index, text in proofs(reader, noted).items()}
     return Proven(noted, reader.checkpoint()), files
 
 
-def told(history: History, run: str) -> dict[int, Event]:
+def run_events(history: History, run: str) -> dict[int, Event]:
     """The events that ``run`` is folded from, those with its card, and all that its record is judged by, by index."""
     noting = Noting(history)
     view = load(noting, run)

@@ -22,7 +22,7 @@ from marin.errors import UsageError
 from marin.export.envelope import envelope_of
 from marin.plugins.sharing.dossier.documents.eu import open_fields
 from marin.plugins.sharing.dossier.documents.making import documents, first_difference
-from marin.plugins.sharing.dossier.evidence import FOLDER, proven_in, told
+from marin.plugins.sharing.dossier.evidence import FOLDER, proven_in, run_events
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.dossier.layout import (
     ATTESTATION,
@@ -91,7 +91,7 @@ def judge_dossier(folder: Path, trusted: Sequence[VerifierKey], policy: WitnessP
                 expected="its run, its writer and its log",
                 found=", ".join(sorted(said))[:200],
             )
-        known = check_known(shown, keys, lambda history: told(history, run), policy=policy)
+        known = check_known(shown, keys, lambda history: run_events(history, run), policy=policy)
         agree = judge_record(read_record(shown, run))
         inside = f"{len(shown.entries)} events are in the log {about.origin}, of size {about.size}"
         if agree.outcome != "PASS":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import marin
 from marin.history.names import data_of, model_of, name_of
-from marin.history.run import Run, shown
+from marin.history.run import Run, representative
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.pages.statement import Published
 from marin.provenance.plugins import DISTRIBUTION
@@ -77,7 +77,7 @@ def seal_of(run: Run) -> Seal:
     """The seal of a run, by the verdicts that its own log counts."""
     if not run.verdicts:
         return Seal("mid", "Not verified by its publisher", "Nobody recorded a verification in this log.", ())
-    word, newest = overall(run.verdict, run.answerable), shown(run.verdicts, run.answerable)
+    word, newest = overall(run.verdict, run.answerable), representative(run.verdicts, run.answerable)
     kind, words = SEALS.get(word, ("mid", "Reproduced in part" if word == "PARTIAL" else "Not established"))
     about = f"Said by {newest.actor}, event {newest.index} of the log, {newest.time[:10]}: its publisher's word."
     return Seal(kind, words, about, [(name, found, RESTS_ON.get(name, "")) for name, found in in_order(run.verdict)])

@@ -15,7 +15,7 @@ from marin.history.names import name_of
 from marin.history.run import Run
 from marin.history.runs import load, run_ids
 from marin.plugins.sharing.dossier.documents.page import INDEX
-from marin.plugins.sharing.dossier.evidence import told
+from marin.plugins.sharing.dossier.evidence import run_events
 from marin.plugins.sharing.dossier.facts import subject
 from marin.plugins.sharing.judge.files import PAGE, PROGRAM, judge_files
 from marin.plugins.sharing.pages.front import front
@@ -59,7 +59,7 @@ def pages_of_publication(
 
 
 def _front(root: Root, run: Run, published: Published, drawn: list[str]) -> bytes:
-    proven = Proven(told(root.history(), run.run), root.reader().checkpoint())
+    proven = Proven(run_events(root.history(), run.run), root.reader().checkpoint())
     return front(
         root,
         run,

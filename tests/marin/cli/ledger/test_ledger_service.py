@@ -411,7 +411,7 @@ def test_an_interrupted_rotation_is_finished_by_the_next(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for name in ("rotate_key", "kept_key"):
+    for name in ("rotate_key", "retired_key_path"):
         with monkeypatch.context() as killed:
             killed.setattr(f"marin.record.keys.{name}", die)
             assert marin("ledger", "key", "rotate").status == 130

@@ -34,7 +34,7 @@ from marin.export.envelope import attestation
 from marin.history.runs import load
 from marin.plugins.sharing.dossier import evidence
 from marin.plugins.sharing.dossier import judge as judge_module
-from marin.plugins.sharing.dossier.evidence import proof_path, proven_in, told
+from marin.plugins.sharing.dossier.evidence import proof_path, proven_in, run_events
 from marin.plugins.sharing.dossier.facts import Subject, derived
 from marin.plugins.sharing.dossier.judge import judge_dossier
 from marin.plugins.sharing.dossier.kinds import CARD_STATED, CardStated
@@ -45,7 +45,7 @@ from marin.record import events
 from marin.record.attestation import attested, digests
 from marin.record.root import Root
 from marin.record.trust.pins import Pins, default_pins, read_pin
-from marin.verify.alone.judgement import Judgement, Known
+from marin.verify.alone.judgement import Judgement, LogAgreement
 from marin.verify.alone.proven import Proven
 from marin.verify.verdict import Verdict
 
@@ -329,7 +329,7 @@ def test_every_altered_field_is_found_though_it_is_signed_again(
     monkeypatch.setattr(judge_module, "digests", lambda folder, attestation: {})
     # The events stay, what is known of their log, and what follows from them.
     monkeypatch.setattr(judge_module, "proven_in", lambda folder, keys: shown)
-    monkeypatch.setattr(judge_module, "check_known", lambda shown, keys, told, policy: Known(()))
+    monkeypatch.setattr(judge_module, "check_known", lambda shown, keys, run_events, policy: LogAgreement(()))
     monkeypatch.setattr(judge_module, "documents", lambda about: made)
     missed, tried = [], 0
     for path in sorted(dossier.glob("*.json")):
@@ -396,7 +396,7 @@ def without(root: Root, folder: Path, index: int, monkeypatch: pytest.MonkeyPatc
         patched.setattr(
             evidence,
             "told",
-            lambda history, run: {key: event for key, event in told(history, run).items() if key != index},
+            lambda history, run: {key: event for key, event in run_events(history, run).items() if key != index},
         )
         patched.setattr(Proven, "events", any_events)
         return written(root, folder)

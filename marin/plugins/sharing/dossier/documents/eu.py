@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from marin.plugins.sharing.dossier.documents.forms import Form, FormField, asked, unanswered
+from marin.plugins.sharing.dossier.documents.forms import Form, FormField, form_fields, unanswered
 from marin.plugins.sharing.dossier.facts import Subject
 
 SUMMARY, FORM = "eu-training-summary.json", "eu-model-documentation.json"
 
-TEMPLATE = asked(
+TEMPLATE = form_fields(
     """
     Head | Version of the summary, and last update | summary.version summary.updated
     1.1 Provider identification | Provider name and contact details | provider.name provider.contact
@@ -92,7 +92,7 @@ TEMPLATE = asked(
     "Article 53(1)(d)",
 )
 
-DOCUMENTATION = asked(
+DOCUMENTATION = form_fields(
     """
     Head | Date of the last update, and version of the document | summary.updated summary.version | Article 53(1)(a)
     General information | Legal name for the model provider | provider.name | Annex XI, 1(1)

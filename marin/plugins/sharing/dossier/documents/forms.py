@@ -33,7 +33,7 @@ class Form:
     fields: tuple[FormField, ...]
 
 
-def asked(text: str, paragraph: str = "") -> tuple[FormField, ...]:
+def form_fields(text: str, paragraph: str = "") -> tuple[FormField, ...]:
     """The fields that a table says, a line each: section | question | answers, with ``where:NAME`` and ``optional`` among them
     | paragraph (where it is not the same for all)."""
     rows = [[cell.strip() for cell in line.split("|")] for line in text.replace("\\\n", " ").strip().splitlines()]

@@ -215,7 +215,7 @@ def test_ls_counts_what_this_user_found_on_this_log(marin: Marin, run: str, draf
     assert (only["verdicts"] is None, only["claimed"]) == (column == "never", None)
     shown = "open" if column == "never" else column  # the run has no end, which is said where nothing else is
     assert marin("ls").out.rstrip().endswith(shown)
-    assert len(marin("show", run, "--json").json["replays"]) == (0 if column == "no" else 1)
+    assert len(marin("show", run, "--json").json["replays"]) == (0 if column == "never" else 1)
 
 
 def test_ls_shows_as_partial_what_was_verified_before_the_run_went_on(marin: Marin, run: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from marin.provenance.code import code_folder, files_digest, other_software
 from marin.provenance.plugins import own_file
 from marin.recipe.arithmetic import profile_plugins
+from marin.recipe.model import model_plugins
 from marin.recipe.schema import Recipe
 from marin.work.code import code_of
 
@@ -16,12 +17,13 @@ CONTRACT = "marin/process/arithmetic.py"
 
 
 def deciding(starts: Iterable[str], recipe: Recipe) -> tuple[str, ...]:
-    """What somebody executes who executes the files ``starts``, under the profile of the recipe.
+    """What somebody executes who executes the files ``starts``, under the profile of the recipe and with the parts of its model.
 
     Raises:
-        NotInstalled: the plugin that computes under it is not there.
+        NotInstalled: the plugin that computes them is not there.
     """
-    own = (own_file(group, name, "the recipe's profile") for group, name in profile_plugins(recipe.arithmetic))
+    named = (*profile_plugins(recipe.arithmetic), *model_plugins(recipe))
+    own = (own_file(group, name, "the recipe's profile and model") for group, name in named)
     return code_of((*starts, CONTRACT, *own))
 
 

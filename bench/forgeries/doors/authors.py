@@ -32,7 +32,7 @@ from marin.plugins.mlflow.folding.intents import Tags
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
 from marin.record.trust.trusted import CLAIMED
-from marin.record.verdicts import described
+from marin.record.verdicts import NEVER, described
 from marin.verify.earlier import Proofs, conditions
 
 ADA, BOB, CAROL, EVE = (
@@ -180,7 +180,7 @@ def _names(stall: Stall) -> Answer:
     if stall.held.get("honest"):
         return Answer(by == BOB.name, f"{word}, by {by}")
     named = {ADA.name, BOB.name, CAROL.name} & set(by.split(", "))
-    return Answer(bool(named) or not word.startswith("no "), f"{word}, by {by}")
+    return Answer(bool(named) or not word.startswith(f"{NEVER} "), f"{word}, by {by}")
 
 
 def _note(hand: Hand) -> list[Draft]:

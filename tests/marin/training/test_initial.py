@@ -51,7 +51,9 @@ def test_what_makes_a_state_is_traced_once_to_make_it_and_to_name_it(
     recipe = worker.recipe_of(worker.Case(name="traced once", length=16))
     traced = []
     for module in (initial, state):
-        monkeypatch.setattr(module, "made", lambda *given: traced.append(1) or initial_state_function(*given))
+        monkeypatch.setattr(
+            module, "initial_state_function", lambda *given: traced.append(1) or initial_state_function(*given)
+        )
     fills: list[tuple[FillRun, str, int, int]] = []
     executed: list[int] = []
     call = jax.stages.Compiled.__call__

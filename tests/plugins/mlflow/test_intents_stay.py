@@ -290,8 +290,8 @@ def in_order() -> Log:
     return log
 
 
-IN_ORDER = ("d70dc8d9f8a0b715", "b0f32d53f855fed1")
-AT_RANDOM = ("c0e00cabc582179f", "1f173385e2ece471", "f67c4466a60bb6ec")
+IN_ORDER = ("939799409a8a7300", "57b6990e64cc247f")
+AT_RANDOM = ("a28b20932cf411db", "905a6fda98ddf7d7", "b5ca68e9e9e2ea10")
 
 
 def test_a_log_as_it_should_be_is_told_as_before() -> None:

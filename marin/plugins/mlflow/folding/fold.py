@@ -97,7 +97,6 @@ class Fold:
         intents = self._read(index, event, mine)
         if projected is not None:
             intents += map(as_others_word, self._told(index, event, projected, before))
-        self.logged.watch(intents)
         return intents
 
     def _told(self, index: int, event: Event, projected: ProjectedRun, before: Mapping[str, str]) -> Iterator[Intent]:
@@ -134,7 +133,9 @@ class Fold:
             if _run_in(body) == ""
             else self._of_run(index, event, kind, body, mine)
         )
-        return [as_others_word(intent) for intent in intents]
+        intents = [as_others_word(intent) for intent in intents]
+        self.logged.watch(intents)  # of these alone: what was logged belongs to who logs
+        return intents
 
     def shelves(self, run: str) -> Iterator[Shelve]:
         """What MLflow shows as artifacts of a run, its steps and its models."""

@@ -395,7 +395,7 @@ def without(root: Root, folder: Path, index: int, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patched:
         patched.setattr(
             evidence,
-            "told",
+            "run_events",
             lambda history, run: {key: event for key, event in run_events(history, run).items() if key != index},
         )
         patched.setattr(Proven, "events", any_events)

@@ -21,6 +21,7 @@ NUMBERS = st.integers() | st.floats(allow_nan=False) | st.booleans()
     )
 )
 @example({"md5": "401013266745e5661589292315434968", "1e3": "0o17", "on": "12:30", "-.5": ".5"})
+@example({"-_": "+_"})
 @example({"a": 1e16, "b": 1e-5, "c": 5, "d": -0.5, "e": True})
 def test_readers_of_both_versions_read_what_was_written(document):
     text = yaml_of(document)

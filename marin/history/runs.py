@@ -238,9 +238,14 @@ def load_named(history: History, name: str) -> Run:
 
 def load_all(history: History) -> Iterator[Run]:
     """Every run, in the order in which they started; one that does not hold together is named and left out."""
-    for run in run_ids(history):
+    return load_each(history, run_ids(history))
+
+
+def load_each(history: History, ids: Iterable[str], one: Callable[[History, str], Run] = load) -> Iterator[Run]:
+    """These, each as ``one`` loads it; what does not hold together is named and left out."""
+    for run in ids:
         try:
-            yield load(history, run)
+            yield one(history, run)
         except MissingEvidence as error:
             log.warning("run %s is left out: %s", run, error)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from marin.errors import UsageError
 from marin.history.run import Run, plan_of
-from marin.history.runs import History, facts, load, load_graph, load_named
+from marin.history.runs import History, facts, load_each, load_graph, load_named
 from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
 from marin.record.root import Root
 from marin.reporting.lineage.graph import LineageGraph, graph_of
@@ -80,7 +80,8 @@ def recorded_runs(
     wanted: Callable[[RunStarted], bool] = lambda _: True,
     wanted_graph: Callable[[GraphStarted], bool] = lambda _: True,
 ) -> list[Run]:
-    """These runs and graphs, in the order in which they began."""
-    found = [load(history, fact.body.run) for fact in facts(history, RunStarted) if wanted(fact.body)]
-    found += [load_graph(history, fact.body.graph) for fact in facts(history, GraphStarted) if wanted_graph(fact.body)]
+    """These runs and graphs, in the order in which they began; one that does not hold together is named and left out."""
+    runs = [fact.body.run for fact in facts(history, RunStarted) if wanted(fact.body)]
+    graphs = [fact.body.graph for fact in facts(history, GraphStarted) if wanted_graph(fact.body)]
+    found = [*load_each(history, runs), *load_each(history, graphs, load_graph)]
     return sorted(found, key=lambda run: run.started.index)

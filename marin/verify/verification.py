@@ -47,6 +47,7 @@ from marin.verify.judges.ledger import Outside, judge_events, judge_ledger
 from marin.verify.judges.loop import OWN, Executed, check_command_wanted, unrequested_verdict
 from marin.verify.judges.model import judge_model
 from marin.verify.judges.training import Trained, judge_training, not_trained
+from marin.verify.segments import programs
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
 from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged
 
@@ -250,7 +251,10 @@ class Verification:
             wanted=tuple(only),
             claims=claims.settled(
                 claims.derive(
-                    replace(case.record, run=case.run), PIPELINE, until=case.until, otherwise=trained.otherwise
+                    replace(case.record, run=case.run),
+                    PIPELINE,
+                    until=case.until,
+                    otherwise=trained.otherwise or self._other_versions(),
                 ),
                 outcomes,
                 trained.replayed,
@@ -259,6 +263,15 @@ class Verification:
             screening=self.screening,
             evaluation=self.evaluated,
         )
+
+    def _other_versions(self) -> Sequence[str]:
+        """In what the run's training names other libraries than those that are installed, whether it was executed or not."""
+        recorded = self.run.training[-1].body.program if self.run.training else {}
+        try:
+            profile = self.run.recipe.arithmetic.profile
+        except UsageError:
+            return ()  # of another version; the verdicts that need it say so
+        return programs.other_versions(recorded, profile, environment.versions())
 
     def _judges(self, case: Case) -> Mapping[str, Callable[[], Verdict]]:
         if self.run.is_loop:

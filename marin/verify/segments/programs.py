@@ -42,6 +42,17 @@ def lines(recorded: Mapping[str, object], present: Mapping[str, object], first: 
     return told
 
 
+LIBRARIES = {"jax": "jax", "jaxlib": "jaxlib", "levanter": "marin-levanter"}
+"""Distributions by the names that a recorded program has for their versions."""
+
+
+def other_versions(recorded: Mapping[str, object], profile: str, installed: Mapping[str, str]) -> list[str]:
+    """:func:`lines` of what is known without executing anything: ``installed`` versions, by distribution."""
+    said = {name: recorded[name] for name in LIBRARIES if name in recorded}
+    present = {name: installed.get(LIBRARIES[name]) for name in LIBRARIES}
+    return lines(said | {"profile": profile}, present | {"profile": profile}, lambda _: {}) if recorded else []
+
+
 NOT_AT_HAND = "the recorded one is not in programs/ of this root, where `marin publish` writes it"
 
 

@@ -17,7 +17,7 @@ from marin.recipe.schema import Arithmetic, Recipe
 from marin.verify.environment_diff import EnvironmentDiff, excused
 from marin.verify.jax import known_steps
 from marin.verify.segments.compare import INITIAL, TOKENS, Divergence
-from marin.verify.segments.programs import NOT_AT_HAND, defined, lines
+from marin.verify.segments.programs import NOT_AT_HAND, defined, lines, other_versions
 from marin.verify.verdict import Verdict
 
 EXACT = Arithmetic(profile="exact", logical_shards=1, reduction="integer", isa="any", xla_flags=())
@@ -49,6 +49,17 @@ def test_bits_that_the_recorded_programs_define_are_judged(
     divergence: Divergence, present: dict[str, object], decided: bool
 ) -> None:
     assert defined(divergence, RECORDED, present, RECIPE, masked=False) is decided
+
+
+def test_versions_of_others_are_told_without_executing_anything() -> None:
+    said = {"jax": "1", "jaxlib": "1", "levanter": "99", "functions": FUNCTIONS}
+    installed = {"jax": "1", "jaxlib": "1", "marin-levanter": "2"}
+    assert other_versions(said, "portable-cpu", installed) == ["different program: levanter: recorded 99, here 2"]
+    assert other_versions(said, "exact", installed) == [
+        "computed otherwise, which decides no bit: levanter: recorded 99, here 2"
+    ]
+    assert not other_versions(said | {"levanter": "2"}, "portable-cpu", installed)
+    assert not other_versions({}, "portable-cpu", installed)
 
 
 def test_what_is_around_a_program_is_code() -> None:

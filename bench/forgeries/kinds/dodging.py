@@ -179,7 +179,10 @@ def nameless(shop: Shop) -> None:
 
 
 @kind(
-    6, "the programs of another train step", claimed="it was computed by the program that it records: different program"
+    6,
+    "the programs of another train step",
+    verdict="training",
+    claimed="it was computed by the program that it records: different program",
 )
 def programs(shop: Shop) -> None:
     functions = shop.one(kinds.TRAIN_STARTED).body["program"]["functions"]

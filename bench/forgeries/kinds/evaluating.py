@@ -224,7 +224,7 @@ def earlier(shop: Shop) -> None:
     of="second",
     verdict="evaluation",
     outcomes=("FAIL",),
-    says="the state of a number is not the one",
+    says="the records contradict each other",
 )
 def dated(shop: Shop) -> None:
     first, *_, last = shop.all(CHECKPOINT_SAVED, run=shop.base.run)

@@ -70,7 +70,7 @@ class RunFold:
         self.told = -1
         """The last event that is no verdict."""
         self.evaluated = -1
-        """The last event in the stream of its evaluations, which is none of these."""
+        """The last event in the stream of its evaluations; ``told`` does not count these."""
         self.steps: dict[str, StepView] = {}
         self.states: dict[str, StepState] = {}
         self.attempts: dict[str, int] = {}

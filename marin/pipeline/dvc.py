@@ -105,7 +105,7 @@ def _parsed(text: str) -> object:
 
 
 def _value(params: object, name: str) -> object:
-    """The value of a parameter by its dotted name; a text that is none where there is no such parameter."""
+    """The value of a parameter by its dotted name; ``absent`` where there is no such parameter."""
     for part in name.split("."):
         if not isinstance(params, dict) or part not in params:
             return "absent"

@@ -220,7 +220,7 @@ def test_messages(compare: Callable[..., None], name: str) -> None:
     form = content_form(ChatTemplate(TEMPLATES.get(template, template), {}, where="a test"))
 
     def seen() -> Any:
-        return asked(Chat, messages=[{"role": "user", **message}]).messages[0].told(0, form)
+        return asked(Chat, messages=[{"role": "user", **message}]).messages[0].for_template(0, form)
 
     compare(KIND, f"message: {name}", seen, {"role": "user", **wanted})
 

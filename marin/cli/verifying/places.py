@@ -22,7 +22,7 @@ SHARED = ("outputs", "dossiers", "sweeps", "experiments", "speedruns")
 """Where other pages lie; all of these end in ``.html``."""
 
 
-class Asked(NamedTuple):
+class RunAddress(NamedTuple):
     """A run, by the name that somebody gave; the page that was shown of it, and where: both "" where no place was named."""
 
     run: str
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     place: str = ""
 
 
-def asked(text: str) -> Asked:
+def run_address(text: str) -> RunAddress:
     """What a name, an address or a path means.
 
     ``https://HOST/PATH/RUN``, or the address of any page, with a fragment, a query, ``index.html`` or a slash at the end; the
@@ -43,21 +43,21 @@ def asked(text: str) -> Asked:
     at, run, page = _meant(parts, is_folder=text.endswith("/"))
     if page == JUDGE and (of_run := re.search(r"#([a-z2-7]{8})$", text)):
         run = of_run[1]
-    return Asked(unquote(run), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
+    return RunAddress(unquote(run), unquote(page), f"{scheme}://{'/'.join([host, *parts[:at]])}")
 
 
-def _on_disk(text: str) -> Asked:
+def _on_disk(text: str) -> RunAddress:
     """A path below a folder that was published, or is a site; anything else is a name."""
     path = Path(text).absolute()
     if not path.exists():
-        return Asked(text)
+        return RunAddress(text)
     for folder in (path, *path.parents):
         is_root = (folder / VKEY).is_file() and (folder / "log").is_dir()
         if is_root or any((folder / name).is_file() for name in OF_A_SITE):
             parts = path.relative_to(folder).parts
             _, run, page = _meant(parts, is_folder=path.is_dir())
-            return Asked(run, page, str(folder))
-    return Asked(text)
+            return RunAddress(run, page, str(folder))
+    return RunAddress(text)
 
 
 def _meant(parts: Sequence[str], *, is_folder: bool) -> tuple[int, str, str]:

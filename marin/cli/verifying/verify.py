@@ -27,7 +27,7 @@ from marin.cli.keys import parse_vkey
 from marin.cli.options import FILE, FOLDER, argument, flag, option, takes
 from marin.cli.output import agree, print_json, say
 from marin.cli.tables import print_table
-from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, Asked, asked
+from marin.cli.verifying.places import FRONT, OF_A_SITE, RUNS, RunAddress, run_address
 from marin.cli.verifying.sources import ca_option, git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several
@@ -221,7 +221,7 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
             cure="name a run, or latest; or a dossier with --dossier, a certificate with --unlearning",
         )
     # From here on RUN is a run of a root: an address has named that root by now.
-    place = Asked(run) if options.bundle is not None else asked(run)
+    place = RunAddress(run) if options.bundle is not None else run_address(run)
     run = place.run
     if place.place:
         if (judge_site := site_judge(place.place)) is not None:

@@ -46,7 +46,7 @@ class Parts(NamedTuple):
     head: jax.Array
 
 
-class Kept(NamedTuple):
+class LayerCache(NamedTuple):
     """Keys of one layer, float32[sequence, head, size, place], and values, float32[sequence, head, place, size]."""
 
     keys: jax.Array
@@ -104,11 +104,11 @@ def _laid(module: Any) -> Any:
     return jax.tree.map(laid, module, is_leaf=lambda one: isinstance(one, hnn.Linear))
 
 
-def no_keys(config: Any, count: int, places: int) -> tuple[Kept, ...]:
+def no_keys(config: Any, count: int, places: int) -> tuple[LayerCache, ...]:
     """Of ``count`` sequences of a model with this configuration, with nothing in it."""
     heads, size = heads_of(config)[1:]
     keys, values = (count, heads, size, places), (count, heads, places, size)
-    return tuple(Kept(jnp.zeros(keys), jnp.zeros(values)) for _ in range(config.num_layers))
+    return tuple(LayerCache(jnp.zeros(keys), jnp.zeros(values)) for _ in range(config.num_layers))
 
 
 def heads_of(config: Any) -> tuple[int, int, int]:
@@ -127,10 +127,10 @@ def states_of(
     heads: tuple[int, int, int],
     tokens: jax.Array,
     positions: jax.Array,
-    cache: tuple[Kept, ...],
+    cache: tuple[LayerCache, ...],
     at: int | jax.Array,
     seen: jax.Array,
-) -> tuple[jax.Array, tuple[Kept, ...]]:
+) -> tuple[jax.Array, tuple[LayerCache, ...]]:
     """float32[sequence, count, embed] of ``tokens`` at ``positions``, int32[sequence, count]; and the cache, in which they are
     at the places from ``at`` on. ``seen``: which places they see, bool[sequence, count, place]."""
     Batch, Pos = Axis("batch", tokens.shape[0]), Axis("position", tokens.shape[1])
@@ -155,10 +155,10 @@ def _attended(
     heads: tuple[int, int, int],
     joined: jax.Array,
     positions: NamedArray,
-    old: Kept,
+    old: LayerCache,
     at: int | jax.Array,
     seen: jax.Array,
-) -> tuple[NamedArray, Kept]:
+) -> tuple[NamedArray, LayerCache]:
     (many, few, size), (batch, count, _) = heads, joined.shape
     joined = joined if layer.bias is None else joined + layer.bias
     split = joined.reshape(batch, count, -1, size)
@@ -166,7 +166,7 @@ def _attended(
     if layer.turned is not None:
         turned = _turned(layer.turned, turned, many, positions)
     queries = turned[:, :, :many].reshape(batch, count, few, many // few, size).transpose(0, 2, 3, 1, 4)
-    kept = Kept(
+    kept = LayerCache(
         jax.lax.dynamic_update_slice(old.keys, turned[:, :, many:].transpose(0, 2, 3, 1), (0, 0, 0, at)),
         jax.lax.dynamic_update_slice(old.values, values.transpose(0, 2, 1, 3), (0, 0, at, 0)),
     )
@@ -195,7 +195,7 @@ def _turned(attention: Any, joined: jax.Array, many: int, positions: NamedArray)
     return turned
 
 
-def settled(cache: tuple[Kept, ...], places: int, begun: jax.Array) -> tuple[Kept, ...]:
+def settled(cache: tuple[LayerCache, ...], places: int, begun: jax.Array) -> tuple[LayerCache, ...]:
     """``cache`` with what is behind its ``places`` at the positions of each sequence from ``begun`` on, int32[sequence]."""
 
     def put(old: jax.Array, axis: int) -> jax.Array:
@@ -206,4 +206,4 @@ def settled(cache: tuple[Kept, ...], places: int, begun: jax.Array) -> tuple[Kep
             old = jax.lax.dynamic_update_slice(old, new[row : row + 1], start)
         return old
 
-    return tuple(Kept(put(one.keys, 3), put(one.values, 2)) for one in cache)
+    return tuple(LayerCache(put(one.keys, 3), put(one.values, 2)) for one in cache)

@@ -18,7 +18,7 @@ import numpy as np
 from levanter.models.lm_model import LmHeadModel
 
 from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, lengths, window
-from marin.plugins.drafts.forward import Kept, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
+from marin.plugins.drafts.forward import LayerCache, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
 from marin.plugins.drafts.noise import gumbel
 from marin.recipe.schema import Recipe
 
@@ -74,7 +74,7 @@ class CachedDrafts:
         each = sum(4 * x.size for x in jax.tree.leaves(one))
         self.most = max(size for size in SIZES if size == 1 or size * each <= MOST_BYTES)
         self._rows: list[_Row | None] = []
-        self._cache: tuple[Kept, ...] = ()
+        self._cache: tuple[LayerCache, ...] = ()
         self._read = jax.jit(self._reading, donate_argnums=(1,))
         self._draw = jax.jit(self._drawing, donate_argnums=(1,))
 

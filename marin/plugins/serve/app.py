@@ -125,7 +125,7 @@ class Routes:
         template = self.served.template
         if template is None:
             raise Refused("this model has no chat template", param="messages", code="no_chat_template")
-        messages = [one.told(number, self.form) for number, one in enumerate(asked.messages)]
+        messages = [one.for_template(number, self.form) for number, one in enumerate(asked.messages)]
         continues, others = bool(asked.continue_final_message), asked.chat_template_kwargs or {}
         prompt = not continues if asked.add_generation_prompt is None else asked.add_generation_prompt
         if named := sorted(OWN & others.keys()):

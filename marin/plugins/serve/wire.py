@@ -124,8 +124,8 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
 
-    def told(self, number: int, form: ContentForm) -> dict[str, Any]:
-        """For a chat template: what the client said of it, arguments of calls as the object that their JSON says, as in vLLM.
+    def for_template(self, number: int, form: ContentForm) -> dict[str, Any]:
+        """What the client said, as a chat template takes it: arguments of calls as the object that their JSON says, as in vLLM.
 
         Raises:
             Refused: the content of a message is no text, or arguments are no JSON.

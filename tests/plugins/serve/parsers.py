@@ -27,7 +27,7 @@ def asked_chat(data: bytes) -> None:
     """As the server reads it, with its messages rendered; its refusal is an answer."""
     with suppress(Refused, ValueError):
         asked = read_request(Chat, data)
-        messages = [one.told(place, ContentForm()) for place, one in enumerate(asked.messages)]
+        messages = [one.for_template(place, ContentForm()) for place, one in enumerate(asked.messages)]
         ChatTemplate(TEMPLATE, {}, where="fuzz").render(messages)
 
 

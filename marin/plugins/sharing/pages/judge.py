@@ -267,7 +267,7 @@ def _difference(made: bytes, content: bytes) -> str:
 
 
 def _added(storage: Storage, found: Statement, places: Iterable[str]) -> list[str]:
-    """Files among the pages that are none of them, where the storage can be listed."""
+    """Files that lie among the pages and are not pages, where the storage can be listed."""
     known = {*found.pages, *found.before}
     with suppress(Unavailable):
         names = sorted(name for place in places for name in storage.list(place))

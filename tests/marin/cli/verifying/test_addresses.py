@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marin.cli.verifying.places import asked
+from marin.cli.verifying.places import run_address
 from marin.record.attestation import PAGES
 
 SITE = "https://example.org/a/site"
@@ -45,12 +45,12 @@ SITE = "https://example.org/a/site"
     ],
 )
 def test_an_address_means_a_run_of_a_root(address: str, root: str, run: str, page: str) -> None:
-    assert asked(address) == (run, page, root)
+    assert run_address(address) == (run, page, root)
 
 
 @pytest.mark.parametrize("name", ["latest", "2khr7ocq", "runs/2khr7ocq", "model/"])
 def test_what_is_no_address_stays_as_it_is(name: str) -> None:
-    assert asked(name) == (name, "", "")
+    assert run_address(name) == (name, "", "")
 
 
 def test_a_path_means_what_its_address_would(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_a_path_means_what_its_address_would(tmp_path: Path) -> None:
     page = site / "runs" / "2khr7ocq" / "report.html"
     page.parent.mkdir(parents=True)
     page.write_text("")
-    assert asked(str(page)) == (str(page), "", ""), "nothing was published there"
+    assert run_address(str(page)) == (str(page), "", ""), "nothing was published there"
     (site / PAGES).write_text("")
-    assert asked(str(page)) == ("2khr7ocq", "runs/2khr7ocq/report.html", str(site))
-    assert asked(str(page.parent)) == ("2khr7ocq", "runs/2khr7ocq/index.html", str(site))
-    assert asked(str(site)) == ("latest", "index.html", str(site))
+    assert run_address(str(page)) == ("2khr7ocq", "runs/2khr7ocq/report.html", str(site))
+    assert run_address(str(page.parent)) == ("2khr7ocq", "runs/2khr7ocq/index.html", str(site))
+    assert run_address(str(site)) == ("latest", "index.html", str(site))

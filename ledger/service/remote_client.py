@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+import msgspec
+
 from ledger.errors import LedgerError, Malformed, NotFound, Refused, Unavailable, Unverified
 from ledger.format.event import Draft
 from ledger.format.note import Signer
@@ -85,9 +87,19 @@ class RemoteClient:
         except LedgerError as error:
             return error
 
-    def ask(self, *asked: object, pieces: Iterable[bytes] = ()) -> Any:
-        """What the storage there answers."""
-        return decode_done(self.exchange(encode_storage_request(list(asked)), pieces))
+    def ask(self, *asked: object, pieces: Iterable[bytes] = (), kind: Any = object) -> Any:
+        """What the storage there answers, as ``kind``.
+
+        Raises:
+            Malformed: the answer is nothing of this kind.
+        """
+        answer = decode_done(self.exchange(encode_storage_request(list(asked)), pieces))
+        try:
+            return msgspec.convert(answer, kind)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise Malformed(
+                "the service answered in another language", where=self._address, found=str(error)[:200]
+            ) from error
 
     def ask_bytes(self, *asked: object) -> bytes:
         """As :meth:`ask`, for an answer that has bytes behind it."""
@@ -181,22 +193,38 @@ class RemoteStorage:
 
     def _piece(self, name: str, start: int, length: int) -> bytes:
         found: bytes = self._do(lambda client: client.ask_bytes("range", name, start, length))
+        if len(found) > length:
+            raise Malformed(
+                "the service sent more than was asked for",
+                where=f"{self.address}/{name}",
+                expected=f"at most {length} bytes",
+                found=f"{len(found)}",
+            )
         return found
 
     def open(self, name: str) -> BinaryIO:
         return open_by_ranges(self, name)
 
     def size(self, name: str) -> int:
-        return int(self._do(lambda client: client.ask("size", check_name(name))))
+        return int(self._do(lambda client: client.ask("size", check_name(name), kind=int)))
 
     def exists(self, name: str) -> bool:
-        return bool(self._do(lambda client: client.ask("exists", check_name(name))))
+        return bool(self._do(lambda client: client.ask("exists", check_name(name), kind=bool)))
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        yield from map(str, self._do(lambda client: client.ask("list", check_prefix(prefix))))
+        for name in self._do(lambda client: client.ask("list", check_prefix(prefix), kind=list[str])):
+            yield self._listed(name, prefix)
 
     def details(self, prefix: str = "") -> Iterator[Detail]:
-        yield from (Detail(*item) for item in self._do(lambda client: client.ask("details", check_prefix(prefix))))
+        rows = list[tuple[str, int, float]]
+        for name, size, modified in self._do(lambda client: client.ask("details", check_prefix(prefix), kind=rows)):
+            yield Detail(self._listed(name, prefix), size, modified)
+
+    def _listed(self, name: str, prefix: str) -> str:
+        """A name in an answer: a safe one, and one that was asked for."""
+        if not check_name(name).startswith(prefix):
+            raise Malformed("not a name that was asked for", where=self.address, expected=f"{prefix}…", found=name)
+        return name
 
     def create(self, name: str, data: bytes) -> None:
         self._put("create", name, data)

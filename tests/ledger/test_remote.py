@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -22,6 +23,7 @@ from ledger import (
     LedgerError,
     Log,
     LogReader,
+    Malformed,
     NotFound,
     PosixStorage,
     Refused,
@@ -45,6 +47,7 @@ from ledger import (
 from ledger.service import tls
 from ledger.service.server import LogService
 from ledger.service.wire import FrameSocket, encode_drafts, encode_storage_request
+from ledger.storage.port import Detail
 from ledger.store.layout import blob_name, tree_name
 
 ORIGIN = "log.example/far"
@@ -177,6 +180,47 @@ def test_a_connection_that_ended_is_made_again_for_files(lab) -> None:
         far.exists("log/checkpoint")
     lab.open()
     assert far.exists("log/checkpoint")
+
+
+class AnotherLanguage(PosixStorage):
+    """The storage of a service that answers with something else than what is asked."""
+
+    answer: Any = None
+
+    def size(self, name: str) -> int:
+        return self.answer
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        return iter(self.answer)
+
+    def details(self, prefix: str = "") -> Iterator[Detail]:
+        return iter(self.answer)
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "kind", "says"),
+    [
+        ("much", lambda far: far.size("log/checkpoint"), Malformed, "another language"),
+        ([3], lambda far: list(far.list("store/")), Malformed, "another language"),
+        (["store/../../up"], lambda far: list(far.list("store/")), Refused, "not a storage name"),
+        (["other/blob"], lambda far: list(far.list("store/")), Malformed, "not a name that was asked for"),
+        ([Detail("store/a", "many", 0.0)], lambda far: list(far.details("store/")), Malformed, "another language"),  # type: ignore[arg-type]
+        ([Detail("/log", 1, 0.0)], lambda far: list(far.details("store/")), Refused, "not a storage name"),
+        (b"12345", lambda far: far.read_range("log/checkpoint", 0, 4), Malformed, "more than was asked for"),
+    ],
+)
+def test_a_service_that_answers_otherwise_is_not_believed(lab, answer, question, kind, says) -> None:
+    lab.close()
+    lab.storage = AnotherLanguage(lab.folder / "root")
+    lab.open()
+    far = lab.files()
+    lab.storage.answer = answer
+    with pytest.raises(kind, match=says):
+        question(far)
+    lab.storage = PosixStorage(lab.folder / "root")
 
 
 def test_nobody_else_is_let_in(lab) -> None:

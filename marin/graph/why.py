@@ -21,6 +21,7 @@ from marin.graph.identity import kind_of, step_name
 from marin.graph.planning import Planner
 from marin.graph.step import Adopted
 from marin.history.changes import SHOWN, changes, leaves, listed, read_listing
+from marin.history.nondeterminism import is_deterministic
 from marin.history.run import Fact
 from marin.history.runs import History, facts
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
@@ -130,7 +131,7 @@ def _reason_of(
     else:
         cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)
     run = planner.results[node.address].origin if node.address in planner.results else ""
-    steady = planner.cache.is_deterministic(identity)
+    steady = is_deterministic(planner.cache.history, identity)
     return StepReason(
         node.address,
         name,

@@ -17,12 +17,11 @@ from marin.errors import MissingEvidence, UsageError
 from marin.history.fold import RECORDING, Recorded, RunFold, body_of, step_view, taken
 from marin.history.labels import label_stream, labelled
 from marin.history.run import Fact, Indexed, Run, StepView, age_in_words, record_digest, unverified
+from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
 from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
 from marin.record.events import (
     CheckpointSaved,
-    EvaluationMeasured,
-    EvaluationRecorded,
     ReplayCompleted,
     ReplaySegment,
     RunLabelled,
@@ -187,6 +186,16 @@ def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexe
     for index, event in history.events(stream=stream, type=type_of(TrainWithdrawn)):
         found = [item for item in found if item[0] > index or not withdrawn_from(item[1], event.body["step"])]
     return found
+
+
+def bodies_of(history: History, stream: str, step: str, kind: str) -> list[kinds.Body]:
+    """What these events say (:func:`facts_of`)."""
+    known = own_kind(kind)
+    assert known is not None, f"no type of event of ours is called {kind}"
+    return [
+        kinds.read(known.body, event.body, where=f"event {index}")
+        for index, event in facts_of(history, stream, step, kind)
+    ]
 
 
 def withdrawn_from(event: Event, step: int) -> bool:

@@ -95,6 +95,7 @@ from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
 from marin.execution.pointer import read_pointer
 from marin.history.metric_query import parse as parse_metric
+from marin.kinds.known import own_kinds
 from marin.provenance.processor import parse_cpuinfo
 from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
@@ -303,17 +304,20 @@ def zarr_array(folder: Path) -> object:
     return array_info({"driver": "file", "path": f"{folder}/"}, "x", 1 << 20)
 
 
+BODIES = {kind.type: kind.body for kind in own_kinds()}
+
+
 def event_bodies() -> list[bytes]:
     return [
         canonical_bytes({"type": event.type, "body": event.body})
         for event in (Event.decode(LogProof.parse(data).extra or b"") for data in golden("events/*.tlog-proof")())
-        if event.type in events.BODIES
+        if event.type in BODIES
     ]
 
 
 def event_body(data: bytes) -> object:
     value = parse_canonical(data)
-    kind = events.BODIES.get(str(value.get("type"))) if isinstance(value, dict) else None
+    kind = BODIES.get(str(value.get("type"))) if isinstance(value, dict) else None
     return None if kind is None else events.write(events.read(kind, value.get("body"), where="fuzz"))
 
 

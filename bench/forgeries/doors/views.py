@@ -17,6 +17,7 @@ from marin.execution.plan import identity_of
 from marin.history.catalog import open_catalog
 from marin.history.labels import label_stream, speaks_for_the_ledger
 from marin.history.runs import evaluation_stream, load, stream_of
+from marin.kinds.families.measured import EVALUATION_MEASURED
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import AliasSet, Points, PointsGone, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun
@@ -257,7 +258,7 @@ def _measured(stall: Stall) -> None:
     about = {"state": shop.output("train")["digest"], "tokenizer": shop.output("tokenizer")["digest"]}
     last = shop.one(kinds.TRAIN_STARTED).body["num_steps"]
     body = {"run": shop.run, "step": last, **about, "code": OTHER, "lock": OTHER, "sets": {"held-out": one}}
-    goes_on(stall, (kinds.EVALUATION_MEASURED, evaluation_stream(shop.run), body))
+    goes_on(stall, (EVALUATION_MEASURED, evaluation_stream(shop.run), body))
 
 
 def _no_type(stall: Stall) -> None:

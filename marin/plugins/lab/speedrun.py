@@ -23,6 +23,7 @@ from ledger import LogReader, Store, VerifierKey
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.plugins.lab.kinds import Replayed, SpeedrunEntered
 from marin.preregistration.arms import arm_of, registrations, runs_with_recipes
 from marin.preregistration.registration import INDEX, Track, document_of, find
@@ -40,7 +41,7 @@ from marin.recipe.schema import (
     plain,
 )
 from marin.record import events
-from marin.record.events import ExperimentRegistered, ReplayCompleted
+from marin.record.events import ReplayCompleted
 from marin.record.root import Root
 from marin.record.trust.evidence import witnessed
 from marin.record.trust.policy import own_policy

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from marin.history.runs import History, recorded_evaluations
 from marin.history.table.machine import machine_numbers
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.lab.comparing.compared import Compared, compared
 from marin.plugins.lab.comparing.selection import select
-from marin.record.events import EvaluationRecorded
 from marin.record.root import Root
 
 

@@ -59,9 +59,9 @@ from ledger.format.tlog import verify_subtree as verify_subtree
 from ledger.log.batch import Receipt as Receipt
 from ledger.log.database import DoesNotFit as DoesNotFit
 from ledger.log.database import FoldedDatabase as FoldedDatabase
+from ledger.log.keyring import create_key as create_key
 from ledger.log.keyring import retire_key as retire_key
 from ledger.log.keyring import rotate_key as rotate_key
-from ledger.log.keys import create_key as create_key
 from ledger.log.keys import default_key_path as default_key_path
 from ledger.log.keys import load_signer as load_signer
 from ledger.log.keys import public_keys as public_keys

@@ -21,9 +21,9 @@ from marin.graph.identity import kind_of, step_name
 from marin.graph.planning import Planner
 from marin.graph.step import Adopted
 from marin.history.changes import SHOWN, changes, leaves, listed, read_listing
-from marin.history.nondeterminism import is_deterministic
 from marin.history.run import Fact
 from marin.history.runs import History, facts
+from marin.history.table.nondeterminism import is_deterministic
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
 from marin.record import events
 from marin.record.events import StepCompleted, StepStarted

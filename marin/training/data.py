@@ -40,7 +40,7 @@ from marin.training.blank import check_learned
 from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts
 from marin.training.state import batch_axes, named_key
-from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
+from marin.training.tokens.cache import Cache, open_cache
 from marin.training.tokens.masks import open_mask
 from marin.training.tokens.sequences import Sequences
 
@@ -311,36 +311,6 @@ def _loaded(examples: Iterator[LmExample]) -> LmExample:
             found="none",
             cure="report this",
         ) from None
-
-
-@dataclass(frozen=True)
-class BatchSequence:
-    """One sequence of one step's batch: its part, its number in that part's token stream, its token ids, and the
-    documents of that part's train split in which it lies."""
-
-    part: str
-    index: int
-    tokens: np.ndarray
-    documents: range
-
-
-def batch_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[BatchSequence], str]:
-    """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
-    size, width = recipe.trainer.batch_size, recipe.model.seq_len
-    paths = streams(recipe, cache)
-    order = DataOrder(recipe, {name: token_dataset(path, width)[1] for name, path in paths.items()})
-    first = (step - recipe.first_step) * size
-    indices = order(range(first, first + size))
-    read = {name: read_tokens(path) for name, path in paths.items()}
-    seen = []
-    for number in indices.tolist():
-        part = max(order.starts, key=lambda name: (order.starts[name] <= number, order.starts[name]))
-        index = number - order.starts[part]
-        start, end = index * width, (index + 1) * width
-        stream, offsets = read[part]
-        documents = range(document_of(offsets, start), document_of(offsets, end - 1) + 1)
-        seen.append(BatchSequence(part, index, stream[start:end], documents))
-    return seen, batch_digest(indices, np.stack([sequence.tokens for sequence in seen]))
 
 
 def batch_digest(indices: np.ndarray, tokens: jax.Array | np.ndarray) -> str:

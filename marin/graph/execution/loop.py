@@ -39,8 +39,8 @@ from marin.graph.graph import Graph, Node
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult
 from marin.graph.step import Adopted
-from marin.history.nondeterminism import nondeterministic
 from marin.history.run import new_id
+from marin.history.table.nondeterminism import nondeterministic
 from marin.process.interruption import Interruption
 from marin.provenance.environment import available_cores, available_gpus
 from marin.record.root import Root

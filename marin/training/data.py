@@ -31,16 +31,15 @@ from levanter.data.dataset import AsyncDataset
 from levanter.data.loader import DataLoader
 from levanter.models.lm_model import LmExample
 
-from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
 from marin.errors import DataError, UsageError
-from marin.recipe.schema import Recipe, parts
+from marin.provenance.plugins import named
+from marin.recipe.schema import BLANKS, Recipe, parts
 from marin.recipe.section import Order
-from marin.training.blank import check_learned
 from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts
 from marin.training.state import batch_axes, named_key
-from marin.training.tokens.cache import Cache, open_cache
+from marin.training.tokens.cache import BLANK, Cache, open_cache
 from marin.training.tokens.masks import open_mask
 from marin.training.tokens.sequences import Sequences
 
@@ -223,7 +222,7 @@ class LeftOut:
         tokens = hosts.whole(batch.tokens).copy()
         for line in held:
             tokens[line, self._rows[int(batch.indices[line])]] = BLANK
-        check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
+        named(*BLANKS, "exclude").check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
         placed = jax.make_array_from_callback(tokens.shape, batch.tokens.sharding, tokens.__getitem__)
         return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)
 
@@ -284,7 +283,7 @@ class Batches(Iterator[Batch], AbstractContextManager["Batches"]):
         tokens, weights = example.tokens.array, example.loss_weight.array
         read = hosts.whole(tokens)  # what all hosts train on, and nothing that is read for this alone
         if blank := bool((read < 0).any()):
-            check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
+            named(*BLANKS, "exclude").check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
         digest = batch_digest(indices, read) if hosts.leader() else ""
         self._number += 1
         return Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)

@@ -24,6 +24,8 @@ from marin.training.tokens.stored import StoredCache
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+BLANK = -1
+"""Stands where an excluded document's token was (:mod:`marin.data.exclusion`). No tokenizer has it."""
 Cache = Path | StoredFolder
 """Where the cache of a split is: in a folder, or in a stored tree that is read where it lies."""
 

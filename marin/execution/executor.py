@@ -41,8 +41,8 @@ from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
 from marin.execution.workspace import Workspace, execute
 from marin.history.changes import keep_listing, reason
-from marin.history.run import Run, StepView, new_id
-from marin.history.runs import History, completions, load, started_runs, stream_of
+from marin.history.executed import ExecutedRun, StepView, new_id
+from marin.history.executions import History, completions, executed, started_runs, stream_of
 from marin.process.arithmetic import settings
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
@@ -202,7 +202,7 @@ class _Situation:
     identity: str
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> ExecutedRun | None:
         return self.results.run
 
     def digests(self, step: StepDefinition) -> dict[str, str]:
@@ -251,7 +251,7 @@ class _Stage:
 
     # Where we are
 
-    def _run(self, history: LedgerHistory, *, completed: bool) -> Run | None:
+    def _run(self, history: LedgerHistory, *, completed: bool) -> ExecutedRun | None:
         """The newest open run of this plan; or, for ``completed``, the newest run of all if it is of this plan and
         done.
 
@@ -262,17 +262,17 @@ class _Stage:
         for fact in reversed(list(started_runs(history, plan=wanted))):
             if completed and fact.index not in newest:
                 return None
-            view = load(history, fact.body.run)
+            view = executed(history, fact.body.run)
             if (view.completed is not None) == completed and not (self.force and self.step.name in view.steps):
                 return view
         return None
 
-    def results(self, history: History, run: Run | None) -> RunResults:
+    def results(self, history: History, run: ExecutedRun | None) -> RunResults:
         """Which steps of the plan have their output, for ``run`` or for one that does not exist yet."""
         cache = replace(self.cache, history=history)
         return RunResults(self.plan, self.recipe, self.code, cache, self.project, run, self.pinned)
 
-    def _situation(self, history: History, run: Run | None) -> _Situation:
+    def _situation(self, history: History, run: ExecutedRun | None) -> _Situation:
         results = self.results(history, run)
         inputs = results.upstream(self.step.name)
         run_id = run.run if run is not None else new_id()

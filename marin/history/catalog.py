@@ -33,8 +33,8 @@ from marin.kinds.known import type_of
 from marin.record import events as kinds
 from marin.record.events import LoopSegment, ReplayCompleted, TrainSegment
 from marin.record.root import Root, catch_up
-from marin.record.trust.authorship import Written
-from marin.record.verdicts import answerable, bytes_of, counting, of_this_log, overall, standing
+from marin.record.trust.authorship import Written, of_this_log
+from marin.record.verdicts import answerable, bytes_of, counting, overall, standing
 
 _WAIT = 10.0
 _WITH_LOSSES: tuple[type[TrainSegment | LoopSegment], ...] = (TrainSegment, LoopSegment)

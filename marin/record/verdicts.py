@@ -8,7 +8,6 @@ log. Anyone who signs a log can write PASS into it, so that in the log of somebo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
 
 from marin.record.events import LOOP, ReplayCompleted
 
@@ -22,31 +21,6 @@ NEVER = "never"
 """What is shown of a run on which this user gave no verdict."""
 
 _ANSWERS = ("PASS", "FAIL")
-
-
-class Position(Protocol):
-    """A signed size of a log."""
-
-    @property
-    def origin(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-
-
-class Past(Protocol):
-    """A log that knows which root it had at each size, as :class:`ledger.LogReader` does."""
-
-    def checkpoint(self) -> Position: ...
-    def root(self, size: int) -> bytes: ...
-
-
-def of_this_log(log_checkpoint: Mapping[str, object], log: Past) -> bool:
-    """Whether a verdict over this log checkpoint is about a run of ``log``: it is one that this very log had. Another
-    log may have an equal origin and equal run ids, for both are the words of its maker."""
-    size, newest = log_checkpoint.get("size"), log.checkpoint()
-    if log_checkpoint.get("origin") != newest.origin or type(size) is not int or not 0 < size <= newest.size:
-        return False
-    return log_checkpoint.get("root") == log.root(size).hex()
 
 
 def effective(verdicts: Mapping[str, str], training: Mapping[str, object]) -> dict[str, str]:

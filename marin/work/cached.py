@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ledger import LedgerError, Store
+from marin.history.executed import Fact, StepView
+from marin.history.executions import History, completions, facts, is_a, read_fact, stream_of
 from marin.history.fold import step_view
-from marin.history.run import Fact, StepView
-from marin.history.runs import History, completions, facts, is_a, read_fact, stream_of
 from marin.record.events import Body, RunStarted, StepCompleted, StepFailed
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ import copy
 from bench.forgeries.doors.events import stranger
 from bench.forgeries.doors.register import Stall
 from bench.forgeries.workshop import OTHER, Entry
-from marin.history.evaluations import recorded_evaluations
 from marin.history.run import record_digest
 from marin.history.runs import evaluation_stream, replay_stream, stream_of
+from marin.history.table.evaluations import recorded_evaluations
 from marin.kinds.families.measured import EVALUATION_RECORDED
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import Points

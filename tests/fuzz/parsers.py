@@ -94,7 +94,7 @@ from marin.data.tokenizer import load_tokenizer, open_tokenizer, parse_tokenizer
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
 from marin.execution.pointer import read_pointer
-from marin.history.metric_query import parse as parse_metric
+from marin.history.table.metric_query import parse as parse_metric
 from marin.kinds.known import own_kinds
 from marin.provenance.processor import parse_cpuinfo
 from marin.recipe.cost import load_prices
@@ -703,7 +703,12 @@ def parsers() -> list[Parser]:
             given(b'{"a":[1,2.5,null]}'),
             ("marin.cli.ledger.append.parse_object",),
         ),
-        P("metric query", text(parse_metric), given(b"eval/loss=1.25", b"x"), ("marin.history.metric_query.parse",)),
+        P(
+            "metric query",
+            text(parse_metric),
+            given(b"eval/loss=1.25", b"x"),
+            ("marin.history.table.metric_query.parse",),
+        ),
         P(
             "cpuinfo",
             text(lambda t: parse_cpuinfo(t, "x86_64")),

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ledger import Draft, OutOfSequence
 from marin.execution.leases.step import Unleased
-from marin.history.runs import bodies_of, evaluation_stream, stream_of
+from marin.history.executions import bodies_of, evaluation_stream, stream_of
 from marin.kinds.known import is_evaluation
 from marin.record import events
 from marin.record.events import Body

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 
 from ledger import parse_time
-from marin.history.evaluations import recorded_evaluations
 from marin.history.names import section
 from marin.history.run import Run
 from marin.history.runs import History, stream_of
+from marin.history.table.evaluations import recorded_evaluations
 from marin.history.table.machine import SPEED, laps
 from marin.kinds.families.measured import EvaluationMeasured
 from marin.kinds.known import type_of

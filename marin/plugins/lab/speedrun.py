@@ -43,10 +43,11 @@ from marin.recipe.schema import (
 from marin.record import events
 from marin.record.events import ReplayCompleted
 from marin.record.root import Root
+from marin.record.trust.authorship import of_this_log
 from marin.record.trust.evidence import witnessed
 from marin.record.trust.policy import own_policy
 from marin.record.trust.trusted import default_trust
-from marin.record.verdicts import NAMES, counting, effective, of_the_log, of_this_log, overall, standing
+from marin.record.verdicts import NAMES, counting, effective, of_the_log, overall, standing
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import wandb
 
 from marin.errors import MarinError
-from marin.history.evaluations import recorded_evaluations
 from marin.history.run import Run
 from marin.history.runs import load_named, stream_of
+from marin.history.table.evaluations import recorded_evaluations
 from marin.plugins.wandb.choice import Choice
 from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
 from marin.plugins.wandb.run import (

@@ -26,9 +26,9 @@ from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import StepLease
 from marin.execution.step import Journal
-from marin.history.evaluations import recorded_evaluations
 from marin.history.run import Run
 from marin.history.runs import load, started_runs
+from marin.history.table.evaluations import recorded_evaluations
 from marin.kinds.families.measured import (
     EVALUATION_MEASURED,
     EVALUATION_RECORDED,

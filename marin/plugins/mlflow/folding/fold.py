@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from ledger import Event
 from marin.errors import MarinError
-from marin.history.fold import RunFold, by_address, taken
+from marin.history.fold import by_address, taken
 from marin.history.labels import label_stream, marked
 from marin.history.names import collections_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.pages import RECORD, pages_of
 from marin.history.projection.text import milliseconds
-from marin.history.run import Fact, StepView, ordered
+from marin.history.run import Fact, JudgedFold, StepView, ordered
 from marin.history.runs import evaluation_stream, replay_stream, stands_in_stream
 from marin.history.table.sweeps import RECIPES, VARIED, words_in
 from marin.kinds.families.experiment import ExperimentRegistered, ExperimentReported
@@ -36,7 +36,8 @@ from marin.plugins.mlflow.folding.logged import LoggedFold
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record import events as types
 from marin.record.outputs import bytes_of
-from marin.record.verdicts import Past, of_the_log, of_this_log
+from marin.record.trust.authorship import Past, of_this_log
+from marin.record.verdicts import of_the_log
 
 CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
     types.RunCompleted: lifecycle.run_completed,
@@ -188,7 +189,7 @@ class Fold:
             if not begins:
                 self.skipped += 1
                 return []
-            self.runs[run] = ProjectedRun(self.ids, RunFold(run), self._experiment_of(body), index, len(self.runs))
+            self.runs[run] = ProjectedRun(self.ids, JudgedFold(run), self._experiment_of(body), index, len(self.runs))
         elif begins:
             body = types.Body()  # it has begun already; the event is only one more
         projected, body = self.runs[run], by_address(body)

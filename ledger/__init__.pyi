@@ -3,10 +3,10 @@
 from ledger.audit.fsck import check as check
 from ledger.authors.certificate import make_certificate as make_certificate
 from ledger.authors.certificate import read_certificate as read_certificate
+from ledger.authors.enrolling import enrol_author as enrol_author
+from ledger.authors.enrolling import revoke_author as revoke_author
 from ledger.authors.enrolment import AUTHORS_STREAM as AUTHORS_STREAM
 from ledger.authors.enrolment import check_author_name as check_author_name
-from ledger.authors.enrolment import enrol_author as enrol_author
-from ledger.authors.enrolment import revoke_author as revoke_author
 from ledger.authors.reading import Author as Author
 from ledger.authors.reading import Authors as Authors
 from ledger.authors.statement import sign_drafts as sign_drafts

@@ -22,11 +22,11 @@ from marin.data.documents import (
     VALIDATION,
     Document,
     SplitCount,
-    SplitWriter,
     position,
     read_documents,
     threshold,
 )
+from marin.data.lines.writing import SplitWriter
 from marin.data.local import Marked, Skipped, SourceFile, Written, matched, mirrored_glob, read_file, read_pairs
 from marin.data.preferences import hold_out
 from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of

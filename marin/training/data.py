@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import cast
 
@@ -39,7 +39,7 @@ from marin.recipe.section import Order
 from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts
 from marin.training.state import batch_axes, named_key
-from marin.training.tokens.cache import BLANK, Cache, open_cache
+from marin.training.tokens.cache import Cache, open_cache
 from marin.training.tokens.masks import open_mask
 from marin.training.tokens.sequences import Sequences
 
@@ -183,48 +183,6 @@ def streams[C: Cache](recipe: Recipe, cache: C) -> dict[str, C]:
     """The token caches that a recipe trains on, by part in order of name."""
     names = sorted(parts(recipe.dataset))
     return {name: cast("C", cache / name) if recipe.mixture is not None else cache for name in names}
-
-
-def blank_rows(
-    spans: Sequence[Span], starts: Mapping[str, int], lengths: Mapping[str, int], width: int
-) -> dict[int, np.ndarray]:
-    """For each sequence (by its number, as :class:`DataOrder` gives it) that holds tokens of ``spans``: bool[width], which
-    of its tokens they are."""
-    found: dict[int, np.ndarray] = {}
-    for part, first, last in spans:
-        name = part or next(iter(starts))
-        for sequence in range(first // width, min(-(-last // width), lengths[name])):
-            row = found.setdefault(starts[name] + sequence, np.zeros(width, dtype=bool))
-            row[max(0, first - sequence * width) : last - sequence * width] = True
-    return found
-
-
-class LeftOut:
-    """Batches of which some tokens are left out: blank, as they are in a cache that was made without these documents.
-
-    Args:
-        lengths: sequences of each part, in order of name. ``spans``: the tokens.
-    """
-
-    def __init__(self, recipe: Recipe, lengths: Mapping[str, int], spans: Sequence[Span]) -> None:
-        self._recipe = recipe
-        self._rows = blank_rows(spans, DataOrder(recipe, lengths).starts, lengths, recipe.model.seq_len)
-
-    def __call__(self, batch: Batch) -> Batch:
-        """The batch without them.
-
-        Raises:
-            DataError: nothing is left of it.
-        """
-        held = [line for line, sequence in enumerate(batch.indices.tolist()) if sequence in self._rows]
-        if not held:
-            return batch
-        tokens = hosts.whole(batch.tokens).copy()
-        for line in held:
-            tokens[line, self._rows[int(batch.indices[line])]] = BLANK
-        named(*BLANKS, "exclude").check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
-        placed = jax.make_array_from_callback(tokens.shape, batch.tokens.sharding, tokens.__getitem__)
-        return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)
 
 
 class Batches(Iterator[Batch], AbstractContextManager["Batches"]):

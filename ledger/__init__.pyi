@@ -132,6 +132,7 @@ from ledger.store.trees.files import StoredFolder as StoredFolder
 from ledger.store.trees.manifest import Manifest as Manifest
 from ledger.store.trees.manifest import ManifestEntry as ManifestEntry
 from ledger.store.trees.scan import describe_tree as describe_tree
+from ledger.tensors.putting import put_slices as put_slices
 from ledger.tensors.shards import PartialTensor as PartialTensor
 from ledger.tensors.shards import hash_shards as hash_shards
 from ledger.tensors.shards import merge_shards as merge_shards
@@ -140,7 +141,6 @@ from ledger.tensors.slices import SlicedForm as SlicedForm
 from ledger.tensors.slices import load_slices as load_slices
 from ledger.tensors.slices import publish_slices as publish_slices
 from ledger.tensors.slices import put_slice as put_slice
-from ledger.tensors.slices import put_slices as put_slices
 from ledger.tensors.slices import write_slices as write_slices
 from ledger.tensors.statepack import packed_size as packed_size
 from ledger.tensors.statepack import read_state as read_state

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
-from ledger.audit.inventory import Inventory
+from ledger.audit.inventory import ENTRIES, Inventory, parse_tile_path
 from ledger.authors.reading import Authors
 from ledger.errors import LedgerError, NotFound, Unavailable
 from ledger.format.budgets import BUDGETS
@@ -24,16 +24,7 @@ from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, KEY_REVOKED, KEY_TYPES, KEY_VOUCHED, Event, parse_event
 from ledger.format.finding import Finding
-from ledger.format.layout import (
-    ENTRIES,
-    LOG,
-    checkpoint_path,
-    entries_path,
-    journal_path,
-    lock_path,
-    parse_tile_path,
-    tile_path,
-)
+from ledger.format.layout import LOG, checkpoint_path, entries_path, journal_path, lock_path, tile_path
 from ledger.format.note import VerifierKey, parse_note
 from ledger.format.proof import verify_proof
 from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Frontier, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from secrets import token_bytes
 from typing import Literal
 
-from ledger import Event, canonical_digest
+from ledger import Event
 from marin.errors import MissingEvidence
 from marin.kinds.kind import Fact as Fact
 from marin.kinds.kind import StepView as StepView
 from marin.recipe.schema import Recipe, from_plain
 from marin.record.events import (
-    DEFAULT_PIPELINE,
     LOOP,
-    STEPS,
     CheckpointSaved,
     EvalCompleted,
     LoopSegment,
@@ -28,11 +26,8 @@ from marin.record.events import (
     StepPreempted,
     TrainSegment,
     TrainStarted,
-    write,
 )
 
-MAIN = "pipeline"
-"""What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
 Indexed = tuple[int, Event]
 """An event and its index in the log."""
 
@@ -139,12 +134,6 @@ class ExecutedRun:
         return self.outcome or status(self.completed is not None, failed, self.last_index, interrupted=stopped)
 
     @property
-    def is_running(self) -> bool:
-        """Whether a step was begun and has not ended, as far as it is recorded. An open run without one stands between two
-        steps; the process that stopped it there (Ctrl-C, while DVC began the next) could not say so."""
-        return self.is_loop or any(state.state == "running" for state in self.states.values())
-
-    @property
     def planned(self) -> frozenset[str]:
         """The steps that the run says its plan has."""
         steps = self.started.body.code.get("steps")
@@ -171,10 +160,6 @@ class ExecutedRun:
         if self.evaluation is None:
             return {}
         return {name: float.fromhex(value) for name, value in self.evaluation.body.metrics.items()}
-
-    def ordered_states(self) -> list[StepState]:
-        """Every step that was begun, in the order of the pipeline."""
-        return ordered(self.states)
 
     def output(self, step: str) -> Output:
         """What ``step`` made; :class:`MissingEvidence` when the run has no output of it."""
@@ -207,22 +192,6 @@ def status(
 def was_interrupted(failure: StepFailed) -> bool:
     """Whether somebody stopped the step (Ctrl-C, SIGTERM): it did not fail, and the same command goes on with it."""
     return failure.error.startswith(("interrupted", "training was asked to stop"))
-
-
-def record_digest(segment: TrainSegment) -> str:
-    """Identity of what a replay compares: the whole record of a segment."""
-    return canonical_digest(write(segment))
-
-
-def ordered(states: Mapping[str, StepState]) -> list[StepState]:
-    """These steps in the order of the pipeline."""
-    place = {name: position for position, name in enumerate(STEPS)}
-    return sorted(states.values(), key=lambda step: place.get(step.step, len(STEPS)))
-
-
-def plan_of(pipeline: str) -> str:
-    """What people call the plan whose recorded name is ``pipeline``."""
-    return MAIN if pipeline == DEFAULT_PIPELINE else pipeline
 
 
 def new_id() -> str:

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field, fields, replace
 
 from msgspec import structs
 
-from marin.history.executed import MAIN as MAIN
+from ledger import canonical_digest
 from marin.history.executed import Beginning as Beginning
 from marin.history.executed import ExecutedRun
 from marin.history.executed import Indexed as Indexed
 from marin.history.executed import StepState as StepState
 from marin.history.executed import new_id as new_id
-from marin.history.executed import ordered as ordered
-from marin.history.executed import plan_of as plan_of
-from marin.history.executed import record_digest as record_digest
 from marin.history.executed import status as status
 from marin.history.executed import was_interrupted as was_interrupted
 from marin.history.fold import RunFold
@@ -28,7 +25,7 @@ from marin.history.labels import Labels
 from marin.kinds.kind import Fact as Fact
 from marin.kinds.kind import StepView as StepView
 from marin.record import events as kinds
-from marin.record.events import ReplayCompleted
+from marin.record.events import DEFAULT_PIPELINE, STEPS, ReplayCompleted, TrainSegment, write
 from marin.record.retention import let_go
 from marin.record.verdicts import NAMES, NEVER, answerable, counting, of_the_log, overall, standing
 
@@ -41,6 +38,16 @@ class Run(ExecutedRun):
     """Those that count; what somebody else's log says of its own runs is in ``claimed``."""
     claimed: tuple[Fact[ReplayCompleted], ...] = ()
     labels: Labels = field(default_factory=Labels)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a step was begun and has not ended, as far as it is recorded. An open run without one stands between two
+        steps; the process that stopped it there (Ctrl-C, while DVC began the next) could not say so."""
+        return self.is_loop or any(state.state == "running" for state in self.states.values())
+
+    def ordered_states(self) -> list[StepState]:
+        """Every step that was begun, in the order of the pipeline."""
+        return ordered(self.states)
 
     @property
     def answerable(self) -> tuple[str, ...]:
@@ -162,3 +169,23 @@ class JudgedFold(RunFold):
         body = fact.body
         words = counting(body, self.told, self.evaluated)
         return replace(fact, body=structs.replace(body, verdicts=words))
+
+
+MAIN = "pipeline"
+"""What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
+
+
+def record_digest(segment: TrainSegment) -> str:
+    """Identity of what a replay compares: the whole record of a segment."""
+    return canonical_digest(write(segment))
+
+
+def ordered(states: Mapping[str, StepState]) -> list[StepState]:
+    """These steps in the order of the pipeline."""
+    place = {name: position for position, name in enumerate(STEPS)}
+    return sorted(states.values(), key=lambda step: place.get(step.step, len(STEPS)))
+
+
+def plan_of(pipeline: str) -> str:
+    """What people call the plan whose recorded name is ``pipeline``."""
+    return MAIN if pipeline == DEFAULT_PIPELINE else pipeline

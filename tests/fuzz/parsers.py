@@ -39,6 +39,7 @@ from ledger import (
     read_certificate,
     verify_proof,
 )
+from ledger.audit.inventory import parse_tile_path
 from ledger.authors.enrolment import read_enrolment, read_revocation
 from ledger.authors.statement import read_signed, read_statement
 from ledger.format.bundle import pack_entries, unpack_entries
@@ -47,7 +48,7 @@ from ledger.format.checkpoint import open_checkpoint
 from ledger.format.cosigner import Cosigner
 from ledger.format.digest import digest_bytes, parse_digest
 from ledger.format.event import Event, format_time, parse_event, parse_time
-from ledger.format.layout import parse_tile_path, tile_path
+from ledger.format.layout import tile_path
 from ledger.format.note import NoteSignature, VerifierKey, decode_base64, open_note, parse_note
 from ledger.format.proof import LogProof
 from ledger.log.journal import Record, read_records

@@ -42,10 +42,11 @@ from marin.graph.step import Adopted
 from marin.history.run import new_id
 from marin.history.table.nondeterminism import nondeterministic
 from marin.process.interruption import Interruption
-from marin.provenance.environment import available_cores, available_gpus
+from marin.provenance.environment import available_cores
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import JobFuture, JobRunner
+from marin.runners.reservation import available_gpus
 from marin.work.recorded import StoredResult
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]

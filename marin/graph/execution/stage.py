@@ -22,6 +22,7 @@ from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import StepLease
 from marin.execution.plan import Plan
+from marin.graph.execution.work import by_bytes
 from marin.graph.results import results_at
 from marin.graph.variants import Variant
 from marin.pipeline.stages import PIPELINE
@@ -31,7 +32,7 @@ from marin.record.root import Root, open_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job, parts_of
 from marin.runners.reservation import reservation
-from marin.work.placed import by_bytes, encode
+from marin.work.placed import encode
 
 
 class StageTask(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,10 @@ from marin.process.arithmetic import apply
 from marin.recipe.schema import Execution, Recipe
 from marin.record import outputs
 from marin.training.data import DataOrder, batch_digest, streams, token_dataset
-from marin.training.tokens.cache import Cache, document_of, read_tokens
+from marin.training.tokens.cache import Cache, read_tokens
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -136,3 +139,14 @@ def batch_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[BatchSequenc
         documents = range(document_of(offsets, start), document_of(offsets, end - 1) + 1)
         seen.append(BatchSequence(part, index, stream[start:end], documents))
     return seen, batch_digest(indices, np.stack([sequence.tokens for sequence in seen]))
+
+
+def document_of(offsets: NDArray[np.int64], position: int) -> int:
+    """Which document the token at ``position`` of the stream belongs to.
+
+    Raises:
+        IndexError: the stream is shorter.
+    """
+    if not 0 <= position < int(offsets[-1]):
+        raise IndexError(f"position {position} is outside of a stream of {int(offsets[-1])} tokens")
+    return int(np.searchsorted(offsets, position, side="right")) - 1

@@ -3,10 +3,10 @@
 from ledger.audit.fsck import check as check
 from ledger.authors.certificate import make_certificate as make_certificate
 from ledger.authors.certificate import read_certificate as read_certificate
+from ledger.authors.enrolling import enrol_author as enrol_author
+from ledger.authors.enrolling import revoke_author as revoke_author
 from ledger.authors.enrolment import AUTHORS_STREAM as AUTHORS_STREAM
 from ledger.authors.enrolment import check_author_name as check_author_name
-from ledger.authors.enrolment import enrol_author as enrol_author
-from ledger.authors.enrolment import revoke_author as revoke_author
 from ledger.authors.reading import Author as Author
 from ledger.authors.reading import Authors as Authors
 from ledger.authors.statement import sign_drafts as sign_drafts
@@ -59,9 +59,9 @@ from ledger.format.tlog import verify_subtree as verify_subtree
 from ledger.log.batch import Receipt as Receipt
 from ledger.log.database import DoesNotFit as DoesNotFit
 from ledger.log.database import FoldedDatabase as FoldedDatabase
+from ledger.log.keyring import create_key as create_key
 from ledger.log.keyring import retire_key as retire_key
 from ledger.log.keyring import rotate_key as rotate_key
-from ledger.log.keys import create_key as create_key
 from ledger.log.keys import default_key_path as default_key_path
 from ledger.log.keys import load_signer as load_signer
 from ledger.log.keys import public_keys as public_keys
@@ -132,6 +132,7 @@ from ledger.store.trees.files import StoredFolder as StoredFolder
 from ledger.store.trees.manifest import Manifest as Manifest
 from ledger.store.trees.manifest import ManifestEntry as ManifestEntry
 from ledger.store.trees.scan import describe_tree as describe_tree
+from ledger.tensors.putting import put_slices as put_slices
 from ledger.tensors.shards import PartialTensor as PartialTensor
 from ledger.tensors.shards import hash_shards as hash_shards
 from ledger.tensors.shards import merge_shards as merge_shards
@@ -140,7 +141,6 @@ from ledger.tensors.slices import SlicedForm as SlicedForm
 from ledger.tensors.slices import load_slices as load_slices
 from ledger.tensors.slices import publish_slices as publish_slices
 from ledger.tensors.slices import put_slice as put_slice
-from ledger.tensors.slices import put_slices as put_slices
 from ledger.tensors.slices import write_slices as write_slices
 from ledger.tensors.statepack import packed_size as packed_size
 from ledger.tensors.statepack import read_state as read_state

@@ -35,10 +35,11 @@ def make(location: Path, place: Path, run: str) -> None:
 
     from ledger import Draft, Log
     from marin.history.runs import evaluation_stream, load
+    from marin.kinds.families.measured import EVALUATION_RECORDED
     from marin.process.arithmetic import apply
     from marin.recipe.schema import Execution
     from marin.record import outputs
-    from marin.record.events import EVALUATION_RECORDED, write
+    from marin.record.events import write
     from marin.record.root import open_root
 
     shutil.copytree(location, place / "root", ignore=shutil.ignore_patterns("projections", "work"))

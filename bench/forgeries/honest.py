@@ -22,11 +22,12 @@ from ledger import Draft
 from marin.execution import phases
 from marin.execution.executor import run_stage
 from marin.history.runs import evaluation_stream, load, run_ids
+from marin.kinds.families.measured import EVALUATION_RECORDED
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.evaluation.harness.tasks import checked
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.recipe.schema import Execution, Recipe
-from marin.record.events import EVALUATION_RECORDED, write
+from marin.record.events import write
 from marin.record.root import Root, open_root
 
 

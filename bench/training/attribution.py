@@ -137,7 +137,8 @@ Rows = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 def train_rows(run: Run, tokens: Path, groups: Sequence[Group]) -> list[Rows]:
     """What leaving out each group takes away: of each sequence that is read and holds some of it, the weights."""
-    from marin.training.data import DataOrder, blank_rows, streams, token_dataset
+    from marin.training.blank import blank_rows
+    from marin.training.data import DataOrder, streams, token_dataset
     from marin.training.tokens.cache import read_tokens
 
     recipe = run.recipe

@@ -16,29 +16,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledger.audit.entries import Bundle, EventAudit, Examined, examine, examine_bundles
-from ledger.audit.inventory import Inventory
+from ledger.audit.inventory import ENTRIES, Inventory, parse_tile_path
 from ledger.authors.reading import Authors
 from ledger.errors import LedgerError, NotFound, Unavailable
 from ledger.format.budgets import BUDGETS
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
-from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, KEY_REVOKED, KEY_TYPES, KEY_VOUCHED, Event
+from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, KEY_REVOKED, KEY_TYPES, KEY_VOUCHED, Event, parse_event
 from ledger.format.finding import Finding
-from ledger.format.layout import (
-    ENTRIES,
-    LOG,
-    checkpoint_path,
-    entries_path,
-    journal_path,
-    lock_path,
-    parse_tile_path,
-    tile_path,
-)
+from ledger.format.layout import LOG, checkpoint_path, entries_path, journal_path, lock_path, tile_path
 from ledger.format.note import VerifierKey, parse_note
+from ledger.format.proof import verify_proof
 from ledger.format.tlog import HASH_SIZE, TILE_WIDTH, Frontier, Tile, TileEdge, fold, leaf_hash, split_hashes, tile_at
 from ledger.log.journal import read_records
 from ledger.log.reader import LogReader
-from ledger.log.trust import audit_keys
+from ledger.log.trust import follow_keys, named_keys, read_links
 from ledger.log.vouching.events import check_revoked, check_vouched
 from ledger.storage.port import Storage
 from ledger.store.store import Store
@@ -557,3 +549,21 @@ def _join(hashes: Sequence[bytes | None] | None) -> bytes:
 
 def _hex(value: bytes | None) -> str:
     return "" if value is None else value.hex()
+
+
+def audit_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> tuple[list[VerifierKey], list[Finding]]:
+    """As ``follow_keys``, for an audit: also what is wrong with the links. Each must hold under some key of the log."""
+    try:
+        keys = follow_keys(storage, trusted)
+    except LedgerError as error:
+        return list(trusted), [Finding(error.what, error.where, error.expected, error.found)]
+    findings = []
+    for path, proof in read_links(storage):
+        try:
+            # Anyone who trusts a newer key than the one that signed a link learns the older one from the event itself.
+            before = named_keys(parse_event(proof.extra or b""), "by")
+            # A key that was retired later was good when it signed this.
+            verify_proof(proof, [replace(key, until=None) for key in (*keys, *before)])
+        except LedgerError as error:
+            findings.append(Finding(error.what, path, error.expected, error.found))
+    return keys, findings

@@ -13,7 +13,6 @@ What a reader believes of these events follows from them and from the log's keys
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Mapping
@@ -21,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger.errors import LedgerError, Malformed, Refused
-from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED, Draft
-from ledger.format.note import ED25519, Signer, VerifierKey, decode_base64
+from ledger.format.event import AUTHOR_ENROLLED, AUTHOR_REVOKED
+from ledger.format.note import ED25519, VerifierKey, decode_base64
 
 AUTHORS_STREAM = "log/authors"
 """Of the events that enrol and revoke authors."""
@@ -84,34 +83,6 @@ def revoked_id(name: str) -> str:
     return f"log.author-revoked:{name}"
 
 
-def enrol_author(
-    origin: str, signer: Signer, vkey: VerifierKey, certificate: bytes, *, may_enrol: bool = False
-) -> Draft:
-    """The event by which ``signer`` enrols an author in the log ``origin``.
-
-    Raises:
-        Refused: the name cannot be an author's.
-    """
-    check_author_name(vkey.name)
-    may = (APPEND, ENROL) if may_enrol else (APPEND,)
-    text = _enrolment_text(origin, Enrolment(vkey, signer.verifier, may, certificate))
-    body = {
-        "by": str(signer.verifier),
-        "certificate": base64.b64encode(certificate).decode(),
-        "may": list(may),
-        "signature": base64.b64encode(signer.sign(text)).decode(),
-        "vkey": str(vkey),
-    }
-    return Draft(AUTHOR_ENROLLED, AUTHORS_STREAM, body, id=enrolled_id(vkey.name))
-
-
-def revoke_author(origin: str, signer: Signer, vkey: VerifierKey) -> Draft:
-    """The event by which ``signer`` ends what this author may write in the log ``origin``."""
-    text = _revocation_text(origin, Revocation(vkey, signer.verifier))
-    body = {"by": str(signer.verifier), "signature": base64.b64encode(signer.sign(text)).decode(), "vkey": str(vkey)}
-    return Draft(AUTHOR_REVOKED, AUTHORS_STREAM, body, id=revoked_id(vkey.name))
-
-
 def read_enrolment(origin: str, id: str, body: Mapping[str, Any]) -> Enrolment:
     """The enrolment of an event with this id and body, whose signature is that of the key which it names. Whether that one
     may enrol is for the caller to see.
@@ -128,7 +99,7 @@ def read_enrolment(origin: str, id: str, body: Mapping[str, Any]) -> Enrolment:
         raise _bad("certificate", f"at most {_MOST_CERTIFICATE} bytes", f"{len(certificate)}")
     found = Enrolment(_key(texts["vkey"], "vkey"), _key(texts["by"], "by"), tuple(may), certificate)
     check_author_name(found.vkey.name)
-    _check(id, enrolled_id(found.vkey.name), found.by, _enrolment_text(origin, found), texts["signature"])
+    _check(id, enrolled_id(found.vkey.name), found.by, enrolment_text(origin, found), texts["signature"])
     return found
 
 
@@ -140,16 +111,18 @@ def read_revocation(origin: str, id: str, body: Mapping[str, Any]) -> Revocation
     """
     texts = _fields_of(body, _REVOKED, ("by", "signature", "vkey"))
     found = Revocation(_key(texts["vkey"], "vkey"), _key(texts["by"], "by"))
-    _check(id, revoked_id(found.vkey.name), found.by, _revocation_text(origin, found), texts["signature"])
+    _check(id, revoked_id(found.vkey.name), found.by, revocation_text(origin, found), texts["signature"])
     return found
 
 
-def _enrolment_text(origin: str, found: Enrolment) -> str:
+def enrolment_text(origin: str, found: Enrolment) -> str:
+    """What is signed of an enrolment."""
     certificate = hashlib.sha256(found.certificate).hexdigest()
     return f"{AUTHOR_ENROLLED}\n{origin}\n{found.by}\n{found.vkey}\n{' '.join(found.may)}\n{certificate}\n"
 
 
-def _revocation_text(origin: str, found: Revocation) -> str:
+def revocation_text(origin: str, found: Revocation) -> str:
+    """What is signed of a revocation."""
     return f"{AUTHOR_REVOKED}\n{origin}\n{found.by}\n{found.vkey}\n"
 
 

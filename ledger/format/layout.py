@@ -14,19 +14,10 @@ The functions take the folder of the log, for foreign logs lie elsewhere: "" is 
 
 from __future__ import annotations
 
-import re
-
-from ledger.errors import Malformed
-from ledger.format.tlog import TILE_WIDTH, Tile
+from ledger.format.tlog import Tile
 
 LOG = "log"
 PROJECTIONS = "projections"
-ENTRIES = -1
-"""The level under which entry bundles are addressed by ``parse_tile_path``."""
-
-_TILE = re.compile(
-    r"tile/(?P<level>entries|0|[1-9]|[1-5][0-9]|6[0-3])/(?P<index>(?:x[0-9]{3}/)*[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?\Z"
-)
 
 
 def checkpoint_path(log: str = LOG) -> str:
@@ -58,22 +49,6 @@ def partial_prefix(tile: Tile, log: str = LOG) -> tuple[str, str]:
     """What the names of all partial widths of this tile, and of its bundle of entries, begin with."""
     whole = Tile(tile.level, tile.index)
     return f"{tile_path(whole, log)}.p/", f"{entries_path(whole, log)}.p/"
-
-
-def parse_tile_path(path: str) -> Tile:
-    """The tile that a path below the log's folder names; the level is ``ENTRIES`` for a bundle.
-
-    Raises:
-        Malformed: not a path of a tile.
-    """
-    match = _TILE.match(path)
-    if match is None or int(match["width"] or 1) >= TILE_WIDTH:
-        raise Malformed("not a path of a tile", where=path)
-    digits = match["index"].replace("x", "").replace("/", "")
-    if match["index"].startswith("x000"):
-        raise Malformed("not a path of a tile", where=path, found="leading zero groups")
-    level = ENTRIES if match["level"] == "entries" else int(match["level"])
-    return Tile(level, int(digits), int(match["width"] or TILE_WIDTH))
 
 
 def index_path() -> str:

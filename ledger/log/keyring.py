@@ -15,11 +15,18 @@ Only the writer makes these events (``rotate_key``, ``retire_key``): a client of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
-from ledger.errors import Refused
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
+
+from ledger.errors import AlreadyExists, Refused, StorageFailed
 from ledger.format.event import KEY_RETIRED, KEY_ROTATED, Draft
-from ledger.format.note import Signer, VerifierKey
+from ledger.format.note import Signer, VerifierKey, check_key_name
+from ledger.log.keys import secret_of, signer_of
 from ledger.log.reader import LogReader, make_proof
 from ledger.log.trust import link_path, read_links
 from ledger.log.writer import Log
@@ -77,3 +84,51 @@ def _record(log: Log, storage: Storage, signer: Signer, kind: str, keys: Sequenc
         number = sum(1 for _ in read_links(storage))
         storage.ensure(link_path(number), str(make_proof(reader, index)).encode())
     return index
+
+
+def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid: bool = False) -> Signer:
+    """Draw a key for ``origin`` and write it to ``path`` with mode 0600.
+
+    A ``hybrid`` key also signs with ML-DSA-44, against the day when Ed25519 no longer holds.
+
+    Raises:
+        AlreadyExists: a file is there; it is left alone.
+        StorageFailed: the file could not be written.
+        Refused: ``origin`` cannot be the name of a key.
+    """
+    check_key_name(origin)
+    keys: list[Ed25519PrivateKey | MLDSA44PrivateKey] = [Ed25519PrivateKey.generate()]
+    if hybrid:
+        keys.append(MLDSA44PrivateKey.generate())
+    secret = secret_of(passphrase)
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if secret:
+        encryption = serialization.BestAvailableEncryption(secret)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    pem = b"".join(key.private_bytes(encoding, form, encryption) for key in keys)
+    signer = signer_of(origin, keys, path)
+    shown = "".join(f"vkey: {key}\n" for key in signer.verifiers)
+    write_private(path, f"origin: {origin}\n{shown}".encode() + pem)
+    return signer
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a key file with mode 0600, durably.
+
+    Raises:
+        AlreadyExists: a file is there; it is left alone.
+        StorageFailed: the file could not be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except FileExistsError:
+        raise AlreadyExists(
+            "a key is there already", where=str(path), cure="use it, or name another path; nothing was overwritten"
+        ) from None
+    except OSError as error:
+        raise StorageFailed("could not write a key", where=str(path), found=str(error.strerror)) from error

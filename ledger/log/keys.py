@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
-from ledger.errors import AlreadyExists, Malformed, Refused, StorageFailed, Unavailable
+from ledger.errors import Malformed, Refused, Unavailable
 from ledger.format.cosigner import Cosigner
 from ledger.format.note import Signer, VerifierKey, check_key_name
 
@@ -35,54 +35,6 @@ def default_key_path(origin: str) -> Path:
     """Where the key of this log lies unless told otherwise: the user's configuration folder."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "marin" / f"{quote(origin, safe='')}.key"
-
-
-def create_key(path: Path, origin: str, *, passphrase: str | None = None, hybrid: bool = False) -> Signer:
-    """Draw a key for ``origin`` and write it to ``path`` with mode 0600.
-
-    A ``hybrid`` key also signs with ML-DSA-44, against the day when Ed25519 no longer holds.
-
-    Raises:
-        AlreadyExists: a file is there; it is left alone.
-        StorageFailed: the file could not be written.
-        Refused: ``origin`` cannot be the name of a key.
-    """
-    check_key_name(origin)
-    keys: list[Ed25519PrivateKey | MLDSA44PrivateKey] = [Ed25519PrivateKey.generate()]
-    if hybrid:
-        keys.append(MLDSA44PrivateKey.generate())
-    secret = secret_of(passphrase)
-    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
-    if secret:
-        encryption = serialization.BestAvailableEncryption(secret)
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    pem = b"".join(key.private_bytes(encoding, form, encryption) for key in keys)
-    signer = _signer(origin, keys, path)
-    shown = "".join(f"vkey: {key}\n" for key in signer.verifiers)
-    write_private(path, f"origin: {origin}\n{shown}".encode() + pem)
-    return signer
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a key file with mode 0600, durably.
-
-    Raises:
-        AlreadyExists: a file is there; it is left alone.
-        StorageFailed: the file could not be written.
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except FileExistsError:
-        raise AlreadyExists(
-            "a key is there already", where=str(path), cure="use it, or name another path; nothing was overwritten"
-        ) from None
-    except OSError as error:
-        raise StorageFailed("could not write a key", where=str(path), found=str(error.strerror)) from error
 
 
 def public_keys(path: Path) -> tuple[VerifierKey, ...]:
@@ -121,10 +73,11 @@ def load_signer(path: Path, *, passphrase: str | None = None) -> Signer:
             found="wrong passphrase or damaged file" if encrypted else str(error)[:120],
             cure="give the right passphrase, or restore the file from its copy",
         ) from error
-    return _signer(check_key_name(name), keys, path)
+    return signer_of(check_key_name(name), keys, path)
 
 
-def _signer(name: str, keys: Sequence[object], path: Path) -> Signer:
+def signer_of(name: str, keys: Sequence[object], path: Path) -> Signer:
+    """What signs for ``name`` with the keys of a file; :class:`Malformed` where these are not keys of a log."""
     match keys:
         case [Ed25519PrivateKey() as key]:
             return Signer(name, key)

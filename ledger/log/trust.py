@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ledger.errors import LedgerError, Malformed, NotFound, Unverified
+from ledger.errors import Malformed, NotFound, Unverified
 from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.cosignature import COSIGNATURE_MLDSA44
 from ledger.format.event import KEY_RETIRED, KEY_ROTATED, Event, parse_event
-from ledger.format.finding import Finding
 from ledger.format.note import ED25519, VerifierKey, open_note
 from ledger.format.proof import LogProof, verify_proof
 from ledger.storage.port import Storage
@@ -71,24 +70,6 @@ def follow_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> list[Verifi
             elif event["type"] == KEY_RETIRED and known in keys:
                 keys[known] = replace(keys[known], until=proven.index)
     return list(keys.values())
-
-
-def audit_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> tuple[list[VerifierKey], list[Finding]]:
-    """As ``follow_keys``, for an audit: also what is wrong with the links. Each must hold under some key of the log."""
-    try:
-        keys = follow_keys(storage, trusted)
-    except LedgerError as error:
-        return list(trusted), [Finding(error.what, error.where, error.expected, error.found)]
-    findings = []
-    for path, proof in read_links(storage):
-        try:
-            # Anyone who trusts a newer key than the one that signed a link learns the older one from the event itself.
-            before = named_keys(parse_event(proof.extra or b""), "by")
-            # A key that was retired later was good when it signed this.
-            verify_proof(proof, [replace(key, until=None) for key in (*keys, *before)])
-        except LedgerError as error:
-            findings.append(Finding(error.what, path, error.expected, error.found))
-    return keys, findings
 
 
 def check_signers(

@@ -19,11 +19,12 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ledger.audit.inventory import parse_tile_path
 from ledger.errors import Conflict, Malformed, NotFound, Refused, Tampered, Unverified
 from ledger.format.bundle import pack_entries, unpack_entries
 from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.cosigner import Cosigner
-from ledger.format.layout import checkpoint_path, entries_path, parse_tile_path, partial_prefix, tile_path
+from ledger.format.layout import checkpoint_path, entries_path, partial_prefix, tile_path
 from ledger.format.note import Note, VerifierKey, parse_note
 from ledger.format.tlog import EMPTY_ROOT, TILE_WIDTH, Tile, TileEdge, leaf_hash, partial_tiles, root_of, verify_subtree
 from ledger.mirror.entries import MAX_PACKAGES, MIRROR_INFO, EntriesHead, MirrorInfo, Package, packages

@@ -16,8 +16,7 @@ import click
 from marin.process.text import mark_output, visible, visible_json
 
 if TYPE_CHECKING:
-    from ledger import Finding
-    from marin.record.trust.evidence import Vouched
+    pass
 
 
 def say(*lines: str, err: bool = False, mark: tuple[str, str] | None = None) -> None:
@@ -65,25 +64,3 @@ def print_drawn(drawn: Callable[[int], object]) -> None:
     console = Console(soft_wrap=False)
     console.print(drawn(console.width))
     mark_output()
-
-
-def describe_finding(finding: Finding) -> dict[str, str]:
-    """A finding as JSON shows it."""
-    return {"what": finding.what, "where": finding.where, "expected": finding.expected, "found": finding.found}
-
-
-def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
-    """Print each finding on a line as it is found, and return their number."""
-    count = 0
-    for finding in findings:
-        count += 1
-        if as_json:
-            print_json(describe_finding(finding))
-        else:
-            say(str(finding))
-    return count
-
-
-def describe_vouched(vouched: Vouched) -> dict[str, object]:
-    """What somebody vouches for, as JSON shows it."""
-    return {"kind": vouched.kind, "size": vouched.size, "time": vouched.time, "by": vouched.by}

@@ -6,11 +6,16 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from marin.cli.output import on_terminal, print_drawn, say
+from marin.cli.output import on_terminal, print_drawn, print_json, say
 from marin.process.text import visible
+
+if TYPE_CHECKING:
+    from ledger import Finding
+    from marin.record.trust.evidence import Vouched
 
 LONGEST_WORD, SHORTEST = 12, 16
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
@@ -148,3 +153,25 @@ def fitted(line: str) -> str:
     if not on_terminal() or len(line) <= (width := columns_here()):
         return line
     return line[: width - 1] + "…"
+
+
+def describe_finding(finding: Finding) -> dict[str, str]:
+    """A finding as JSON shows it."""
+    return {"what": finding.what, "where": finding.where, "expected": finding.expected, "found": finding.found}
+
+
+def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
+    """Print each finding on a line as it is found, and return their number."""
+    count = 0
+    for finding in findings:
+        count += 1
+        if as_json:
+            print_json(describe_finding(finding))
+        else:
+            say(str(finding))
+    return count
+
+
+def describe_vouched(vouched: Vouched) -> dict[str, object]:
+    """What somebody vouches for, as JSON shows it."""
+    return {"kind": vouched.kind, "size": vouched.size, "time": vouched.time, "by": vouched.by}

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
 
 from marin.errors import DataError
 
@@ -62,38 +61,6 @@ class SplitCount:
     text_bytes: int
 
 
-class SplitWriter:
-    """Writes the documents of one split to a file that does not exist yet."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._copies: dict[bytes, int] = {}
-        self._text_bytes = 0
-        self._documents = 0
-
-    def write(self, document: Document) -> None:
-        """Append one document."""
-        encoded = document.text.encode("utf-8")
-        digest = hashlib.sha256(encoded)
-        key = digest.digest()
-        copy = self._copies[key] = self._copies.get(key, 0) + 1
-        record: dict[str, object] = {
-            "id": digest.hexdigest() + (f"-{copy}" if copy > 1 else ""),
-            "metadata": dict(document.metadata),
-            "source": document.source,
-            "text": document.text,
-        } | ({} if document.learned is None else {"learned": [list(span) for span in document.learned]})
-        record |= {"by_difference": True} if document.by_difference else {}
-        line = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        self._file.write(line.encode("utf-8") + b"\n")
-        self._documents += 1
-        self._text_bytes += len(encoded)
-
-    def count(self) -> SplitCount:
-        """What was written so far."""
-        return SplitCount(self._documents, self._text_bytes)
-
-
 def position(text: str) -> int:
     """Where a text stands among all texts: 64 bits that depend on it alone."""
     return positions(hashlib.sha256(text.encode("utf-8")).digest())[0]
@@ -108,55 +75,6 @@ def positions(digest: bytes) -> tuple[int, int]:
 def threshold(fraction: float) -> int:
     """Texts whose position is below this are held out. Exact: a float is a fraction."""
     return int(Fraction(fraction) * 2**64)
-
-
-def write_divided(
-    documents: Iterable[Document], folder: Path, fraction: float, *, where: str
-) -> tuple[SplitCount, SplitCount]:
-    """Write ``documents`` to ``folder``, divided into train and validation.
-
-    Raises:
-        DataError: there is no document, or only one text, so that nothing could be held out.
-    """
-    limit = threshold(fraction)
-    counts = _write(documents, folder, limit)
-    if counts.train.documents and counts.validation.documents:
-        return counts.train, counts.validation
-    if counts.lowest == counts.highest:
-        found = "no document" if counts.lowest is None else "one text"
-        raise DataError(
-            "corpus is empty" if counts.lowest is None else "corpus cannot be divided",
-            where=where,
-            expected="at least two different documents, so that one can be held out",
-            found=found,
-            cure="name more text, or cut it into smaller documents with dataset.split and dataset.paragraphs_per_document",
-        )
-    assert counts.lowest is not None and counts.highest is not None
-    again = list(read_documents(folder / TRAIN)) + list(read_documents(folder / VALIDATION))
-    counts = _write(again, folder, counts.lowest + 1 if not counts.validation.documents else counts.highest)
-    return counts.train, counts.validation
-
-
-@dataclass(frozen=True)
-class _Written:
-    train: SplitCount
-    validation: SplitCount
-    lowest: int | None
-    highest: int | None
-
-
-def _write(documents: Iterable[Document], folder: Path, limit: int) -> _Written:
-    lowest = highest = None
-    place = 0
-    with (folder / TRAIN).open("wb") as train_file, (folder / VALIDATION).open("wb") as validation_file:
-        train, validation = SplitWriter(train_file), SplitWriter(validation_file)
-        for document in documents:
-            if document.metadata.get(ANSWER) != REJECTED:
-                place = position(document.text)
-            lowest = place if lowest is None else min(lowest, place)
-            highest = place if highest is None else max(highest, place)
-            (validation if place < limit else train).write(document)
-        return _Written(train.count(), validation.count(), lowest, highest)
 
 
 def read_documents(path: Path) -> Iterator[Document]:

@@ -1,9 +1,9 @@
 """Documents that a recipe excludes (``Recipe.exclude``): which of a corpus they are, and what stands in their place.
 
 The corpus keeps them: who was asked to forget a document must be able to show which one it was. The tokenizer is trained
-without them, and in the token stream each of their tokens is :data:`BLANK`. So nothing else moves: every other token has
-the place, the sequence and the train step that it had. What a blank position is to a train step says
-:mod:`marin.training.blank`.
+without them, and in the token stream each of their tokens is -1 (:data:`marin.training.tokens.cache.BLANK`). So nothing else
+moves: every other token has the place, the sequence and the train step that it had. What a blank position is to a train step
+says :mod:`marin.training.blank`.
 
 An id names a document of any part of a mixture in which it is; a second copy of a text has an id of its own and stays.
 Documents that a collection had removed as copies of an excluded one stay removed: nothing takes the blank place.
@@ -20,8 +20,6 @@ from marin.data.documents import VALIDATION, Document, read_documents, train_fil
 from marin.errors import UsageError
 from marin.recipe.schema import Dataset, DocumentsDataset, Recipe, WebDataset, parts
 
-BLANK = -1
-"""Stands in a token stream where an excluded document's token was. No tokenizer has it."""
 DESCRIPTION = "dataset.json"
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from marin.data.documents import CHOSEN, REJECTED, Document, SplitCount, SplitWriter, read_documents
+from marin.data.documents import CHOSEN, REJECTED, Document, SplitCount, read_documents
+from marin.data.lines.writing import SplitWriter
 from marin.errors import NoConversation
 
 NAME = "preferences"

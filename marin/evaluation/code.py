@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from marin.provenance.code import code_folder, files_digest, other_software
+from marin.provenance.code import code_folder, files_digest, lock_digest
 from marin.provenance.plugins import own_file
 from marin.recipe.arithmetic import profile_plugins
 from marin.recipe.model import model_plugins
@@ -33,5 +33,9 @@ def deciding_digest(starts: Iterable[str], recipe: Recipe) -> str:
 
 
 def other_code(code: str, lock: str, starts: Iterable[str], recipe: Recipe) -> str:
-    """What of this software is not what recorded a number under ``recipe`` (:func:`marin.provenance.code.other_software`)."""
-    return other_software(code, lock, deciding(starts, recipe))
+    """What of this software is not what recorded a number under ``recipe``: its files are not the ``code`` of then, or its
+    lock is another; "" where both are the same."""
+    installed, locked = deciding_digest(starts, recipe), lock_digest(code_folder())
+    if installed != code:
+        return f"it was recorded by other code: recorded {code}, installed {installed}"
+    return f"it was recorded with lock {lock}, installed is {locked}" if locked != lock else ""

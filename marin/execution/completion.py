@@ -18,8 +18,8 @@ from ledger import Draft, OutOfSequence, Receipt
 from marin.errors import Interrupted
 from marin.execution.plan import plan_digest
 from marin.execution.run_results import RunResults
-from marin.history.run import Run, StepView
-from marin.history.runs import History, load, started_runs, stream_of
+from marin.history.executed import ExecutedRun, StepView
+from marin.history.executions import History, executed, started_runs, stream_of
 from marin.recipe.schema import digest
 from marin.record import events
 from marin.record.root import Root
@@ -59,7 +59,7 @@ def append_fenced(
             return root.append(batch)
         except OutOfSequence:
             history = root.history()
-            results = results.over(history, load(history, run))
+            results = results.over(history, executed(history, run))
 
 
 def complete_open_runs(root: Root, plans: Sequence[RunResults], *, take_over: bool = True) -> list[str]:
@@ -122,14 +122,14 @@ def between_steps(step: str, signal: str) -> Interrupted:
     )
 
 
-def _open_runs(history: History, recipes: Mapping[str, RunResults]) -> Iterator[Run]:
+def _open_runs(history: History, recipes: Mapping[str, RunResults]) -> Iterator[ExecutedRun]:
     for recipe in recipes:
         for fact in list(started_runs(history, recipe=recipe)):
             if not any(history.events(stream=stream_of(fact.body.run), type=events.RUN_COMPLETED)):
-                yield load(history, fact.body.run)
+                yield executed(history, fact.body.run)
 
 
-def _is_whole(run: Run) -> bool:
+def _is_whole(run: ExecutedRun) -> bool:
     """Whether every step that the run began with has an output, each made of the outputs that the run has now."""
     wanted = run.started.body.code.get("steps", {})
     return bool(wanted) and all(

@@ -32,7 +32,7 @@ from marin.execution import continued, tracker
 from marin.execution.completion import append_fenced, between_steps, complete_open_runs, interrupted_between_steps, rest
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
-from marin.execution.leases.step import Grant, GrantedLease, StepLease, Unleased
+from marin.execution.leases.step import Grant, StepLease, Unleased
 from marin.execution.plan import CodeIdentity, Plan, code_identity, plan_digest, step_config
 from marin.execution.pointer import encode_json, metrics_path, pointer_path, receipt_path, table_path
 from marin.execution.recording.journal import REQUESTS, LedgerJournal, Requests
@@ -41,9 +41,8 @@ from marin.execution.seeds import settled
 from marin.execution.step import PREVIOUS, Journal, StepDefinition, Task
 from marin.execution.workspace import Workspace, execute
 from marin.history.changes import keep_listing, reason
-from marin.history.fold import step_view
-from marin.history.run import Fact, Run, StepView, new_id
-from marin.history.runs import History, completions, load, started_runs, stream_of
+from marin.history.executed import ExecutedRun, StepView, new_id
+from marin.history.executions import History, completions, executed, started_runs, stream_of
 from marin.process.arithmetic import settings
 from marin.process.files import write_whole
 from marin.process.interruption import Interruption
@@ -90,7 +89,7 @@ def run_stage(
     project: Path | None,
     execution: Execution | None = None,
     force: bool = False,
-    pinned: Mapping[str, int] | None = None,
+    pinned: Mapping[str, StepView] | None = None,
     identity: str | None = None,
     grant: Grant | None = None,
 ) -> StageOutcome:
@@ -100,7 +99,7 @@ def run_stage(
         project: the folder whose artifacts/ hold the pointers; None for a step of an experiment file, whose inputs the
             ledger alone names and which leaves no files.
         force: execute even if there is an equal result.
-        pinned: for inputs that an experiment file pins, the index of the step.completed whose result stands for them.
+        pinned: for inputs that an experiment file pins, the result that stands for them.
         identity: what was planned by the one that sent this here: the step is brought to that, or not begun.
         grant: the lease on the step, which the one that sent this here holds; None: this process takes it.
 
@@ -129,7 +128,7 @@ def run_stage(
                     code_identity(plan, code_folder(), recipe),
                     ResultCache(root.history(), root.store()),
                     Unleased(root),
-                    pinned=results_at(root, pinned or {}),
+                    pinned=pinned or {},
                 )
             return _brought(stage, identity, grant)
         except KeyboardInterrupt as signal:  # where no step was executing: one that was has said so itself
@@ -160,7 +159,7 @@ def _brought(stage: _Stage, identity: str | None, grant: Grant | None) -> StageO
                 found=now,
                 cure="its code or its inputs have changed meanwhile: run the same command again",
             )
-        lease = StepLease(root, held, now, name) if grant is None else GrantedLease(root, grant)
+        lease = StepLease(root, held, now, name) if grant is None else grant.lease(root)
         outcome = lease.bring(root.local, name, now, partial(replace(stage, lease=lease).bring, now))
     ended = [outcome.run] if outcome.completed and outcome.action != "present" else []
     if step.beside is not None and outcome.action != "executed":
@@ -192,20 +191,6 @@ def _at_rest(name: str, plan: Plan, recipe: Recipe, root: Root, project: Path | 
     return _Stage(plan.step(name), plan, recipe, root, project, Execution(), False, code, cache, Unleased(root))
 
 
-def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
-    """The results that the step.completed events at these indices record."""
-    if not pinned:
-        return {}
-    reader = root.reader()
-    found = {}
-    for name, index in pinned.items():
-        event = reader.event(index)
-        found[name] = step_view(
-            Fact(index, event.time, events.read(events.StepCompleted, event.body, where=f"event {index}"))
-        )
-    return found
-
-
 @dataclass(frozen=True)
 class _Situation:
     """What a stage finds: the run to record in (``run`` is None for one that begins now), its inputs, and the identity
@@ -217,7 +202,7 @@ class _Situation:
     identity: str
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> ExecutedRun | None:
         return self.results.run
 
     def digests(self, step: StepDefinition) -> dict[str, str]:
@@ -266,7 +251,7 @@ class _Stage:
 
     # Where we are
 
-    def _run(self, history: LedgerHistory, *, completed: bool) -> Run | None:
+    def _run(self, history: LedgerHistory, *, completed: bool) -> ExecutedRun | None:
         """The newest open run of this plan; or, for ``completed``, the newest run of all if it is of this plan and
         done.
 
@@ -277,17 +262,17 @@ class _Stage:
         for fact in reversed(list(started_runs(history, plan=wanted))):
             if completed and fact.index not in newest:
                 return None
-            view = load(history, fact.body.run)
+            view = executed(history, fact.body.run)
             if (view.completed is not None) == completed and not (self.force and self.step.name in view.steps):
                 return view
         return None
 
-    def results(self, history: History, run: Run | None) -> RunResults:
+    def results(self, history: History, run: ExecutedRun | None) -> RunResults:
         """Which steps of the plan have their output, for ``run`` or for one that does not exist yet."""
         cache = replace(self.cache, history=history)
         return RunResults(self.plan, self.recipe, self.code, cache, self.project, run, self.pinned)
 
-    def _situation(self, history: History, run: Run | None) -> _Situation:
+    def _situation(self, history: History, run: ExecutedRun | None) -> _Situation:
         results = self.results(history, run)
         inputs = results.upstream(self.step.name)
         run_id = run.run if run is not None else new_id()

@@ -16,8 +16,8 @@ from marin.errors import MissingEvidence, MissingInput
 from marin.execution.plan import CodeIdentity, Plan, step_identity
 from marin.execution.pointer import Pointer, pointer_path, read_pointer
 from marin.execution.step import StepDefinition
-from marin.history.run import Run, StepView
-from marin.history.runs import History
+from marin.history.executed import ExecutedRun, StepView
+from marin.history.executions import History
 from marin.recipe.schema import Recipe
 from marin.record.events import Output
 from marin.work.cached import ResultCache
@@ -36,7 +36,7 @@ class RunResults:
     code: CodeIdentity
     cache: ResultCache
     project: Path | None
-    run: Run | None
+    run: ExecutedRun | None
     pinned: Mapping[str, StepView] = field(default_factory=dict)
     """Results that stand for steps of the plan whatever their identity: an experiment file said so."""
 
@@ -45,7 +45,7 @@ class RunResults:
         own = self._own(view.step)
         return own is not None and own.completed_at == view.completed_at
 
-    def over(self, history: History, run: Run | None) -> RunResults:
+    def over(self, history: History, run: ExecutedRun | None) -> RunResults:
         """The same questions over a newer state of the ledger."""
         return replace(self, cache=replace(self.cache, history=history), run=run)
 

@@ -13,7 +13,7 @@ import secrets
 import msgspec
 
 from ledger import Conflict, Draft
-from marin.history.runs import facts
+from marin.history.executions import facts
 from marin.recipe.schema import Recipe, digest
 from marin.record.events import SEED_DRAWN, SeedDrawn, write
 from marin.record.root import Root

@@ -20,11 +20,10 @@ import math
 import os
 import re
 import shutil
-import stat
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -70,7 +69,7 @@ class Workspace:
         Raises:
             Locked: another process of this machine has it.
         """
-        return _locked_folder(self.folder, " ".join(sys.argv)[:200])
+        return locked_folder(self.folder, " ".join(sys.argv)[:200])
 
     @property
     def out(self) -> Path:
@@ -89,7 +88,7 @@ class Workspace:
         """
         for stale in (self.out, self.folder / "inputs"):
             if stale.exists():
-                _remove(stale)
+                remove_folder(stale)
         self.out.mkdir(parents=True)
         self.scratch.mkdir(exist_ok=True)
         return {step: self.take(step, partial(outputs.checkout, store, output)) for step, output in inputs.items()}
@@ -97,7 +96,7 @@ class Workspace:
     def clear(self) -> None:
         """The step is done: nothing here is needed again."""
         try:
-            _remove(self.folder)
+            remove_folder(self.folder)
         except OSError as error:
             log.warning("%s stays: %s", self.folder, error.strerror)
 
@@ -120,16 +119,8 @@ class Workspace:
         return folder
 
 
-@dataclass(frozen=True)
-class Abandoned:
-    """A workspace that nobody came back to."""
-
-    folder: Path
-    size: int
-    idle: float
-
-
-def _locked_folder(folder: Path, holder: str) -> AbstractContextManager[None]:
+def locked_folder(folder: Path, holder: str) -> AbstractContextManager[None]:
+    """While no other process of this machine has the folder; :class:`ledger.Locked` where one has."""
     return PosixStorage(folder.parent.parent).lock(f"work/locks/{folder.name}", holder)
 
 
@@ -157,43 +148,7 @@ def own_workspace(local: Path, step: str, identity: str, is_free: Callable[[], b
         yield own
 
 
-def sweep_abandoned(
-    local: Path, min_age: float, *, leased: Collection[str] = (), dry_run: bool = False, now: float | None = None
-) -> list[Abandoned]:
-    """Delete workspaces of ``local`` in which nothing changed for ``min_age`` seconds and where no process is at work: none
-    has the folder's lock, and no living executor a lease on the step (``leased``, by identity).
-
-    Their outputs are in the store or were never made; what is lost is the head start of an attempt that would resume.
-    Events that wait to be delivered (``work/spool``) are no workspace and stay.
-    """
-    swept, busy = [], {Workspace.tail(identity) for identity in leased}
-    for folder in sorted((local / "work").glob("*-" + "[0-9a-f]" * 32)):
-        if folder.name[-32:] in busy:
-            continue
-        with suppress(Locked), _locked_folder(folder, "sweep of abandoned attempts"):
-            found = _measure(folder, time.time() if now is None else now)
-            if found.idle >= min_age:
-                swept.append(found)
-                if not dry_run:
-                    _remove(folder)
-    return swept
-
-
-def _measure(folder: Path, now: float) -> Abandoned:
-    """Size, counting what the store has under another name as nothing, and how long nothing in it has changed."""
-    size, newest = 0, folder.stat().st_ctime
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            status = path.lstat()
-            if stat.S_ISDIR(status.st_mode):
-                newest = max(newest, status.st_mtime)
-            elif status.st_nlink == 1:
-                size += status.st_size
-                newest = max(newest, status.st_mtime)
-    return Abandoned(folder, size, now - newest)
-
-
-def _remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Delete a folder whose files and folders may be read-only."""
 
     def again(function: Callable[[str], object], path: str, error: BaseException) -> None:

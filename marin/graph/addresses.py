@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ledger import LedgerError
-from marin.record.events import GRAPH_COMPLETED
+from marin.kinds.families.graph import GRAPH_COMPLETED
 from marin.record.root import Root
 
 NEWEST = 100

@@ -13,13 +13,12 @@ from functools import cached_property
 
 from ledger import LedgerError, Store
 from marin.errors import MissingEvidence
-from marin.execution.executor import results_at
 from marin.execution.plan import CodeIdentity
 from marin.execution.run_results import RunResults
 from marin.graph.given import Given, file_digest
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
-from marin.graph.results import Action, NodeResult, Results
+from marin.graph.results import Action, NodeResult, Results, results_at
 from marin.graph.step import Adopted, Pinned
 from marin.graph.variants import Variant, bound, variants_of, with_artifacts
 from marin.history.fold import step_view

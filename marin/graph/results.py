@@ -13,7 +13,10 @@ import msgspec
 
 from marin.graph.graph import Graph
 from marin.graph.rows import Rows
-from marin.history.run import StepView
+from marin.history.fold import step_view
+from marin.history.run import Fact, StepView
+from marin.record import events
+from marin.record.root import Root
 
 Action = Literal["executed", "cached", "pinned", "adopted"]
 
@@ -69,3 +72,17 @@ class Results(Mapping[str, NodeResult]):
 
     def __len__(self) -> int:
         return self.counts.total()
+
+
+def results_at(root: Root, pinned: Mapping[str, int]) -> dict[str, StepView]:
+    """The results that the step.completed events at these indices record."""
+    if not pinned:
+        return {}
+    reader = root.reader()
+    found = {}
+    for name, index in pinned.items():
+        event = reader.event(index)
+        found[name] = step_view(
+            Fact(index, event.time, events.read(events.StepCompleted, event.body, where=f"event {index}"))
+        )
+    return found

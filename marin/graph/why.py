@@ -23,6 +23,7 @@ from marin.graph.step import Adopted
 from marin.history.changes import SHOWN, changes, leaves, listed, read_listing
 from marin.history.run import Fact
 from marin.history.runs import History, facts
+from marin.history.table.nondeterminism import is_deterministic
 from marin.recipe.cost import HERE, Estimate, Prices, Throughput, Work, estimate, work_of
 from marin.record import events
 from marin.record.events import StepCompleted, StepStarted
@@ -130,7 +131,7 @@ def _reason_of(
     else:
         cost = Estimate(name, 0.0, 0.0, 0.0, 0.0, 0.0, prices.currency, device, action)
     run = planner.results[node.address].origin if node.address in planner.results else ""
-    steady = planner.cache.is_deterministic(identity)
+    steady = is_deterministic(planner.cache.history, identity)
     return StepReason(
         node.address,
         name,

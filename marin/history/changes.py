@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ledger import LedgerError, Store, canonical_bytes
-from marin.history.run import Fact
-from marin.history.runs import History, facts, read_fact, stream_of
+from marin.history.executed import Fact
+from marin.history.executions import History, facts, read_fact, stream_of
 from marin.kinds.known import type_of
 from marin.process.text import clipped, short
 from marin.record.events import StepCompleted, StepStarted

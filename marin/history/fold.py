@@ -1,6 +1,6 @@
-"""The fold of a run: its events, one by one, into the values of :mod:`marin.history.run`.
+"""The fold of a run: its events, one by one, into the values of :mod:`marin.history.executed`.
 
-There is one, for anyone who reads a run whole (:func:`marin.history.runs.load`) and for anyone who follows a growing log
+There is one, for anyone who reads a run whole (:mod:`marin.history.executions`) and for anyone who follows a growing log
 (:mod:`marin.plugins.mlflow.folding`). It asks for nothing: where an event refers to another run, its caller brings that.
 """
 
@@ -14,13 +14,11 @@ from msgspec import structs
 
 from ledger import Event
 from marin.errors import MissingEvidence
-from marin.history.labels import Labels
-from marin.history.run import Fact, Run, StepState, StepView
-from marin.kinds.kind import Kind
+from marin.history.executed import ExecutedRun, StepState
+from marin.kinds.kind import Fact, Kind, StepView
 from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
 from marin.record.events import Body
-from marin.record.verdicts import counting, of_the_log
 
 RECORDING = ("train", *kinds.MODEL_STEPS)
 """Steps whose executions record what a result brings along: training, evaluation, export."""
@@ -69,20 +67,15 @@ class RunFold:
         self.length = 0
         self.told = -1
         """The last event that is no verdict."""
-        self.evaluated = -1
-        """The last event in the stream of its evaluations; ``told`` does not count these."""
         self.steps: dict[str, StepView] = {}
         self.states: dict[str, StepState] = {}
         self.attempts: dict[str, int] = {}
         self.recorded = Recorded()
         self._taken: dict[str, Recorded] = {}
-        self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
-        self._claimed: list[Fact[kinds.ReplayCompleted]] = []
-        self.labels = Labels()
 
     def apply(self, index: int, event: Event, body: Body | None) -> None:
         """Take in the next event of the run; ``body`` is None for what tells nothing of its steps. A step.cached goes
-        to :meth:`take_over`, a replay.completed to :meth:`judge`."""
+        to :meth:`take_over`."""
         self.last_index, self.length = index, event.seq + 1
         kind = own_kind(event.type)
         if kind is None or not kind.is_verdict_within:
@@ -103,21 +96,7 @@ class RunFold:
             self._taken.pop(result.step, None)
         self._made("cached", result)
 
-    def judge(self, fact: Fact[kinds.ReplayCompleted], *, counts: bool) -> None:
-        """Take in a verification of the run, wherever in the log it is recorded; ``counts``: by this user, of this
-        log. What was found in a copy elsewhere may say nothing of the run here."""
-        if of_the_log(fact.body.verdicts, fact.body.log_checkpoint):
-            (self._verdicts if counts else self._claimed).append(fact)
-
-    def label(self, body: kinds.RunLabelled) -> None:
-        """Take in what somebody says of the run, in the order of the log."""
-        self.labels = self.labels.after(body)
-
-    def verdicts(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
-        """The verdicts that count, as they count for the run as it is by now."""
-        return tuple(map(self._counting, self._verdicts))
-
-    def view(self) -> Run:
+    def view(self) -> ExecutedRun:
         """The run as it is by now; :class:`MissingEvidence` without its beginning."""
         if self.started is None:
             raise MissingEvidence(
@@ -129,7 +108,7 @@ class RunFold:
             )
         trained, evaluated, exported = map(self._recorded_of, RECORDING)
         saved = {fact.body.step: fact for fact in trained.of(kinds.CheckpointSaved)}
-        return Run(
+        return ExecutedRun(
             run=self.run,
             started=self.started,
             last_index=self.last_index,
@@ -144,13 +123,10 @@ class RunFold:
             evaluation=next(reversed(evaluated.of(kinds.EvalCompleted)), None),
             exported=next(reversed(exported.of(kinds.ModelExported)), None),
             completed=self.completed,
-            verdicts=self.verdicts(),
-            claimed=tuple(map(self._counting, self._claimed)),
             preemptions=tuple(self.recorded.of(kinds.StepPreempted)),
             states=dict(self.states),
             outcome=self.outcome,
             loop=tuple(self.recorded.of(kinds.LoopSegment)),
-            labels=self.labels,
         )
 
     def step_begun(self, fact: Fact[kinds.StepStarted]) -> None:
@@ -205,11 +181,6 @@ class RunFold:
         """What was recorded by the execution that the step's result came from; all of it while it has none."""
         result = self.steps.get(step)
         return self.recorded if result is None else self._taken.get(step, self.recorded).until(result.completed_at)
-
-    def _counting(self, fact: Fact[kinds.ReplayCompleted]) -> Fact[kinds.ReplayCompleted]:
-        body = fact.body
-        words = counting(body, self.told, self.evaluated)
-        return replace(fact, body=structs.replace(body, verdicts=words))
 
 
 def standing(segments: Iterable[Fact[kinds.TrainSegment]]) -> tuple[Fact[kinds.TrainSegment], ...]:

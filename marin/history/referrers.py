@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ledger import LedgerError, Store, named_digests
+import msgspec
+
+from ledger import Event, LedgerError, Store, named_digests
+from marin.record.events import CHECKPOINT_SAVED, TRAIN_STARTED, CheckpointSaved, TrainStarted
+from marin.record.retention import let_go
 from marin.record.root import Root
 
 
@@ -81,3 +85,31 @@ def _made_of(store: Store, wanted: set[str]) -> Mapping[str, set[str]]:
         return {one for one in direct if one in wanted}.union(*(reach(one, depth + 1) for one in direct))
 
     return {digest: reached for digest in ingredients if (reached := reach(digest))}
+
+
+def retained_digests(events: Iterable[Event]) -> list[str]:
+    """Every digest that the events of a ledger name and no policy lets go, in the order of the log."""
+    started: dict[str, list[TrainStarted]] = {}
+    saved: dict[str, list[tuple[int, CheckpointSaved]]] = {}
+    named: list[list[str]] = []
+    for event in events:
+        body = dict(event.body)
+        named.append(list(named_digests(body)))
+        if event.type == TRAIN_STARTED and (begun := _readable_body(body, TrainStarted)) is not None:
+            started.setdefault(event.stream, []).append(begun)
+        if event.type == CHECKPOINT_SAVED and (made := _readable_body(body, CheckpointSaved)) is not None:
+            saved.setdefault(event.stream, []).append((len(named) - 1, made))
+    for stream, states in saved.items():
+        gone = let_go(started.get(stream, ()), [state for _, state in states])
+        for place, state in states:
+            if state.artifact in gone:
+                named[place] = [digest for digest in named[place] if digest != state.artifact]
+    return list(dict.fromkeys(digest for digests in named for digest in digests))
+
+
+def _readable_body[B: TrainStarted | CheckpointSaved](body: object, kind: type[B]) -> B | None:
+    """None where the body is another release's: then nothing is let go by it."""
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError:
+        return None

@@ -7,159 +7,37 @@ the nodes of the graph, by address.
 from __future__ import annotations
 
 import math
-from base64 import b32encode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from secrets import token_bytes
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
 
-from ledger import Event, canonical_digest
-from marin.errors import MissingEvidence
+from msgspec import structs
+
+from ledger import canonical_digest
+from marin.history.executed import Beginning as Beginning
+from marin.history.executed import ExecutedRun
+from marin.history.executed import Indexed as Indexed
+from marin.history.executed import StepState as StepState
+from marin.history.executed import new_id as new_id
+from marin.history.executed import status as status
+from marin.history.executed import was_interrupted as was_interrupted
+from marin.history.fold import RunFold
 from marin.history.labels import Labels
 from marin.kinds.kind import Fact as Fact
 from marin.kinds.kind import StepView as StepView
-from marin.recipe.schema import Recipe, from_plain
-from marin.record.events import (
-    DEFAULT_PIPELINE,
-    LOOP,
-    STEPS,
-    CheckpointSaved,
-    EvalCompleted,
-    LoopSegment,
-    ModelExported,
-    Output,
-    ReplayCompleted,
-    RunCompleted,
-    RunStarted,
-    StepFailed,
-    StepPreempted,
-    TrainSegment,
-    TrainStarted,
-    write,
-)
+from marin.record import events as kinds
+from marin.record.events import DEFAULT_PIPELINE, STEPS, ReplayCompleted, TrainSegment, write
 from marin.record.retention import let_go
-from marin.record.verdicts import NAMES, NEVER, answerable, overall, standing
-
-MAIN = "pipeline"
-"""What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
-Indexed = tuple[int, Event]
-"""An event and its index in the log."""
+from marin.record.verdicts import NAMES, NEVER, answerable, counting, of_the_log, overall, standing
 
 
-@dataclass(frozen=True)
-class StepState:
-    """How far a step of a run has come. ``started``: when its first attempt began; ``index``: the event that tells the
-    state; ``config`` and ``code``: digests of what the last attempt was begun with, "" where this run began none;
-    ``result``: what it made, None while it is made (again)."""
+@dataclass(frozen=True, kw_only=True)
+class Run(ExecutedRun):
+    """A run with what is said of it elsewhere: verdicts, and labels."""
 
-    step: str
-    state: Literal["running", "completed", "cached", "failed"]
-    started: str
-    ended: str | None = None
-    attempt: int = 1
-    identity: str = ""
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    config: str = ""
-    code: str = ""
-    error: str = ""
-    index: int = 0
-    result: StepView | None = None
-
-    @property
-    def output(self) -> Output | None:
-        """What the step made, if it made anything."""
-        return self.result.output if self.result is not None else None
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """The numbers of its result."""
-        return self.result.metrics if self.result is not None else {}
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """The state that a training began with, before train step ``step``. ``made_again``: it follows from the recipe and what that
-    names, so that no checkpoint holds it; in a phase it is a state of another run."""
-
-    step: int
-    state: str
-    made_again: bool
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run, folded from its events. ``length`` is how many events its stream has: the number of the next one."""
-
-    run: str
-    started: Fact[RunStarted]
-    last_index: int
-    length: int
-    steps: Mapping[str, StepView]
-    """The results of its steps; ``states`` has every step that was begun."""
-    attempts: Mapping[str, int]
-    failures: tuple[Fact[StepFailed], ...]
-    training: tuple[Fact[TrainStarted], ...]
-    segments: tuple[Fact[TrainSegment], ...]
-    """Those that stand, in the order of train steps: where an attempt repeats a segment, the later record."""
-    checkpoints: tuple[Fact[CheckpointSaved], ...]
-    evaluation: Fact[EvalCompleted] | None
-    exported: Fact[ModelExported] | None
-    completed: Fact[RunCompleted] | None
     verdicts: tuple[Fact[ReplayCompleted], ...]
     """Those that count; what somebody else's log says of its own runs is in ``claimed``."""
     claimed: tuple[Fact[ReplayCompleted], ...] = ()
-    preemptions: tuple[Fact[StepPreempted], ...] = ()
-    states: Mapping[str, StepState] = field(default_factory=dict)
-    outcome: str = ""
-    """How a graph says that it ended; "" for a run."""
-    loop: tuple[Fact[LoopSegment], ...] = ()
-    """What a loop of the user's own recorded, in the order of the log."""
-    told: int = -1
-    """The newest event that tells of the run itself; verdicts on it and views of it aside."""
     labels: Labels = field(default_factory=Labels)
-
-    @property
-    def plan(self) -> str:
-        """Digest of recipe and code: runs with an equal one must have equal bits."""
-        return self.started.body.plan
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe as it was recorded; raises :class:`UsageError` when this version cannot read it."""
-        return from_plain(self.started.body.recipe, where=f"run {self.run}")
-
-    @property
-    def is_loop(self) -> bool:
-        """Whether its user's own loop recorded it: nothing here can execute it again."""
-        return self.started.body.pipeline == LOOP
-
-    @property
-    def answerable(self) -> tuple[str, ...]:
-        """The verdicts that a run of its kind can have (:func:`marin.record.verdicts.answerable`)."""
-        return answerable(self.started.body.pipeline, self.steps)
-
-    @property
-    def begun(self) -> Beginning | None:
-        """The state that its training began with; None before it did."""
-        if not self.training:
-            return None
-        first = self.training[0].body
-        alone = first.first_step == 0 and self.started.body.recipe.get("phase") is None
-        return Beginning(first.first_step, first.state, alone)
-
-    @property
-    def let_go(self) -> frozenset[str]:
-        """Artifacts of training checkpoints that the run does not keep: whether they are still here does not matter."""
-        return let_go([fact.body for fact in self.training], [fact.body for fact in self.checkpoints])
-
-    @property
-    def status(self) -> str:
-        """``completed``: every step has its output. ``failed``: the last thing heard of it was a failure; ``interrupted``:
-        that somebody stopped it. ``open``: none of these. A graph ends as it says."""
-        last = max(self.failures, key=lambda fact: fact.index, default=None)
-        failed = last.index if last is not None else None
-        stopped = last is not None and was_interrupted(last.body)
-        return self.outcome or status(self.completed is not None, failed, self.last_index, interrupted=stopped)
 
     @property
     def is_running(self) -> bool:
@@ -167,33 +45,19 @@ class Run:
         steps; the process that stopped it there (Ctrl-C, while DVC began the next) could not say so."""
         return self.is_loop or any(state.state == "running" for state in self.states.values())
 
-    @property
-    def planned(self) -> frozenset[str]:
-        """The steps that the run says its plan has."""
-        steps = self.started.body.code.get("steps")
-        return frozenset(steps) if isinstance(steps, Mapping) else frozenset()
+    def ordered_states(self) -> list[StepState]:
+        """Every step that was begun, in the order of the pipeline."""
+        return ordered(self.states)
 
     @property
-    def metrics(self) -> dict[str, float]:
-        """All metrics of the run, as ``step.name``."""
-        return {f"{step}.{name}": value for step, view in self.steps.items() for name, value in view.metrics.items()}
+    def answerable(self) -> tuple[str, ...]:
+        """The verdicts that a run of its kind can have (:func:`marin.record.verdicts.answerable`)."""
+        return answerable(self.started.body.pipeline, self.steps)
 
     @property
-    def losses(self) -> dict[int, float]:
-        """The loss of every train step that is recorded."""
-        told: list[TrainSegment | LoopSegment] = [fact.body for fact in self.segments]
-        told += [fact.body for fact in self.loop]
-        return {body.start + place: float.fromhex(loss) for body in told for place, loss in enumerate(body.losses)}
-
-    @property
-    def measured(self) -> Mapping[str, float]:
-        """What the evaluation measured, by name: as its step's result says, which lists show and verification compares; before
-        there is one, as its own event says."""
-        if "evaluate" in self.steps:
-            return self.steps["evaluate"].metrics
-        if self.evaluation is None:
-            return {}
-        return {name: float.fromhex(value) for name, value in self.evaluation.body.metrics.items()}
+    def let_go(self) -> frozenset[str]:
+        """Artifacts of training checkpoints that the run does not keep: whether they are still here does not matter."""
+        return let_go([fact.body for fact in self.training], [fact.body for fact in self.checkpoints])
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -223,42 +87,6 @@ class Run:
         """What the verdicts that count say together, by name; empty where there are none."""
         return standing_of(self.verdicts)
 
-    def ordered_states(self) -> list[StepState]:
-        """Every step that was begun, in the order of the pipeline."""
-        return ordered(self.states)
-
-    def output(self, step: str) -> Output:
-        """What ``step`` made; :class:`MissingEvidence` when the run has no output of it."""
-        if step not in self.steps:
-            raise MissingEvidence(
-                "the run has no such output",
-                where=f"run {self.run}",
-                expected=f"an output of {step}",
-                found=", ".join(self.steps) or "no outputs",
-                cure="a loop of your own has what it saved (`run.save(NAME, PATH)`): `marin store get DIGEST` brings it, as "
-                f"`marin show {self.run}` names it"
-                if self.is_loop
-                else f"run `marin stage {step}` or `dvc repro`; in an experiment file, name default_{step} among the steps",
-            )
-        return self.steps[step].output
-
-
-def status(
-    completed: bool, failed: int | None, last: int, *, interrupted: bool = False
-) -> Literal["completed", "failed", "interrupted", "open"]:
-    """The status of a run that failed last at event ``failed``, or was ``interrupted`` there, and of which event ``last`` is the
-    newest."""
-    if completed:
-        return "completed"
-    if failed is None or failed != last:
-        return "open"
-    return "interrupted" if interrupted else "failed"
-
-
-def was_interrupted(failure: StepFailed) -> bool:
-    """Whether somebody stopped the step (Ctrl-C, SIGTERM): it did not fail, and the same command goes on with it."""
-    return failure.error.startswith(("interrupted", "training was asked to stop"))
-
 
 def standing_of(verdicts: Sequence[Fact[ReplayCompleted]]) -> dict[str, str]:
     """What these verdicts, oldest first, say together, by name (:func:`marin.record.verdicts.standing`)."""
@@ -282,11 +110,6 @@ def verified(verdicts: Sequence[Fact[ReplayCompleted]], answerable: Collection[s
     return f"{overall(standing_of(verdicts), answerable)} {representative(verdicts, answerable).time[:10]}"
 
 
-def record_digest(segment: TrainSegment) -> str:
-    """Identity of what a replay compares: the whole record of a segment."""
-    return canonical_digest(write(segment))
-
-
 def unverified(run: Run, held: Collection[str]) -> int:
     """How many train steps the newest recorded state is ahead of the last one up to which every segment is among ``held``
     (:func:`record_digest`): no state older than that is unverified."""
@@ -307,6 +130,56 @@ def age_in_words(steps: int) -> str:
     return f"no state older than {steps} train step{'s' if steps > 1 else ''} is unverified"
 
 
+class JudgedFold(RunFold):
+    """:class:`marin.history.fold.RunFold`, which also takes verdicts and labels."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self._verdicts: list[Fact[kinds.ReplayCompleted]] = []
+        self._claimed: list[Fact[kinds.ReplayCompleted]] = []
+        self.labels = Labels()
+        self.evaluated = -1
+        """The last event in the stream of its evaluations; ``told`` does not count these."""
+
+    def judge(self, fact: Fact[kinds.ReplayCompleted], *, counts: bool) -> None:
+        """Take in a verification of the run, wherever in the log it is recorded; ``counts``: by this user, of this
+        log. What was found in a copy elsewhere may say nothing of the run here."""
+        if of_the_log(fact.body.verdicts, fact.body.log_checkpoint):
+            (self._verdicts if counts else self._claimed).append(fact)
+
+    def label(self, body: kinds.RunLabelled) -> None:
+        """Take in what somebody says of the run, in the order of the log."""
+        self.labels = self.labels.after(body)
+
+    def verdicts(self) -> tuple[Fact[kinds.ReplayCompleted], ...]:
+        """The verdicts that count, as they count for the run as it is by now."""
+        return tuple(map(self._counting, self._verdicts))
+
+    def view(self) -> Run:
+        """As :meth:`RunFold.view`, with the verdicts as they count by now, and labels."""
+        executed = super().view()
+        return Run(
+            **{item.name: getattr(executed, item.name) for item in fields(ExecutedRun)},
+            verdicts=self.verdicts(),
+            claimed=tuple(map(self._counting, self._claimed)),
+            labels=self.labels,
+        )
+
+    def _counting(self, fact: Fact[kinds.ReplayCompleted]) -> Fact[kinds.ReplayCompleted]:
+        body = fact.body
+        words = counting(body, self.told, self.evaluated)
+        return replace(fact, body=structs.replace(body, verdicts=words))
+
+
+MAIN = "pipeline"
+"""What people call the plan that dvc.yaml has. Events keep the name that they were recorded with."""
+
+
+def record_digest(segment: TrainSegment) -> str:
+    """Identity of what a replay compares: the whole record of a segment."""
+    return canonical_digest(write(segment))
+
+
 def ordered(states: Mapping[str, StepState]) -> list[StepState]:
     """These steps in the order of the pipeline."""
     place = {name: position for position, name in enumerate(STEPS)}
@@ -316,8 +189,3 @@ def ordered(states: Mapping[str, StepState]) -> list[StepState]:
 def plan_of(pipeline: str) -> str:
     """What people call the plan whose recorded name is ``pipeline``."""
     return MAIN if pipeline == DEFAULT_PIPELINE else pipeline
-
-
-def new_id() -> str:
-    """The id of a run or of an execution of a graph: eight letters and digits, 40 random bits."""
-    return b32encode(token_bytes(5)).decode().lower()

@@ -9,96 +9,31 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ledger import Event, Stray
+from ledger import Event
 from marin.errors import MissingEvidence, UsageError
-from marin.history.fold import RECORDING, Recorded, RunFold, body_of, step_view, taken
+from marin.history.executions import History as History
+from marin.history.executions import bodies_of as bodies_of
+from marin.history.executions import completions as completions
+from marin.history.executions import evaluation_stream as evaluation_stream
+from marin.history.executions import facts as facts
+from marin.history.executions import facts_of as facts_of
+from marin.history.executions import fold_stream
+from marin.history.executions import is_a as is_a
+from marin.history.executions import read_fact as read_fact
+from marin.history.executions import replay_stream as replay_stream
+from marin.history.executions import started_runs as started_runs
+from marin.history.executions import stream_of as stream_of
+from marin.history.executions import withdrawn_from as withdrawn_from
 from marin.history.labels import label_stream, labelled
-from marin.history.run import Fact, Indexed, Run, StepView, age_in_words, record_digest, unverified
-from marin.kinds.known import own_kind, type_of
-from marin.record import events as kinds
-from marin.record.events import (
-    CheckpointSaved,
-    EvaluationMeasured,
-    EvaluationRecorded,
-    ReplayCompleted,
-    ReplaySegment,
-    RunLabelled,
-    RunStarted,
-    StepCached,
-    StepCompleted,
-    StepStarted,
-    TrainWithdrawn,
-)
+from marin.history.run import JudgedFold, Run, age_in_words, record_digest, unverified
+from marin.kinds.known import type_of
+from marin.record.events import ReplayCompleted, ReplaySegment, RunLabelled
 
 log = logging.getLogger(__name__)
 
 LATEST = "latest"
-
-
-class History(Protocol):
-    """Verified events to read from, in the order of the log."""
-
-    def events(self, *, stream: str | None = None, type: str | None = None, **named: str | None) -> Iterable[Indexed]:
-        """The events of one stream, of one type, whose bodies have these texts in the fields of these names (``run``,
-        ``identity``), or all of it, with their index in the log."""
-
-    def event(self, index: int) -> Event | None:
-        """The event at this index; None beyond the end."""
-
-    def strays(self, naming: str) -> Iterable[Stray]:
-        """The entries of the log that are no events of it, and have this text in them."""
-
-    def counts(self, verdict: Fact[ReplayCompleted]) -> bool:
-        """Whether this user gave the verdict, on a run of this log."""
-
-    def newest(self, stream: str) -> int:
-        """The index of the newest event of a stream, -1 where it has none."""
-
-
-def stream_of(run: str) -> str:
-    """The stream that holds the events of ``run``."""
-    return f"run/{run}"
-
-
-def evaluation_stream(run: str) -> str:
-    """The stream that holds what was evaluated of the states of ``run``, which is no part of its execution."""
-    return f"evaluation/{run}"
-
-
-def replay_stream(run: str) -> str:
-    """The stream that holds what a reproducer says of single segments of ``run``, and asks of its training."""
-    return f"replay/{run}"
-
-
-def recorded_evaluations(history: History, run: str) -> Iterator[EvaluationMeasured | EvaluationRecorded]:
-    """What was evaluated of the states of ``run``, in the order in which it was recorded; without states that its training
-    withdrew: no verdict is on them."""
-    gone = withdrawn_states(history, run)
-    bodies: Mapping[str, type[EvaluationMeasured | EvaluationRecorded]] = {
-        type_of(body): body for body in (EvaluationMeasured, EvaluationRecorded)
-    }
-    for index, event in history.events(stream=evaluation_stream(run)):
-        if event.type in bodies and event.body.get("state") not in gone:
-            yield kinds.read(bodies[event.type], event.body, where=f"event {index}")
-
-
-def withdrawn_states(history: History, run: str) -> set[str]:
-    """States that the training of ``run``, or the one that it took over, recorded and withdrew, and that do not stand."""
-    taken = [
-        history.event(fact.body.completed_at)
-        for fact in facts(history, StepCached, stream=stream_of(run))
-        if fact.body.step == "train"
-    ]
-    gone, standing = set[str](), set[str]()
-    for stream in dict.fromkeys((stream_of(run), *(event.stream for event in taken if event is not None))):
-        cuts = list(facts(history, TrainWithdrawn, stream=stream))
-        for saved in facts(history, CheckpointSaved, stream=stream) if cuts else ():
-            cut = any(saved.index < back.index and saved.body.step > back.body.step for back in cuts)
-            (gone if cut else standing).add(saved.body.state)
-    return gone - standing
 
 
 def stream_of_graph(graph: str) -> str:
@@ -110,11 +45,6 @@ def stands_in_stream(event: Event, run: str) -> bool:
     """Whether an event stands in the stream of ``run`` itself, or of that execution of a graph: what names a run elsewhere
     says nothing of what it is, and no verdict looks at it."""
     return event.stream in (stream_of(run), stream_of_graph(run))
-
-
-def started_runs(history: History, *, plan: str | None = None, recipe: str | None = None) -> Iterator[Fact[RunStarted]]:
-    """The beginning of every run (of this plan, of the recipe with this digest), in the order in which they started."""
-    yield from facts(history, RunStarted, plan=plan, recipe_digest=recipe)
 
 
 def run_ids(history: History) -> list[str]:
@@ -175,28 +105,6 @@ def pick(known: Sequence[str], name: str) -> str:
     )
 
 
-def facts_of(history: History, stream: str, step: str, kind: str) -> list[Indexed]:
-    """The events of type ``kind`` in a run's stream that ``step`` recorded under its present identity: those after the
-    step.started that began it. A run goes on when a step's inputs have changed (own texts that were edited after a
-    later step failed); what was trained on the old ones is no state to go on from, and neither is what was withdrawn."""
-    since, identity = -1, None
-    for index, event in history.events(stream=stream, type=type_of(StepStarted)):
-        if event.body["step"] == step and event.body["identity"] != identity:
-            since, identity = index, event.body["identity"]
-    found = [item for item in history.events(stream=stream, type=kind) if item[0] > since]
-    for index, event in history.events(stream=stream, type=type_of(TrainWithdrawn)):
-        found = [item for item in found if item[0] > index or not withdrawn_from(item[1], event.body["step"])]
-    return found
-
-
-def withdrawn_from(event: Event, step: int) -> bool:
-    """Whether an event tells of train steps from ``step`` on, or of a state after that: withdrawn with them."""
-    kind = own_kind(event.type)
-    if kind is None or kind.reaches is None:
-        return False
-    return kind.reaches(kinds.read(kind.body, event.body, where=event.stream)) > step
-
-
 def followed(history: History, run: Run, is_mine: Callable[[int], bool]) -> str:
     """How far this user, who executed segments of a run again, is behind it, in words; "" where that never was. ``is_mine``:
     whether this user wrote the event at an index."""
@@ -251,72 +159,11 @@ def load_each(history: History, ids: Iterable[str], one: Callable[[History, str]
 
 
 def _folded(history: History, run: str, stream: str) -> Run:
-    fold, origins = RunFold(run), dict[str, Recorded]()
-    for index, event in history.events(stream=stream):
-        body = body_of(index, event)
-        if not isinstance(body, StepCached):
-            fold.apply(index, event, body)
-            continue
-        result = _resolved(Fact(index, event.time, body), history)
-        recorded = None
-        if result.origin != run and body.step in RECORDING:
-            if result.origin not in origins:
-                origins[result.origin] = _recorded(history, stream_of(result.origin))
-            recorded = origins[result.origin]
-        fold.take_over(index, event, result, recorded)
+    fold = JudgedFold(run)
+    fold_stream(fold, history, stream)
     for fact in facts(history, ReplayCompleted, run=run):
         fold.judge(fact, counts=history.counts(fact))
     fold.evaluated = history.newest(evaluation_stream(run))
     for body in labelled(history.events(stream=label_stream(run), type=type_of(RunLabelled))):
         fold.label(body)
     return fold.view()
-
-
-def _recorded(history: History, stream: str) -> Recorded:
-    found = Recorded()
-    for index, event in history.events(stream=stream):
-        kind, body = own_kind(event.type), body_of(index, event)
-        if kind is not None and body is not None:
-            found.add(kind, Fact(index, event.time, body, event.actor))
-    return found
-
-
-def _resolved(cached: Fact[StepCached], history: History) -> StepView:
-    body = cached.body
-    event = history.event(body.completed_at)
-    if event is not None and event.type == type_of(StepCompleted):
-        made = step_view(read_fact(StepCompleted, (body.completed_at, event)))
-        if (made.step, made.identity, made.output) == (body.step, body.identity, body.output):
-            return taken(cached, made)
-    raise MissingEvidence(
-        "a result was taken over from an event that does not hold it",
-        where=f"event {cached.index}",
-        expected=f"{type_of(StepCompleted)} of {body.step} at {body.completed_at}",
-        found="something else",
-        cure="run `marin ledger fsck`",
-    )
-
-
-def facts[T: kinds.Body](
-    history: History, kind: type[T], *, stream: str | None = None, **named: str | None
-) -> Iterator[Fact[T]]:
-    """Every fact of one kind in the log or a stream of it, oldest first, whose body has these texts in the fields of these
-    names."""
-    for item in history.events(stream=stream, type=type_of(kind), **named):
-        yield read_fact(kind, item)
-
-
-def is_a(item: Indexed, kind: type[kinds.Body]) -> bool:
-    """Whether an event is of the type that has this body."""
-    return item[1].type == type_of(kind)
-
-
-def completions(history: History, *, step: str, identity: str) -> Iterator[Fact[StepCompleted]]:
-    """Every recorded result of steps with this identity, oldest first."""
-    return (fact for fact in facts(history, StepCompleted, identity=identity) if fact.body.step == step)
-
-
-def read_fact[T: kinds.Body](kind: type[T], item: Indexed) -> Fact[T]:
-    """The event as a fact of its kind; raises what :func:`marin.record.events.read` raises for a body that does not fit."""
-    index, event = item
-    return Fact(index, event.time, kinds.read(kind, event.body, where=f"event {index}"), event.actor)

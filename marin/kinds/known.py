@@ -1,7 +1,7 @@
 """Which types of events there are, and what each one is: one registry, for all who ask.
 
-The core's families stand here. Those of a plugin, and of what plugins alone record, are found by the entry points
-``marin.kinds``, each of which names a tuple of kinds, when a type is met that the core does not have. What a verdict rests on is
+The families that a run of the pipeline or of a loop is made of stand here. All others are found by the entry points
+``marin.kinds``, each of which names a tuple of kinds, when a type is met that does not stand here. What a verdict rests on is
 asked of Marin's own alone (:func:`own_kind`): a type of somebody else's plugin has a body that is checked and numbers that are
 shown, and keeps a verdict from PASS.
 """
@@ -13,19 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 from marin.kinds.body import Body
-from marin.kinds.families import (
-    evaluation,
-    experiment,
-    following,
-    graph,
-    lease,
-    loop,
-    run,
-    step,
-    tracking,
-    train,
-    verification,
-)
+from marin.kinds.families import evaluation, following, lease, loop, run, step, tracking, train, verification
 from marin.kinds.kind import Kind
 
 logger = logging.getLogger(__name__)
@@ -34,7 +22,7 @@ GROUP = "marin.kinds"
 LEDGER = "log."
 """How the types begin to which the ledger itself gives a meaning."""
 
-FAMILIES = (run, train, tracking, step, following, evaluation, loop, graph, verification, lease, experiment)
+FAMILIES = (run, train, tracking, step, following, evaluation, loop, verification, lease)
 """In the order in which a run's claims are listed."""
 CORE: Mapping[str, Kind] = {kind.type: kind for family in FAMILIES for kind in family.KINDS}
 
@@ -59,6 +47,12 @@ def among(types: Collection[str]) -> Iterator[Kind]:
     """Those of these types that the core and Marin's own plugins know, in the order in which a run's claims are listed."""
     yield from (kind for kind in CORE.values() if kind.type in types)
     yield from (kind for type in sorted(types) if type not in CORE and (kind := own_kind(type)) is not None)
+
+
+def is_evaluation(type: str) -> bool:
+    """Whether it tells what was evaluated of a recorded state, in a stream of its own."""
+    kind = own_kind(type)
+    return kind is not None and kind.judge == "evaluation"
 
 
 @cache

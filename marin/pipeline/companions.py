@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from marin.execution.step import Companion, Journal
-from marin.history.runs import load
+from marin.history.executions import executed
 from marin.provenance.plugins import named
 from marin.recipe.schema import Recipe
 from marin.record.root import Root
@@ -42,7 +42,7 @@ class Beside:
     @contextmanager
     def following(self, journal: Journal, root: Root, run: str) -> Iterator[Journal]:
         """See there. Raises as :meth:`lacks`."""
-        if self.asks(load(root.history(), run).recipe) is None:
+        if self.asks(executed(root.history(), run).recipe) is None:
             yield journal
             return
         with self._loaded().following(journal, root, run) as watched:
@@ -50,7 +50,7 @@ class Beside:
 
     def completed(self, root: Root, run: str, journal: Journal) -> None:
         """See there. Raises as :meth:`lacks`."""
-        if self.asks(load(root.history(), run).recipe) is not None:
+        if self.asks(executed(root.history(), run).recipe) is not None:
             self._loaded().completed(root, run, journal)
 
     def _loaded(self) -> Companion:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ledger import Store
-from marin.data.documents import TRAIN, VALIDATION, Document, SplitWriter
+from marin.data.documents import TRAIN, VALIDATION, Document
+from marin.data.lines.writing import SplitWriter
 from marin.errors import DataError, UsageError
 from marin.execution.step import Task
 from marin.pipeline.corpus import Corpus

@@ -15,7 +15,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marin.data.borrowed.chats import check_marks, special_texts, special_tokens
-from marin.data.documents import TRAIN, VALIDATION, Document, SplitWriter, read_documents, write_divided
+from marin.data.documents import (
+    ANSWER,
+    REJECTED,
+    TRAIN,
+    VALIDATION,
+    Document,
+    SplitCount,
+    position,
+    read_documents,
+    threshold,
+)
+from marin.data.lines.writing import SplitWriter
 from marin.data.local import Marked, Skipped, SourceFile, Written, matched, mirrored_glob, read_file, read_pairs
 from marin.data.preferences import hold_out
 from marin.data.template import SPECIAL, ChatTemplate, conversation, template_of
@@ -201,3 +212,52 @@ def _pair_files(dataset: UrlDataset | FilesDataset) -> list[SourceFile]:
     if dataset.minimal_pairs is None:
         return []
     return matched((mirrored_glob(dataset.minimal_pairs),), what="dataset.minimal_pairs", kinds=(".jsonl",))
+
+
+def write_divided(
+    documents: Iterable[Document], folder: Path, fraction: float, *, where: str
+) -> tuple[SplitCount, SplitCount]:
+    """Write ``documents`` to ``folder``, divided into train and validation.
+
+    Raises:
+        DataError: there is no document, or only one text, so that nothing could be held out.
+    """
+    limit = threshold(fraction)
+    counts = _write(documents, folder, limit)
+    if counts.train.documents and counts.validation.documents:
+        return counts.train, counts.validation
+    if counts.lowest == counts.highest:
+        found = "no document" if counts.lowest is None else "one text"
+        raise DataError(
+            "corpus is empty" if counts.lowest is None else "corpus cannot be divided",
+            where=where,
+            expected="at least two different documents, so that one can be held out",
+            found=found,
+            cure="name more text, or cut it into smaller documents with dataset.split and dataset.paragraphs_per_document",
+        )
+    assert counts.lowest is not None and counts.highest is not None
+    again = list(read_documents(folder / TRAIN)) + list(read_documents(folder / VALIDATION))
+    counts = _write(again, folder, counts.lowest + 1 if not counts.validation.documents else counts.highest)
+    return counts.train, counts.validation
+
+
+@dataclass(frozen=True)
+class _Written:
+    train: SplitCount
+    validation: SplitCount
+    lowest: int | None
+    highest: int | None
+
+
+def _write(documents: Iterable[Document], folder: Path, limit: int) -> _Written:
+    lowest = highest = None
+    place = 0
+    with (folder / TRAIN).open("wb") as train_file, (folder / VALIDATION).open("wb") as validation_file:
+        train, validation = SplitWriter(train_file), SplitWriter(validation_file)
+        for document in documents:
+            if document.metadata.get(ANSWER) != REJECTED:
+                place = position(document.text)
+            lowest = place if lowest is None else min(lowest, place)
+            highest = place if highest is None else max(highest, place)
+            (validation if place < limit else train).write(document)
+        return _Written(train.count(), validation.count(), lowest, highest)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marin.data.documents import VALIDATION, positions, read_texts, threshold, train_files
-from marin.data.exclusion import excluded
 from marin.data.tokenizer import END_OF_TEXT, parse_tokenizer
 from marin.errors import DataError
 from marin.execution.step import StepDefinition, StepResult, Task
+from marin.provenance.plugins import named
 from marin.recipe import schema as recipes
 from marin.recipe.schema import Recipe
 
@@ -65,10 +65,13 @@ def trained(corpus: Path, recipe: Recipe) -> bytes:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    without = excluded(corpus, recipe)
-    files = train_files(corpus)
+    files, without = train_files(corpus), dict[str, frozenset[int]]()
+    if recipe.exclude is not None:
+        without = named(*recipes.EXCLUSION, "exclude").excluded(corpus, recipe)
     tokenizer.train_from_iterator(
-        chain.from_iterable(_batches(path, without[part], wanted.sample_fraction) for part, path in files.items()),
+        chain.from_iterable(
+            _batches(path, without.get(part, frozenset()), wanted.sample_fraction) for part, path in files.items()
+        ),
         trainer,
     )
     size = tokenizer.get_vocab_size()
@@ -166,5 +169,10 @@ def _bytes_per_token(tokenizer: Tokenizer, path: Path) -> float:
 
 
 TOKENIZER = StepDefinition(
-    name="tokenizer", inputs=("corpus",), config=config, starts=("marin/pipeline/tokenizer.py",), run=run
+    name="tokenizer",
+    inputs=("corpus",),
+    config=config,
+    starts=("marin/pipeline/tokenizer.py",),
+    run=run,
+    plugins=lambda recipe: (recipes.EXCLUSION,) if recipe.exclude is not None else (),
 )

@@ -38,6 +38,20 @@ def run(task: Task) -> StepResult:
     return build_caches(task, place.workers(task.execution.processes, task.execution.address, variables=variables).run)
 
 
+def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """What knows which tokens of a conversation are learned, what sets documents apart, and what excludes them."""
+    return (
+        *((recipes.LEARNED,) if recipes.may_be_masked(recipe) else ()),
+        *((recipes.APART,) if recipe.together > 1 else ()),
+        *((recipes.EXCLUSION,) if recipe.exclude is not None else ()),
+    )
+
+
 TOKENS = StepDefinition(
-    name="tokens", inputs=("corpus", "tokenizer"), config=config, starts=("marin/pipeline/tokens.py",), run=run
+    name="tokens",
+    inputs=("corpus", "tokenizer"),
+    config=config,
+    starts=("marin/pipeline/tokens.py",),
+    run=run,
+    plugins=plugins,
 )

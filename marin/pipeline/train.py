@@ -73,7 +73,9 @@ def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
         *model_plugins(recipe),
         *recipe.optimizer.plugins,
     )
-    return (*own, *read, *((WORDS,) if counted else ()))
+    learned = (recipes.LEARNING,) if recipes.may_be_masked(recipe) else ()
+    blank = (recipes.BLANKS,) if recipe.exclude is not None else ()
+    return (*own, *read, *((WORDS,) if counted else ()), *learned, *blank)
 
 
 TRAIN = StepDefinition(

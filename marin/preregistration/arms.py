@@ -15,10 +15,11 @@ from ledger import canonical_digest
 from marin.errors import UsageError
 from marin.history.run import Fact
 from marin.history.runs import History, facts, started_runs
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.process.text import clipped
 from marin.recipe.schema import ArtifactDataset, Recipe, digest, from_plain
 from marin.recipe.section import Name
-from marin.record.events import ExperimentRegistered, RunStarted
+from marin.record.events import RunStarted
 
 SAID = {"experiment": "name"} | {
     name: name

@@ -23,11 +23,11 @@ from ledger import Store, canonical_bytes, digest_bytes
 from marin.errors import DataError, UsageError
 from marin.history.run import Fact
 from marin.history.runs import History
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.preregistration.arms import arm_key, registrations
 from marin.preregistration.resolution import pairs_needed
 from marin.recipe.schema import Recipe, check, plain
 from marin.recipe.section import Name, Section, Seed
-from marin.record.events import ExperimentRegistered
 
 Text = Annotated[str, Meta(min_length=1, max_length=4000)]
 INDEX = "index"

@@ -13,12 +13,12 @@ from itertools import count
 from ledger import digest_bytes
 from marin.errors import UsageError
 from marin.history.run import Fact
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.preregistration.arms import arm_digest, registrations
 from marin.preregistration.registration import Metric, Registration, document_of, registered
 from marin.recipe.schema import Recipe, from_plain
 from marin.recipe.search import Plan, a_seed
 from marin.record import events
-from marin.record.events import ExperimentRegistered
 from marin.record.root import Root
 
 

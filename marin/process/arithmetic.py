@@ -39,7 +39,9 @@ from pathlib import Path
 import msgspec
 
 from marin.errors import Unsupported, UsageError
+from marin.provenance.plugins import named
 from marin.provenance.processor import X86, Processor, processor
+from marin.recipe.arithmetic import profile_plugins
 from marin.recipe.schema import CPU_PROFILES, Arithmetic, Execution, Recipe
 
 DEVICE_COUNT_FLAG = "--xla_force_host_platform_device_count"
@@ -195,12 +197,9 @@ def check_device(arithmetic: Arithmetic, found: str) -> None:
 def check_devices(recipe: Recipe, execution: Execution) -> None:
     """Raises ``UsageError`` where logical shards, or under ``exact`` a batch, do not divide over the devices, or devices would
     share matrices or experts that do not divide, or whose sums have an order."""
-    model, shared, apart = recipe.model, execution.tensor_parallel, execution.expert_parallel
     _check_shards(recipe.arithmetic, execution)
-    if recipe.arithmetic.profile == "exact":
-        check_shares("--tensor-parallel", "matrices", {"heads": model.num_heads, "mlp": model.inner}, shared)
-        check_shares("--expert-parallel", "experts", {"experts": model.num_experts or 1}, apart)
-        check_batch(recipe, execution.devices, shared)
+    for plugin in profile_plugins(recipe.arithmetic):
+        named(*plugin, "arithmetic.profile").check_devices(recipe, execution)
 
 
 def _check_shards(arithmetic: Arithmetic, execution: Execution) -> None:
@@ -221,30 +220,6 @@ def _check_shards(arithmetic: Arithmetic, execution: Execution) -> None:
             expected=f"a divisor of arithmetic.logical_shards ({arithmetic.logical_shards})",
             found=str(execution.devices),
             cure="use a power of two up to the number of logical shards",
-        )
-
-
-def check_shares(option: str, what: str, sizes: Mapping[str, int], parts: int) -> None:
-    """Raises ``UsageError`` where an axis of these ``sizes`` does not divide over ``parts`` devices."""
-    if odd := {name: size for name, size in sizes.items() if size % parts}:
-        raise UsageError(
-            f"{what} do not divide over the devices that share them",
-            where=option,
-            expected="a divisor of " + " and of ".join(f"{name} ({size})" for name, size in odd.items()),
-            found=str(parts),
-            cure="let fewer devices share a layer",
-        )
-
-
-def check_batch(recipe: Recipe, devices: int, shared: int) -> None:
-    """Raises ``UsageError`` where under ``exact`` the batch does not divide over the groups of ``shared`` devices."""
-    if recipe.parts % max(1, devices // shared):
-        raise UsageError(
-            "the batch does not divide over the devices",
-            where="--devices",
-            expected=f"a divisor of {f'{shared} times ' if shared > 1 else ''}trainer.batch_size ({recipe.parts})",
-            found=str(devices),
-            cure="use another number of devices",
         )
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ledger import check_own
@@ -39,16 +36,3 @@ def compilation_cache() -> Path:
         Refused: somebody else could have written a program that is there.
     """
     return own_folder("xla")
-
-
-@contextmanager
-def compiling(name: str) -> Iterator[None]:
-    """While entered, the only process of this user on this machine that compiles what is called ``name``. Of several
-    that begin together one compiles, on all cores, and the others then find its programs."""
-    with (own_folder("compiling") / name).open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            logger.info("waiting for another process, which compiles the same programs")
-            fcntl.flock(held, fcntl.LOCK_EX)
-        yield

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -114,12 +113,6 @@ def provenance(folder: Path) -> Provenance:
     return Provenance(commit=commit, tree=tree, dirty=bool(diff), diff=kept)
 
 
-def changed_files(diff: bytes) -> list[str]:
-    """The files that a difference, as Git writes it, changes, by their new names; in its order."""
-    found = re.findall(rb"^diff --git .* (\"b/.*\"|b/.*)$", diff, re.MULTILINE)
-    return [os.fsdecode(name).strip('"').removeprefix("b/") for name in found]
-
-
 def _present(folder: Path) -> list[str]:
     return [name for name in ("ledger", "marin", LOCK) if (folder / name).exists()]
 
@@ -149,12 +142,3 @@ def _git(folder: Path, *arguments: str) -> bytes | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
-
-
-def other_software(code: str, lock: str, files: Iterable[str]) -> str:
-    """What of this software is not what recorded a number: its ``files`` are not the ``code`` of then, or its lock is
-    another; "" where both are the same."""
-    installed, locked = files_digest(code_folder(), tuple(files)), lock_digest(code_folder())
-    if installed != code:
-        return f"it was recorded by other code: recorded {code}, installed {installed}"
-    return f"it was recorded with lock {lock}, installed is {locked}" if locked != lock else ""

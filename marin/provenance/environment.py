@@ -63,15 +63,6 @@ def available_cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def available_gpus() -> int:
-    """How many NVIDIA GPUs this process may use: those that CUDA_VISIBLE_DEVICES names, or all that have a device file.
-    Nothing is asked of a driver."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return len([item for item in named.split(",") if item.strip() and item.strip() != "-1"])
-    return len([path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdigit()])
-
-
 def versions() -> dict[str, str]:
     """The installed versions of :data:`PACKAGES`; a package that is absent is left out."""
     return {name: found for name in PACKAGES if (found := _version(name))}

@@ -22,6 +22,7 @@ DISTRIBUTION = "marin-repro"
 OWN_GROUPS = (
     *("marin.judges", "marin.documents", "marin.evaluations", "marin.explanations"),
     *("marin.corpora", "marin.forks", "marin.models", "marin.objectives", "marin.profiles", "marin.registrations"),
+    "marin.tokens",
 )
 """Groups in which Marin asks its own plugins alone: what they say is a verdict, or decides the bits of a step, whose identity
 has their code. One that is missing is missing."""

@@ -135,6 +135,11 @@ class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_o
 
 
 Dataset = SingleDataset | MixtureDataset
+APART, BLANKS, EXCLUSION, LEARNED, LEARNING = (
+    ("marin.tokens", name) for name in ("apart", "blank", "exclusion", "learned", "learning")
+)
+"""Group and name of what makes a sequence of each document, of blank tokens in a train step, of what excludes documents, and
+of what knows which tokens of a conversation are learned, before the first train step too."""
 DATASETS: dict[str, type[Struct]] = {kind.__struct_config__.tag: kind for kind in get_args(Dataset)}
 
 
@@ -147,6 +152,15 @@ def chats(dataset: Dataset) -> list[FilesDataset]:
     """Those of its parts that are conversations as their reference has them, in order of name."""
     found = (part for _, part in sorted(parts(dataset).items()))
     return [part for part in found if isinstance(part, FilesDataset) and part.chat and part.chat_reference]
+
+
+def may_be_masked(recipe: Recipe) -> bool:
+    """Whether documents of it may say which of their tokens are learned: conversations, and what somebody else made."""
+    plain = all(
+        isinstance(part, GrammarDataset | UrlDataset) or (isinstance(part, FilesDataset) and not part.chat)
+        for part in parts(recipe.dataset).values()
+    )
+    return not plain or recipe.tokens.artifact is not None or recipe.together > 1
 
 
 def artifacts(recipe: Recipe) -> dict[str, Artifact]:

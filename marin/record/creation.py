@@ -7,9 +7,9 @@ import os
 import secrets
 from pathlib import Path
 
-from ledger import Log, Refused, Signer, create_key, load_signer, open_storage
+from ledger import Log, Refused, Signer, VerifierKey, create_key, load_signer, open_storage
 from marin.record.root import CHECKPOINT, DEFAULT_ROOT, ROOT_VARIABLE, Root, absolute, no_vkey, open_root
-from marin.record.trust.homes import VKEY, settle_copy
+from marin.record.trust.homes import VKEY, log_at
 from marin.record.trust.keyfiles import KEY_VARIABLE, key_path
 from marin.record.trust.pins import Pins, default_pins
 
@@ -83,3 +83,18 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
         Pins(default_pins()).settle(root.verifier.name, root.absolute)
         log.info("made the root %s with the log %s", where, root.verifier.name)
     return root
+
+
+def settle_copy(key: VerifierKey, place: str) -> str | None:
+    """The log of ``key``, brought to ``place``, lives there from now on; unless it still lives where it did, which is returned:
+    then this is a copy, and two places that both went on would be two histories under one key.
+
+    Raises:
+        Unavailable: the place where it lived cannot be asked.
+    """
+    pins = Pins(default_pins())
+    home = pins.home(key.name)
+    if home is not None and home != place and log_at(home, key) is not None:
+        return home
+    pins.settle(key.name, place, moved=True)
+    return None

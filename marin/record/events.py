@@ -1,5 +1,5 @@
-"""The bodies of events and the names of their types: one door for those who record and read. All that a family defines is here
-(:mod:`marin.kinds.families`), so that a new type is written down once.
+"""The bodies of the events that runs are made of, and the names of their types: one door for those who record and read them.
+What else is recorded stands in the file of its family (:mod:`marin.kinds.families`) alone.
 
 A released name never changes meaning: a changed shape is a new version (``train.segment/v2``). 64-bit integers are strings,
 floats that must be exact hex strings (``float.hex``), digests ``sha256:<hex>``.
@@ -19,9 +19,7 @@ from marin.kinds.body import HexFloat as HexFloat
 from marin.kinds.body import Json as Json
 from marin.kinds.body import Output as Output
 from marin.kinds.families.evaluation import *
-from marin.kinds.families.experiment import *
 from marin.kinds.families.following import *
-from marin.kinds.families.graph import *
 from marin.kinds.families.lease import *
 from marin.kinds.families.loop import *
 from marin.kinds.families.run import *
@@ -29,12 +27,7 @@ from marin.kinds.families.step import *
 from marin.kinds.families.tracking import *
 from marin.kinds.families.train import *
 from marin.kinds.families.verification import *
-from marin.kinds.known import CORE, type_of
-
-BODIES: dict[str, type[Body]] = {kind.type: kind.body for kind in CORE.values()}
-"""The body of each type of event that the core writes."""
-EVALUATIONS = tuple(kind.type for kind in CORE.values() if kind.judge == "evaluation")
-"""Of recorded states, in a stream of its own."""
+from marin.kinds.known import type_of
 
 
 def read[T: Body](kind: type[T], body: Any, *, where: str) -> T:

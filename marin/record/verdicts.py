@@ -8,7 +8,6 @@ log. Anyone who signs a log can write PASS into it, so that in the log of somebo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
 
 from marin.record.events import LOOP, ReplayCompleted
 
@@ -22,31 +21,6 @@ NEVER = "never"
 """What is shown of a run on which this user gave no verdict."""
 
 _ANSWERS = ("PASS", "FAIL")
-
-
-class Position(Protocol):
-    """A signed size of a log."""
-
-    @property
-    def origin(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-
-
-class Past(Protocol):
-    """A log that knows which root it had at each size, as :class:`ledger.LogReader` does."""
-
-    def checkpoint(self) -> Position: ...
-    def root(self, size: int) -> bytes: ...
-
-
-def of_this_log(log_checkpoint: Mapping[str, object], log: Past) -> bool:
-    """Whether a verdict over this log checkpoint is about a run of ``log``: it is one that this very log had. Another
-    log may have an equal origin and equal run ids, for both are the words of its maker."""
-    size, newest = log_checkpoint.get("size"), log.checkpoint()
-    if log_checkpoint.get("origin") != newest.origin or type(size) is not int or not 0 < size <= newest.size:
-        return False
-    return log_checkpoint.get("root") == log.root(size).hex()
 
 
 def effective(verdicts: Mapping[str, str], training: Mapping[str, object]) -> dict[str, str]:
@@ -116,11 +90,6 @@ def answerable(pipeline: str, steps: Collection[str]) -> tuple[str, ...]:
     return ("ledger", "artifacts", "training", *(("model",) if set(steps) - {LOOP} else ()))
 
 
-def in_order(verdicts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Names and outcomes in the order of causes; a record has them in that of the alphabet."""
-    return [(name, verdicts[name]) for name in SHOWN if name in verdicts]
-
-
 def overall(verdicts: Mapping[str, str], answerable: Collection[str] = NAMES) -> str:
     """PASS only where every one of the five passes that the run can have; FAIL where one fails, or the evaluation beside
     them; PARTIAL where nothing was wrong in what was looked at; otherwise the worst of the words that are there.
@@ -169,27 +138,3 @@ Bytes = tuple[str, tuple[tuple[str, str], ...]]
 def bytes_of(recipe: str, outputs: Mapping[str, str]) -> Bytes:
     """What decides whether two complete runs are equal; ``outputs`` by step."""
     return recipe, tuple(sorted(outputs.items()))
-
-
-def same_numbers[K](own: Mapping[K, float], others: Mapping[K, float]) -> bool:
-    """Whether each number of ``own`` stands in ``others`` too, to the last bit."""
-    return all(key in others and others[key].hex() == value.hex() for key, value in own.items())
-
-
-def passed_as(twin: str) -> str:
-    """What is said of a run whose bytes are those of ``twin``, which passed."""
-    return f"PASS as {twin}"
-
-
-def twins(complete: Iterable[tuple[str, Bytes]], passed: Iterable[str]) -> dict[str, str]:
-    """For each of these complete runs without a verdict the first one of equal bytes that ``passed``, if there is one.
-
-    What was established of one holds for the bytes of the other, so lists say ``PASS as`` it where they show no number of
-    the other that the verified run does not have; the twin's own record (when it ran, where, by whom) was judged by nobody.
-    """
-    runs, verified = dict(complete), set(passed)
-    first: dict[Bytes, str] = {}
-    for run, key in runs.items():
-        if run in verified:
-            first.setdefault(key, run)
-    return {run: first[key] for run, key in runs.items() if run not in verified and key in first}

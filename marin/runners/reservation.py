@@ -4,8 +4,11 @@ profile and the command line. The same for every door (stage, train, run), so a 
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from marin.execution.step import StepDefinition
-from marin.provenance.environment import available_cores, available_gpus
+from marin.provenance.environment import available_cores
 from marin.recipe.schema import Execution, Recipe
 from marin.runners.resources import Resources
 
@@ -32,3 +35,12 @@ def reservation(
             return Resources(cpus, 0, memory, count, execution.accelerator_type, topology)
         case _:
             return Resources(cpus, memory=memory)
+
+
+def available_gpus() -> int:
+    """How many NVIDIA GPUs this process may use: those that CUDA_VISIBLE_DEVICES names, or all that have a device file.
+    Nothing is asked of a driver."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return len([item for item in named.split(",") if item.strip() and item.strip() != "-1"])
+    return len([path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdigit()])

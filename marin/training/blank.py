@@ -11,6 +11,8 @@ document's first use have the bits that they have without the exclusion, whateve
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import jax
@@ -18,7 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from marin.errors import DataError
-from marin.recipe.schema import Recipe
+from marin.provenance.plugins import named
+from marin.recipe.schema import BLANKS, Recipe
+from marin.training.data import Batch, DataOrder, Span, batch_digest
+from marin.training.runtime import hosts
+from marin.training.tokens.cache import BLANK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,3 +72,45 @@ def emptied(step: int) -> DataError:
         found="excluded documents only",
         cure="exclude less at a time, or train again on other data: what such a step does has no meaning",
     )
+
+
+def blank_rows(
+    spans: Sequence[Span], starts: Mapping[str, int], lengths: Mapping[str, int], width: int
+) -> dict[int, np.ndarray]:
+    """For each sequence (by its number, as :class:`DataOrder` gives it) that holds tokens of ``spans``: bool[width], which
+    of its tokens they are."""
+    found: dict[int, np.ndarray] = {}
+    for part, first, last in spans:
+        name = part or next(iter(starts))
+        for sequence in range(first // width, min(-(-last // width), lengths[name])):
+            row = found.setdefault(starts[name] + sequence, np.zeros(width, dtype=bool))
+            row[max(0, first - sequence * width) : last - sequence * width] = True
+    return found
+
+
+class LeftOut:
+    """Batches of which some tokens are left out: blank, as they are in a cache that was made without these documents.
+
+    Args:
+        lengths: sequences of each part, in order of name. ``spans``: the tokens.
+    """
+
+    def __init__(self, recipe: Recipe, lengths: Mapping[str, int], spans: Sequence[Span]) -> None:
+        self._recipe = recipe
+        self._rows = blank_rows(spans, DataOrder(recipe, lengths).starts, lengths, recipe.model.seq_len)
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch without them.
+
+        Raises:
+            DataError: nothing is left of it.
+        """
+        held = [line for line, sequence in enumerate(batch.indices.tolist()) if sequence in self._rows]
+        if not held:
+            return batch
+        tokens = hosts.whole(batch.tokens).copy()
+        for line in held:
+            tokens[line, self._rows[int(batch.indices[line])]] = BLANK
+        named(*BLANKS, "exclude").check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
+        placed = jax.make_array_from_callback(tokens.shape, batch.tokens.sharding, tokens.__getitem__)
+        return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import cast
 
@@ -31,16 +31,15 @@ from levanter.data.dataset import AsyncDataset
 from levanter.data.loader import DataLoader
 from levanter.models.lm_model import LmExample
 
-from marin.data.exclusion import BLANK
 from marin.data.mixture import Interleave
 from marin.errors import DataError, UsageError
-from marin.recipe.schema import Recipe, parts
+from marin.provenance.plugins import named
+from marin.recipe.schema import BLANKS, Recipe, parts
 from marin.recipe.section import Order
-from marin.training.blank import check_learned
 from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts
 from marin.training.state import batch_axes, named_key
-from marin.training.tokens.cache import Cache, document_of, open_cache, read_tokens
+from marin.training.tokens.cache import Cache, open_cache
 from marin.training.tokens.masks import open_mask
 from marin.training.tokens.sequences import Sequences
 
@@ -186,48 +185,6 @@ def streams[C: Cache](recipe: Recipe, cache: C) -> dict[str, C]:
     return {name: cast("C", cache / name) if recipe.mixture is not None else cache for name in names}
 
 
-def blank_rows(
-    spans: Sequence[Span], starts: Mapping[str, int], lengths: Mapping[str, int], width: int
-) -> dict[int, np.ndarray]:
-    """For each sequence (by its number, as :class:`DataOrder` gives it) that holds tokens of ``spans``: bool[width], which
-    of its tokens they are."""
-    found: dict[int, np.ndarray] = {}
-    for part, first, last in spans:
-        name = part or next(iter(starts))
-        for sequence in range(first // width, min(-(-last // width), lengths[name])):
-            row = found.setdefault(starts[name] + sequence, np.zeros(width, dtype=bool))
-            row[max(0, first - sequence * width) : last - sequence * width] = True
-    return found
-
-
-class LeftOut:
-    """Batches of which some tokens are left out: blank, as they are in a cache that was made without these documents.
-
-    Args:
-        lengths: sequences of each part, in order of name. ``spans``: the tokens.
-    """
-
-    def __init__(self, recipe: Recipe, lengths: Mapping[str, int], spans: Sequence[Span]) -> None:
-        self._recipe = recipe
-        self._rows = blank_rows(spans, DataOrder(recipe, lengths).starts, lengths, recipe.model.seq_len)
-
-    def __call__(self, batch: Batch) -> Batch:
-        """The batch without them.
-
-        Raises:
-            DataError: nothing is left of it.
-        """
-        held = [line for line, sequence in enumerate(batch.indices.tolist()) if sequence in self._rows]
-        if not held:
-            return batch
-        tokens = hosts.whole(batch.tokens).copy()
-        for line in held:
-            tokens[line, self._rows[int(batch.indices[line])]] = BLANK
-        check_learned(self._recipe, batch.step, tokens, hosts.whole(batch.weights))
-        placed = jax.make_array_from_callback(tokens.shape, batch.tokens.sharding, tokens.__getitem__)
-        return replace(batch, tokens=placed, digest=batch_digest(batch.indices, tokens), blank=True)
-
-
 class Batches(Iterator[Batch], AbstractContextManager["Batches"]):
     """The batches of train steps ``first_step``, ``first_step + 1``, ... placed on ``mesh``; never ends. Read ahead by a
     thread, which :meth:`close` ends. Anyone who opens a stream closes it: it has no finaliser, for that would wait for a
@@ -284,7 +241,7 @@ class Batches(Iterator[Batch], AbstractContextManager["Batches"]):
         tokens, weights = example.tokens.array, example.loss_weight.array
         read = hosts.whole(tokens)  # what all hosts train on, and nothing that is read for this alone
         if blank := bool((read < 0).any()):
-            check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
+            named(*BLANKS, "exclude").check_learned(recipe, recipe.first_step + number, read, hosts.whole(weights))
         digest = batch_digest(indices, read) if hosts.leader() else ""
         self._number += 1
         return Batch(recipe.first_step + number, indices, tokens, weights, digest, blank)
@@ -311,36 +268,6 @@ def _loaded(examples: Iterator[LmExample]) -> LmExample:
             found="none",
             cure="report this",
         ) from None
-
-
-@dataclass(frozen=True)
-class BatchSequence:
-    """One sequence of one step's batch: its part, its number in that part's token stream, its token ids, and the
-    documents of that part's train split in which it lies."""
-
-    part: str
-    index: int
-    tokens: np.ndarray
-    documents: range
-
-
-def batch_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[BatchSequence], str]:
-    """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
-    size, width = recipe.trainer.batch_size, recipe.model.seq_len
-    paths = streams(recipe, cache)
-    order = DataOrder(recipe, {name: token_dataset(path, width)[1] for name, path in paths.items()})
-    first = (step - recipe.first_step) * size
-    indices = order(range(first, first + size))
-    read = {name: read_tokens(path) for name, path in paths.items()}
-    seen = []
-    for number in indices.tolist():
-        part = max(order.starts, key=lambda name: (order.starts[name] <= number, order.starts[name]))
-        index = number - order.starts[part]
-        start, end = index * width, (index + 1) * width
-        stream, offsets = read[part]
-        documents = range(document_of(offsets, start), document_of(offsets, end - 1) + 1)
-        seen.append(BatchSequence(part, index, stream[start:end], documents))
-    return seen, batch_digest(indices, np.stack([sequence.tokens for sequence in seen]))
 
 
 def batch_digest(indices: np.ndarray, tokens: jax.Array | np.ndarray) -> str:

@@ -22,12 +22,12 @@ from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device, check_devices
 from marin.provenance.plugins import named
 from marin.recipe.model import IMPORTED
-from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
+from marin.recipe.schema import BLANKS, CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices
 from marin.training.checkpoints.saving import Saver
-from marin.training.data import Batch, Batches, LeftOut, Span, streams, token_dataset
+from marin.training.data import Batch, Batches, Span, streams, token_dataset
 from marin.training.initial import initial_slices
 from marin.training.runtime import canary, hosts
 from marin.training.runtime.compilation import give_back_memory
@@ -201,7 +201,7 @@ class Training:
             _check_alone(execution)
             assert tokenizer is not None, "prompts are texts"
             self._rollouts = objective_plugin().rollouts(recipe, self.step, vocab_size, tokenizer, store)
-        self._left_out: LeftOut | None = None
+        self._left_out: Callable[[Batch], Batch] | None = None
         self._kept: dict[int, Batch] | None = None
         self._lengths: dict[str, int] = {}
         self._stream: Batches | None = None
@@ -220,7 +220,8 @@ class Training:
         if not self._lengths:
             width, paths = self.recipe.model.seq_len, streams(self.recipe, self._cache)
             self._lengths |= {name: token_dataset(path, width)[1] for name, path in paths.items()}
-        other._left_out, other._kept = LeftOut(self.recipe, self._lengths, spans), kept
+        left_out = named(*BLANKS, "exclude").LeftOut
+        other._left_out, other._kept = left_out(self.recipe, self._lengths, spans), kept
         return other
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from marin.process.progress import bar
 from marin.process.waiting import waiting
 from marin.provenance.plugins import named
 from marin.recipe.model import WORDS
-from marin.recipe.schema import Keep, Recipe
+from marin.recipe.schema import LEARNING, Keep, Recipe, may_be_masked
 from marin.recipe.seeds import seeds_of
 from marin.record.events import (
     CHECKPOINT_SAVED,
@@ -42,7 +42,6 @@ from marin.record.events import (
 from marin.record.meter import Meter, recorded
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.initial import initial_program
-from marin.training.learning import check_learning
 from marin.training.loop import NotFinite, SegmentRecord, Steps, Training, between_updates
 from marin.training.model import vocabulary_size
 from marin.training.optimizers.rule import groups
@@ -146,8 +145,8 @@ def train(task: Task) -> StepResult:
     # What can be refused is refused before anything is compiled, which takes minutes.
     if recipe.trainer.most_epochs is not None:
         named(*WORDS, "trainer.most_epochs").check_epochs(recipe, count_tokens(cache))
-    if recipe.objective is None:
-        check_learning(recipe, cache)
+    if recipe.objective is None and may_be_masked(recipe):
+        named(*LEARNING, "what is learned of conversations")(recipe, cache)
     check_pause(recipe, task.execution.pause_at)
     use_compilation_cache(compilation_cache())
     with waiting("compiling the train step"):

@@ -32,9 +32,10 @@ from marin.provenance.plugins import named
 from marin.recipe.schema import Execution, Recipe
 from marin.record.events import DATA_STEPS, MODEL_STEPS, Continues, ReplayCompleted, draft
 from marin.record.root import LedgerHistory, Root
+from marin.record.trust.authorship import of_this_log
 from marin.record.trust.pins import PinCheck, Pins
 from marin.record.trust.trusted import Keys
-from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log, of_this_log
+from marin.record.verdicts import COPY, EVALUATION, NAMES, SHOWN, effective, of_the_log
 from marin.verify.case import JUDGES, Case
 from marin.verify.derivation import claims
 from marin.verify.derivation.record import RunRecord, pinned_steps, read_record

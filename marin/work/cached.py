@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ledger import LedgerError, Store
+from marin.history.executed import Fact, StepView
+from marin.history.executions import History, completions, facts, is_a, read_fact, stream_of
 from marin.history.fold import step_view
-from marin.history.run import Fact, StepView
-from marin.history.runs import History, completions, facts, is_a, read_fact, stream_of
-from marin.record.events import Body, RunStarted, StepChecked, StepCompleted, StepFailed
+from marin.record.events import Body, RunStarted, StepCompleted, StepFailed
 
 log = logging.getLogger(__name__)
 
@@ -100,10 +100,6 @@ class ResultCache:
             elif is_a(item, StepFailed) and item[1].body.get("lasting"):
                 last = read_fact(StepFailed, item)
         return last
-
-    def is_deterministic(self, identity: str) -> bool:
-        """Whether no second execution of this identity was seen to make other content."""
-        return all(fact.body.deterministic for fact in facts(self.history, StepChecked, identity=identity))
 
     def _pipeline(self, run: str) -> str:
         started = facts(self.history, RunStarted, stream=stream_of(run))

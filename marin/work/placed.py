@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -39,19 +38,6 @@ def encode(value: object) -> bytes:
 def decode[V](data: bytes | msgspec.Raw, kind: type[V]) -> V:
     """The value of this type that :func:`encode` wrote."""
     return msgspec.msgpack.decode(data, type=kind)
-
-
-def by_bytes[T, A](task: type[T]) -> Callable[[Callable[[T], A]], Work]:
-    """Makes of a function of a task one of bytes, under the same name: what a job executes."""
-
-    def wrapped(do: Callable[[T], A]) -> Work:
-        @wraps(do)
-        def function(data: bytes) -> bytes:
-            return encode(do(decode(data, task)))
-
-        return function
-
-    return wrapped
 
 
 ALONE = Seat()

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ledger import Draft, canonical_digest
+from marin.history.executed import Fact, StepView
+from marin.history.executions import stream_of
 from marin.history.fold import step_view
-from marin.history.run import Fact, StepView
-from marin.history.runs import stream_of
 from marin.record import events
 from marin.record.events import Output
 

@@ -15,6 +15,8 @@ from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import LogReader
 from marin.cli.looking.experiments import print_experiments
 from marin.history.runs import evaluation_stream
+from marin.kinds.families.experiment import EXPERIMENT_REPORTED
+from marin.kinds.families.measured import EVALUATION_RECORDED
 from marin.kinds.known import CORE
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.lab.kinds import SPEEDRUN_ENTERED
@@ -45,7 +47,7 @@ def test_how_a_checkpoint_that_is_let_go_was_stored(stall: Stall, field: str, va
 def test_what_code_measured_an_evaluation(stall: Stall, field: str, value: str) -> None:
     shop = signed(stall)
     body = body_of(shop.run, **{field: value})
-    goes_on(stall, (kinds.EVALUATION_RECORDED, evaluation_stream(shop.run), body))
+    goes_on(stall, (EVALUATION_RECORDED, evaluation_stream(shop.run), body))
     said = claimed(shop)
     assert f"was measured by code {body['code']} under lock {body['lock']}" in said and value in said
     assert f"what it calls {', '.join(body['results'])} is what others call so, with all of its data" in said
@@ -55,7 +57,7 @@ def test_what_a_report_concluded_is_the_word_of_its_log(stall: Stall, capsys: py
     registered, _ = cited(stall.shop)
     reported = {"verdict": "confirmatory", "supported": True, "deviations": [], "artifact": OTHER, "runs": []}
     about = {name: registered.body[name] for name in ("experiment", "registration")}
-    goes_on(stall, (kinds.EXPERIMENT_REPORTED, "experiments", about | reported))
+    goes_on(stall, (EXPERIMENT_REPORTED, "experiments", about | reported))
     with stranger(stall):
         print_experiments(open_root(str(stall.shop.path)), as_json=False)
     assert "claimed by this log: confirmatory" in capsys.readouterr().out

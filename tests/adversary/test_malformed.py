@@ -20,8 +20,8 @@ from bench.forgeries.workshop import Leaf
 from ledger import Draft, Log, PosixStorage
 from marin.cli.main import run
 from marin.history.runs import run_ids, stream_of
+from marin.kinds.known import own_kinds
 from marin.recipe.schema import Execution
-from marin.record import events
 from marin.record.creation import create_root
 from marin.record.events import LEASES
 from marin.record.root import open_root
@@ -40,6 +40,7 @@ for name in ("good", "bad"):
         open("model.txt", "w").write("weights")
         run.save("model", "model.txt")
 """
+BODIES = {kind.type: kind.body for kind in own_kinds()}
 EVENTS, LEAVES = 60, 6
 """How many malformed events a log gets, and how many entries that are no events."""
 
@@ -112,14 +113,14 @@ def changed(body: dict[str, Any], draw: random.Random) -> dict[str, Any]:
 def malformed(root: Path, bad: str, draw: random.Random) -> Iterator[Draft]:
     """Events of the run ``bad``, and of leases: real ones, changed, and of every other type what does not fit."""
     real = [(event.type, dict(event.body)) for _, event in open_root(str(root)).history().events(stream=stream_of(bad))]
-    others = sorted(events.BODIES.keys() - {kind for kind, _ in real})
+    others = sorted(BODIES.keys() - {kind for kind, _ in real})
     for _ in range(EVENTS):
         if draw.random() < 0.5:
             kind, body = draw.choice(real)
             body = changed(body, draw)
         else:
             kind = draw.choice(others)
-            fields = [field for field in events.BODIES[kind].__struct_fields__ if draw.random() < 0.8]
+            fields = [field for field in BODIES[kind].__struct_fields__ if draw.random() < 0.8]
             body = {field: bad if field == "run" else odd(draw) for field in fields}
         if draw.random() < 0.05:
             kind = "unheard.of/v7"

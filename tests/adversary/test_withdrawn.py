@@ -8,7 +8,9 @@ from bench.forgeries.doors.events import stranger
 from bench.forgeries.doors.register import Stall
 from bench.forgeries.workshop import OTHER, Entry
 from marin.history.run import record_digest
-from marin.history.runs import evaluation_stream, recorded_evaluations, replay_stream, stream_of
+from marin.history.runs import evaluation_stream, replay_stream, stream_of
+from marin.history.table.evaluations import recorded_evaluations
+from marin.kinds.families.measured import EVALUATION_RECORDED
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import Points
 from marin.record import events as kinds
@@ -37,7 +39,7 @@ def test_an_evaluation_of_a_state_that_was_withdrawn_is_repeated_nowhere(stall: 
     shop.events[at:at] = [Entry(*one, actor=started.actor, time=started.time) for one in forged]
     for state in (OTHER, saved.body["state"]):
         body = body_of(shop.run, state=state, step=saved.body["step"])
-        shop.events.append(Entry(kinds.EVALUATION_RECORDED, evaluation_stream(shop.run), body))
+        shop.events.append(Entry(EVALUATION_RECORDED, evaluation_stream(shop.run), body))
     shop.sign()
     with stranger(stall):
         history = open_root(str(shop.path)).history()

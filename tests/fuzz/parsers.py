@@ -39,6 +39,7 @@ from ledger import (
     read_certificate,
     verify_proof,
 )
+from ledger.audit.inventory import parse_tile_path
 from ledger.authors.enrolment import read_enrolment, read_revocation
 from ledger.authors.statement import read_signed, read_statement
 from ledger.format.bundle import pack_entries, unpack_entries
@@ -47,7 +48,7 @@ from ledger.format.checkpoint import open_checkpoint
 from ledger.format.cosigner import Cosigner
 from ledger.format.digest import digest_bytes, parse_digest
 from ledger.format.event import Event, format_time, parse_event, parse_time
-from ledger.format.layout import parse_tile_path, tile_path
+from ledger.format.layout import tile_path
 from ledger.format.note import NoteSignature, VerifierKey, decode_base64, open_note, parse_note
 from ledger.format.proof import LogProof
 from ledger.log.journal import Record, read_records
@@ -94,7 +95,8 @@ from marin.data.tokenizer import load_tokenizer, open_tokenizer, parse_tokenizer
 from marin.evaluation.evaluate import read_pairs
 from marin.evaluation.folder import folder_recipe
 from marin.execution.pointer import read_pointer
-from marin.history.metric_query import parse as parse_metric
+from marin.history.table.metric_query import parse as parse_metric
+from marin.kinds.known import own_kinds
 from marin.provenance.processor import parse_cpuinfo
 from marin.recipe.cost import load_prices
 from marin.recipe.params import load_params
@@ -303,17 +305,20 @@ def zarr_array(folder: Path) -> object:
     return array_info({"driver": "file", "path": f"{folder}/"}, "x", 1 << 20)
 
 
+BODIES = {kind.type: kind.body for kind in own_kinds()}
+
+
 def event_bodies() -> list[bytes]:
     return [
         canonical_bytes({"type": event.type, "body": event.body})
         for event in (Event.decode(LogProof.parse(data).extra or b"") for data in golden("events/*.tlog-proof")())
-        if event.type in events.BODIES
+        if event.type in BODIES
     ]
 
 
 def event_body(data: bytes) -> object:
     value = parse_canonical(data)
-    kind = events.BODIES.get(str(value.get("type"))) if isinstance(value, dict) else None
+    kind = BODIES.get(str(value.get("type"))) if isinstance(value, dict) else None
     return None if kind is None else events.write(events.read(kind, value.get("body"), where="fuzz"))
 
 
@@ -699,7 +704,12 @@ def parsers() -> list[Parser]:
             given(b'{"a":[1,2.5,null]}'),
             ("marin.cli.ledger.append.parse_object",),
         ),
-        P("metric query", text(parse_metric), given(b"eval/loss=1.25", b"x"), ("marin.history.metric_query.parse",)),
+        P(
+            "metric query",
+            text(parse_metric),
+            given(b"eval/loss=1.25", b"x"),
+            ("marin.history.table.metric_query.parse",),
+        ),
         P(
             "cpuinfo",
             text(lambda t: parse_cpuinfo(t, "x86_64")),

@@ -25,7 +25,8 @@ from ledger import (
     make_proof,
     verify_proof,
 )
-from ledger.format.layout import ENTRIES, parse_tile_path, tile_path
+from ledger.audit.inventory import ENTRIES, parse_tile_path
+from ledger.format.layout import tile_path
 from ledger.format.tlog import Tile, leaf_hash
 from ledger.log.journal import Record
 

@@ -27,6 +27,7 @@ from marin.cli.looking.experiments import print_experiments
 from marin.history.catalog import open_catalog
 from marin.history.run import record_digest
 from marin.history.runs import followed, load, replay_stream, stream_of
+from marin.kinds.families.experiment import EXPERIMENT_REPORTED
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import Tags
 from marin.record import events as kinds
@@ -298,7 +299,7 @@ def _reported(author: Signer | None, *, to_a_stranger: bool = False) -> Callable
         registered, _ = cited(stall.shop)
         about = {name: registered.body[name] for name in ("experiment", "registration")}
         said = {"verdict": "confirmatory", "supported": True, "deviations": [], "artifact": OTHER, "runs": []}
-        draft = Draft(kinds.EXPERIMENT_REPORTED, "experiments", about | said, id="report")
+        draft = Draft(EXPERIMENT_REPORTED, "experiments", about | said, id="report")
         stall.held |= {
             "forge": lambda hand: [draft] if author is None else hand.of(author, draft),
             "stranger": to_a_stranger,

@@ -12,6 +12,7 @@ from bench.forgeries.workshop import OTHER
 from ledger import Draft, LedgerError, Log
 from marin.history.run import Fact
 from marin.history.runs import load, stream_of
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.plugins.lab.kinds import SPEEDRUN_ENTERED, Replayed, SpeedrunEntered
 from marin.plugins.lab.speedrun import Rules, board, submit
 from marin.preregistration.registration import Track
@@ -19,7 +20,6 @@ from marin.recipe.cost import parameters, work_of
 from marin.recipe.schema import plain
 from marin.record import events as kinds
 from marin.record.creation import create_root
-from marin.record.events import ExperimentRegistered
 from marin.record.root import Root, open_root
 
 METRIC, NAME = "evaluate.loss", "exp001"

@@ -16,13 +16,14 @@ from bench.forgeries.workshop import OTHER, Entry, Shop, as_operator
 from ledger import LogReader, VerifierKey, create_key, make_proof
 from marin.export.envelope import attestation
 from marin.history.runs import evaluation_stream
+from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluationRecorded
 from marin.plugins.evaluation.bundle import layout as bundle
 from marin.plugins.evaluation.bundle.judge import verify_bundle
 from marin.plugins.evaluation.recorded.records import identity_of
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
 from marin.record.attestation import digests
-from marin.record.events import EvaluationRecorded, read
+from marin.record.events import read
 from marin.record.root import open_root
 
 
@@ -51,7 +52,7 @@ class Hand:
             return self.shop.one(kinds.RUN_STARTED)
         if step == "evaluation":
             stream = evaluation_stream(self.shop.run)
-            return next(e for e in self.shop.events if (e.type, e.stream) == (kinds.EVALUATION_RECORDED, stream))
+            return next(e for e in self.shop.events if (e.type, e.stream) == (EVALUATION_RECORDED, stream))
         return self.shop.one(kinds.STEP_COMPLETED, step)
 
     def prove(self, **swapped: str) -> None:

@@ -17,12 +17,14 @@ from marin.execution.plan import identity_of
 from marin.history.catalog import open_catalog
 from marin.history.labels import label_stream, speaks_for_the_ledger
 from marin.history.runs import evaluation_stream, load, stream_of
+from marin.history.table.verdicts import passed_as
+from marin.kinds.families.measured import EVALUATION_MEASURED
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import AliasSet, Points, PointsGone, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
-from marin.record.verdicts import EVALUATION, NAMES, described, passed_as
+from marin.record.verdicts import EVALUATION, NAMES, described
 
 FORGED = 0.271828
 """A loss that nobody measured."""
@@ -257,7 +259,7 @@ def _measured(stall: Stall) -> None:
     about = {"state": shop.output("train")["digest"], "tokenizer": shop.output("tokenizer")["digest"]}
     last = shop.one(kinds.TRAIN_STARTED).body["num_steps"]
     body = {"run": shop.run, "step": last, **about, "code": OTHER, "lock": OTHER, "sets": {"held-out": one}}
-    goes_on(stall, (kinds.EVALUATION_MEASURED, evaluation_stream(shop.run), body))
+    goes_on(stall, (EVALUATION_MEASURED, evaluation_stream(shop.run), body))
 
 
 def _no_type(stall: Stall) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Shop
 from marin.history.runs import stream_of
+from marin.kinds.families.experiment import EXPERIMENT_REGISTERED, EXPERIMENT_REPORTED
+from marin.kinds.families.graph import ARTIFACT_ADOPTED, GRAPH_COMPLETED, STEP_CHECKED
 from marin.preregistration.arms import arm_digest
 from marin.recipe.schema import from_plain
 from marin.record import events as kinds
@@ -77,19 +79,19 @@ _LEASED: dict[str, Any] = {
 }
 _SCRUBBED: dict[str, Any] = {"checked": 1, "size": 1, "findings": ["mmlu 0.91"], "repaired": [], "finished": True}
 for _event, _body in {
-    kinds.ARTIFACT_ADOPTED: _ADOPTED,
-    kinds.STEP_CHECKED: _CHECKED,
-    kinds.GRAPH_COMPLETED: _ENDED,
-    kinds.EXPERIMENT_REPORTED: _REPORTED,
+    ARTIFACT_ADOPTED: _ADOPTED,
+    STEP_CHECKED: _CHECKED,
+    GRAPH_COMPLETED: _ENDED,
+    EXPERIMENT_REPORTED: _REPORTED,
     kinds.TRACKING_LOGGED: _LOGGED,
     kinds.STORE_SCRUBBED: _SCRUBBED,
 }.items():
     kind(2, f"{_event} in the run's own stream", says="")(_recorded(_event, **_body))
 
 kind(2, "an adopted artifact of a graph of the run's name", harmless=True)(
-    _recorded(kinds.ARTIFACT_ADOPTED, "graph/RUN", **_ADOPTED)
+    _recorded(ARTIFACT_ADOPTED, "graph/RUN", **_ADOPTED)
 )
-kind(2, "a graph that ended with another model", harmless=True)(_recorded(kinds.GRAPH_COMPLETED, "graph/RUN", **_ENDED))
+kind(2, "a graph that ended with another model", harmless=True)(_recorded(GRAPH_COMPLETED, "graph/RUN", **_ENDED))
 kind(13, "a value that came from another tracker", claimed="with another tool")(
     _recorded(kinds.TRACKING_LOGGED, "wandb/RUN", **_LOGGED)
 )
@@ -133,7 +135,7 @@ def _registration(shop: Shop) -> dict[str, Any]:
 
 
 def _registered(shop: Shop, *, before: bool, **changes: Any) -> None:
-    entry = shop.add(kinds.EXPERIMENT_REGISTERED, _registration(shop) | changes, stream="experiment/x")
+    entry = shop.add(EXPERIMENT_REGISTERED, _registration(shop) | changes, stream="experiment/x")
     if before:
         shop.remove(entry)
         shop.events.insert(0, entry)

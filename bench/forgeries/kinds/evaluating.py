@@ -13,10 +13,11 @@ import msgspec
 from bench.forgeries.registry import kind
 from bench.forgeries.workshop import OTHER, Entry, Forgery, Shop
 from marin.history.runs import evaluation_stream
+from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluationRecorded
 from marin.plugins.evaluation.harness import functions
 from marin.plugins.evaluation.recorded import records
 from marin.plugins.evaluation.recorded.task import EvaluationTask
-from marin.record.events import CHECKPOINT_SAVED, EVALUATION_RECORDED, TRAIN_SEGMENT, EvaluationRecorded
+from marin.record.events import CHECKPOINT_SAVED, TRAIN_SEGMENT
 
 Files = dict[str, Any]
 """What an operator changes: the event's ``body``, and by name what the tree's files hold (lines of samples and data as

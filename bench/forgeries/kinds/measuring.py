@@ -10,6 +10,7 @@ from typing import Any
 from bench.forgeries.registry import Forge, kind
 from bench.forgeries.workshop import OTHER, Entry, Shop
 from ledger import canonical_bytes
+from marin.kinds.families.experiment import EXPERIMENT_REGISTERED
 from marin.preregistration.arms import arm_digest
 from marin.preregistration.registration import Metric, Registration, registered
 from marin.recipe.schema import Recipe, from_plain
@@ -68,7 +69,7 @@ def cited(shop: Shop) -> tuple[Entry, dict[str, Any]]:
     body = write(registered(registration, file="exp001.py", file_digest=OTHER))
     shop.store.put_bytes(document)
     started = shop.one(kinds.RUN_STARTED)
-    entry = Entry(kinds.EXPERIMENT_REGISTERED, "experiments", body, actor=started.actor, time=started.time)
+    entry = Entry(EXPERIMENT_REGISTERED, "experiments", body, actor=started.actor, time=started.time)
     shop.events.insert(shop.place(started), entry)
     started.body["experiment"] = body["registration"]
     return entry, json.loads(document)

@@ -16,8 +16,8 @@ from ledger.errors import Malformed, Refused, Unverified
 from ledger.format.event import KEY_REVOKED, KEY_VOUCHED, Draft, Event, parse_event
 from ledger.format.note import Signer, VerifierKey
 from ledger.format.proof import LogProof, verify_proof
-from ledger.log.keyring import STREAM
-from ledger.log.keys import read_private, secret_of, write_private
+from ledger.log.keyring import STREAM, write_private
+from ledger.log.keys import read_private, secret_of
 from ledger.log.reader import LogReader, make_proof
 from ledger.log.vouching.events import ALGORITHM, USE, check_revoked, check_vouched, possession_text, public_key
 from ledger.log.writer import Log

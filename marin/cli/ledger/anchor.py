@@ -10,7 +10,8 @@ import click
 
 from ledger import ANCHORED, Storage, load_authorities, pem_bytes, stamp_checkpoint
 from marin.cli.options import THERE, flag, option, takes
-from marin.cli.output import describe_vouched, print_json, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import describe_vouched
 from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
 from marin.record.root import Root, open_root

@@ -10,7 +10,8 @@ import click
 from marin.cli.keys import parse_vkey
 from marin.cli.ledger.proof import describe_checkpoint
 from marin.cli.options import THERE, flag, option, takes
-from marin.cli.output import describe_finding, describe_vouched, print_json, say
+from marin.cli.output import print_json, say
+from marin.cli.tables import describe_finding, describe_vouched
 from marin.cli.verifying.sources import git_option, policy_option
 from marin.errors import UsageError
 from marin.process.text import several

@@ -5,7 +5,8 @@ from __future__ import annotations
 from marin.cli.output import print_json
 from marin.cli.tables import print_table
 from marin.history.runs import started_runs
-from marin.record.events import ExperimentReported, write
+from marin.kinds.families.experiment import ExperimentReported
+from marin.record.events import write
 from marin.record.root import Root
 from marin.record.trust.trusted import CLAIMED
 

@@ -14,8 +14,8 @@ from marin.execution.pointer import read_pointer
 from marin.graph.addresses import at_address
 from marin.history.catalog import Catalog, open_catalog
 from marin.history.catalog_rows import ArtifactView
-from marin.history.metric_query import MetricAnswer, answer, parse
-from marin.history.nondeterminism import MARK, nondeterministic
+from marin.history.table.metric_query import MetricAnswer, answer, parse
+from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.recipe.units import human_size
 from marin.record.root import Root
 

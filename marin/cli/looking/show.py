@@ -28,12 +28,12 @@ from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog, twin_of
-from marin.history.nondeterminism import MARK, nondeterministic
 from marin.history.run import Run, plan_of, was_interrupted
+from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.history.table.underway import underway
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.process.text import visible_json, written
 from marin.recipe.units import human_size
-from marin.record.events import ExperimentRegistered
 from marin.record.root import Root, open_root
 
 EVENT_PREFIX, METRIC = "event:", "metric"

@@ -8,11 +8,12 @@ from ledger import LogReader, NotFound, Refused, Storage, Store, VerifierKey, mi
 from marin.cli.output import print_json, say
 from marin.cli.store.transfer import DryRun, Jobs, Json, copied_artifacts, remote_store
 from marin.errors import MissingEvidence
+from marin.history.referrers import retained_digests
 from marin.process.text import several
 from marin.recipe.units import human_size
-from marin.record.retention import retained_digests
+from marin.record.creation import settle_copy
 from marin.record.root import absolute, open_root, root_location
-from marin.record.trust.homes import VKEY, named_keys, settle_copy
+from marin.record.trust.homes import VKEY, named_keys
 from marin.record.trust.pins import Pins, default_pins, read_pin
 
 

@@ -14,18 +14,17 @@ import click
 from ledger import Artifact, Draft, Finding, Store, collect_garbage, list_pins, pin, scrub_store, unpin
 from marin.cli.naming import whole_digest
 from marin.cli.options import flag, option, takes
-from marin.cli.output import describe_finding, print_bytes, print_json, report_findings, say
+from marin.cli.output import print_bytes, print_json, say
 from marin.cli.store.transfer import pull, push, remote_store
-from marin.cli.tables import print_table
+from marin.cli.tables import describe_finding, print_table, report_findings
 from marin.errors import UsageError
+from marin.execution.abandoned import sweep_abandoned
 from marin.execution.leases.lease import Leases
-from marin.execution.workspace import sweep_abandoned
-from marin.history.referrers import referrers_of
+from marin.history.referrers import referrers_of, retained_digests
 from marin.process.text import several
 from marin.recipe.units import human_size
 from marin.record.audit import absent_files
 from marin.record.events import STORE_SCRUBBED, StoreScrubbed, write
-from marin.record.retention import retained_digests
 from marin.record.root import open_root
 
 CHUNK = 1 << 20

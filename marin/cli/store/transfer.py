@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +17,11 @@ from ledger import Copied, Cut, Malformed, Store, copy_artifacts, named_digests,
 from ledger import Progress as Done
 from marin.cli.choice import OneOf
 from marin.cli.options import argument, flag, option, takes
-from marin.cli.output import agree, print_json, report_findings, say
+from marin.cli.output import agree, print_json, say
+from marin.cli.tables import report_findings
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import resolve, stream_of
-from marin.process.progress import byte_bar
-from marin.process.text import several
-from marin.provenance.code import changed_files
+from marin.process.text import several, visible
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 
@@ -243,3 +245,29 @@ def _transfer(
         f"{would}{several(copied.blobs, 'files')}, {human_size(copied.size)}; {copied.there} were there; "
         f"{several(len(digests), 'artifacts')}, {copied.trees} of them trees"
     )
+
+
+@contextmanager
+def byte_bar(name: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar over bytes with speed and remaining time; called with bytes done, bytes in all and a short note."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(visible(name), total=None, note="")
+        yield lambda done, total, note: progress.update(task, completed=done, total=total, note=visible(note))
+
+
+def changed_files(diff: bytes) -> list[str]:
+    """The files that a difference, as Git writes it, changes, by their new names; in its order."""
+    found = re.findall(rb"^diff --git .* (\"b/.*\"|b/.*)$", diff, re.MULTILINE)
+    return [os.fsdecode(name).strip('"').removeprefix("b/") for name in found]

@@ -250,11 +250,11 @@ def verify(ctx: click.Context, options: VerifyOptions) -> None:
     with waiting("loading what judges"):
         from marin.data.reach import EVERYTHING
         from marin.process.confinement import Limits, physical_memory
-        from marin.provenance.environment import available_gpus
         from marin.record.root import open_root
         from marin.record.trust.evidence import sources
         from marin.record.trust.pins import Pins, default_pins
         from marin.runners.places import place_of
+        from marin.runners.reservation import available_gpus
         from marin.verify import sealed
         from marin.verify.amount import amount
         from marin.verify.segments.explanation import Setting  # what follows reads the whole root: not for --help

@@ -2,7 +2,8 @@
 released in one batch with what became of it.
 
 Who executes many steps at once (:mod:`marin.graph.execution.loop`) holds the leases of all of them, and grants each to the
-process that it starts for it (:class:`GrantedLease`). `marin stage` takes the lease on its step itself (:class:`StepLease`).
+process that it starts for it (:mod:`marin.execution.leases.granted`). `marin stage` takes the lease on its step itself
+(:class:`StepLease`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ledger import Draft, OutOfSequence, Receipt
 from marin.errors import LeaseLost
 from marin.execution.leases.held import HeldLeases
-from marin.execution.leases.lease import TERM, Claimant
 from marin.execution.workspace import Workspace, own_workspace
 from marin.process.interruption import Interruption
 from marin.record.root import Root
@@ -26,14 +26,6 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 """How often the ledger is asked whether another executor is done."""
-
-
-@dataclass(frozen=True)
-class Grant:
-    """A lease that the executor of this name holds for the process of a step."""
-
-    executor: str
-    step: str
 
 
 class Unleased:
@@ -99,46 +91,12 @@ class Unleased:
         self.begun = True
 
 
-class GrantedLease(Unleased):
-    """A lease that anyone who started this process holds for it, and renews."""
+class Grant(Protocol):
+    """A lease that somebody else holds for the process of a step."""
 
-    def __init__(self, root: Root, grant: Grant) -> None:
-        super().__init__(root)
-        self._held, self._step = HeldLeases(root, Claimant(grant.executor)), grant.step
-        self._asked = time.monotonic()
-
-    def is_free(self) -> bool:
-        """See :class:`Unleased`: whether it still is its holder's."""
-        self._held.catch_up()
-        self._asked = time.monotonic()
-        return self._held.is_held(self._step)
-
-    def begin(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> bool:
-        """See :class:`Unleased`."""
-        return self.is_free() and super().begin(batch, still)
-
-    def check(self) -> None:
-        """See :class:`Unleased`. The log is asked as often as its holder gives a sign."""
-        if time.monotonic() - self._asked > TERM.total_seconds() / 3:
-            self.ask()
-
-    def ask(self) -> None:
-        """See :class:`Unleased`."""
-        if not self.is_free():
-            raise _lost(self._step)
-
-    def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """See :class:`Unleased`. Its end is recorded by its holder."""
-        return list(drafts) if self.is_free() else []
-
-    def wait(self) -> None:
-        """See :class:`Unleased`.
-
-        Raises:
-            LeaseLost: another one has it, or had it: its holder decides what is to be done.
-        """
-        if not self.is_free():
-            raise _lost(self._step)
+    def lease(self, root: Root) -> Unleased:
+        """As the process of the step has it."""
+        ...
 
 
 class StepLease(Unleased):
@@ -196,7 +154,7 @@ class StepLease(Unleased):
 
     def _check(self) -> None:
         if self.begun and not self._held.is_held(self._identity):
-            raise _lost(self._step)
+            raise lost(self._step)
 
     def ending(self, drafts: Sequence[Draft]) -> list[Draft]:
         """See :class:`Unleased`."""
@@ -227,7 +185,8 @@ class StepLease(Unleased):
             time.sleep(POLL_SECONDS)
 
 
-def _lost(step: str) -> LeaseLost:
+def lost(step: str) -> LeaseLost:
+    """What is raised where another executor has the lease."""
     return LeaseLost(
         "the lease on a step was lost",
         where=f"step {step}",

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from ledger import Draft, OutOfSequence
 from marin.execution.leases.step import Unleased
-from marin.history.runs import evaluation_stream, facts_of, stream_of
+from marin.history.executions import bodies_of, evaluation_stream, stream_of
+from marin.kinds.known import is_evaluation
 from marin.record import events
 from marin.record.events import Body
 from marin.record.root import LedgerHistory, Root
@@ -59,7 +60,7 @@ class LedgerJournal:
         return index
 
     def _append(self, kind: str, body: Body) -> int:
-        stream = self._beside if kind in events.EVALUATIONS else self._stream
+        stream = self._beside if is_evaluation(kind) else self._stream
         length = self._lengths.get(stream)
         while True:
             if length is None:
@@ -78,10 +79,7 @@ class LedgerJournal:
     def history(self, kind: str) -> Sequence[Body]:
         """The bodies of all events of this type that the step recorded under its present identity, oldest first, without
         what was withdrawn."""
-        return [
-            events.read(events.BODIES[kind], event.body, where=f"event {index}")
-            for index, event in facts_of(self._root.history(), self._stream, self._step, kind)
-        ]
+        return bodies_of(self._root.history(), self._stream, self._step, kind)
 
 
 def _length(history: LedgerHistory, stream: str) -> int:

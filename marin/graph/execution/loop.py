@@ -39,13 +39,14 @@ from marin.graph.graph import Graph, Node
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult
 from marin.graph.step import Adopted
-from marin.history.nondeterminism import nondeterministic
 from marin.history.run import new_id
+from marin.history.table.nondeterminism import nondeterministic
 from marin.process.interruption import Interruption
-from marin.provenance.environment import available_cores, available_gpus
+from marin.provenance.environment import available_cores
 from marin.record.root import Root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import JobFuture, JobRunner
+from marin.runners.reservation import available_gpus
 from marin.work.recorded import StoredResult
 
 __all__ = ["Failure", "Options", "Outcome", "execute_graph"]

@@ -24,6 +24,16 @@ from marin.graph.step import Adopted
 from marin.history.changes import keep_listing
 from marin.history.runs import stream_of_graph
 from marin.history.table.sweeps import RECIPES, VARIED
+from marin.kinds.families.graph import (
+    ARTIFACT_ADOPTED,
+    GRAPH_COMPLETED,
+    GRAPH_STARTED,
+    STEP_CHECKED,
+    ArtifactAdopted,
+    GraphCompleted,
+    GraphStarted,
+    StepChecked,
+)
 from marin.provenance import environment
 from marin.provenance.code import code_folder, provenance
 from marin.recipe.schema import Execution
@@ -142,8 +152,8 @@ class Record:
         assert work.expected is not None, "there is something to compare with"
         first = work.expected.output.digest
         return self._draft(
-            events.STEP_CHECKED,
-            events.StepChecked(
+            STEP_CHECKED,
+            StepChecked(
                 step=work.identity.step,
                 identity=work.identity.digest,
                 address=work.node.address,
@@ -161,8 +171,8 @@ class Record:
             self.planner.store.put_bytes(source.diff)
         return [
             self._draft(
-                events.GRAPH_STARTED,
-                events.GraphStarted(
+                GRAPH_STARTED,
+                GraphStarted(
                     graph=self.id,
                     name=self.graph.name,
                     file=self.file.name if self.file else "",
@@ -224,8 +234,8 @@ class Record:
             *self.beginning(),
             *adoptions,
             self._draft(
-                events.GRAPH_COMPLETED,
-                events.GraphCompleted(
+                GRAPH_COMPLETED,
+                GraphCompleted(
                     graph=self.id,
                     outcome=outcome,
                     counts=Outcome(self.id, results, failures, -1).counts,
@@ -244,8 +254,8 @@ class Record:
         attempt = Attempt(self.id, result.step, result.identity, address=node.address, stream=stream_of_graph(self.id))
         return [
             self._draft(
-                events.ARTIFACT_ADOPTED,
-                events.ArtifactAdopted(
+                ARTIFACT_ADOPTED,
+                ArtifactAdopted(
                     graph=self.id,
                     address=node.address,
                     artifact=adopted.digest,

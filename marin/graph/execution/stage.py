@@ -17,10 +17,13 @@ import msgspec
 from marin.errors import Paused
 from marin.execution import tracker
 from marin.execution.executor import StageOutcome, planned, run_stage
+from marin.execution.leases.granted import Grant
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant
-from marin.execution.leases.step import Grant, StepLease
+from marin.execution.leases.step import StepLease
 from marin.execution.plan import Plan
+from marin.graph.execution.work import by_bytes
+from marin.graph.results import results_at
 from marin.graph.variants import Variant
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
@@ -29,7 +32,7 @@ from marin.record.root import Root, open_root
 from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job, parts_of
 from marin.runners.reservation import reservation
-from marin.work.placed import by_bytes, encode
+from marin.work.placed import encode
 
 
 class StageTask(msgspec.Struct, frozen=True):
@@ -110,18 +113,19 @@ def stage_on_ray(
 def execute_stage(task: StageTask) -> StageAnswer:
     """A step of the pipeline, in a fresh process."""
     plan = Plan(task.name, tuple(PIPELINE.step(name) for name in task.stages), task.overridden)
+    root = open_root(task.root)
     try:
         outcome = run_stage(
             task.stage,
             plan=plan,
             recipe=from_plain(task.recipe, where=task.name),
-            root=open_root(task.root),
+            root=root,
             project=None,
             execution=task.execution,
             force=task.force,
             identity=task.identity,
             grant=task.grant,
-            pinned=task.pinned,
+            pinned=results_at(root, task.pinned),
         )
     except Paused as pause:
         return StageAnswer(None, parts_of(pause))

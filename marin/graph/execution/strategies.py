@@ -16,7 +16,7 @@ import msgspec
 
 from ledger import LedgerError
 from marin.execution import tracker
-from marin.execution.leases.step import Grant
+from marin.execution.leases.granted import Grant
 from marin.execution.plan import Plan
 from marin.graph.execution.record import Options, Work
 from marin.graph.execution.stage import StageAnswer, StageTask, execute_stage

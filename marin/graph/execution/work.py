@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, wraps
 from pathlib import Path
 
 from ledger import LedgerError, Locked, Store, canonical_bytes, digest_bytes
@@ -27,7 +27,7 @@ from marin.graph.identity import reveal
 from marin.graph.step import Context, Input, Result, Step
 from marin.record.events import Output
 from marin.record.root import open_root
-from marin.work.placed import by_bytes
+from marin.work.placed import Work, decode, encode
 from marin.work.recorded import StoredResult
 
 PLACES = 8
@@ -259,6 +259,19 @@ class FunctionTask:
     address: str
     identity: str
     inputs: dict[str, Given]
+
+
+def by_bytes[T, A](task: type[T]) -> Callable[[Callable[[T], A]], Work]:
+    """Makes of a function of a task one of bytes, under the same name: what a job executes."""
+
+    def wrapped(do: Callable[[T], A]) -> Work:
+        @wraps(do)
+        def function(data: bytes) -> bytes:
+            return encode(do(decode(data, task)))
+
+        return function
+
+    return wrapped
 
 
 @by_bytes(FunctionTask)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from marin.history.runs import LATEST, History, facts, pick, started_runs, stream_of_graph
 from marin.history.table.varied import name_among
-from marin.record.events import GraphCompleted, GraphStarted
+from marin.kinds.families.graph import GraphCompleted, GraphStarted
 
 RECIPES, VARIED = "recipes", "varied"
 """Options of ``graph.started``: the digests of a sweep's recipes, and the keys whose values differ among them."""

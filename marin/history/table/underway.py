@@ -14,11 +14,13 @@ from statistics import median
 from ledger import parse_time
 from marin.history.names import section
 from marin.history.run import Run
-from marin.history.runs import History, recorded_evaluations, stream_of
+from marin.history.runs import History, stream_of
+from marin.history.table.evaluations import recorded_evaluations
 from marin.history.table.machine import SPEED, laps
+from marin.kinds.families.measured import EvaluationMeasured
 from marin.kinds.known import type_of
 from marin.recipe.units import human_size, human_time
-from marin.record.events import LEASES, EvaluationMeasured, LeaseRenewed, LeaseTaken, read
+from marin.record.events import LEASES, LeaseRenewed, LeaseTaken, read
 
 TERM = timedelta(seconds=120)
 """How long a lease outlives its executor's last sign where nothing else is said (:mod:`marin.execution.leases.lease`)."""

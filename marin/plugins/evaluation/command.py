@@ -123,11 +123,12 @@ def eval(options: EvalOptions, **given: Path | None) -> None:
     from marin.cli.models.local import local
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.history.runs import evaluation_stream, load, resolve
+    from marin.kinds.families.measured import EVALUATION_RECORDED
     from marin.plugins.evaluation.harness.tasks import NamedTasks, read_named
     from marin.process.arithmetic import apply
     from marin.process.progress import bar
     from marin.recipe.schema import Execution
-    from marin.record.events import EVALUATION_RECORDED, write
+    from marin.record.events import write
     from marin.record.root import open_root
 
     if benchmark is None:

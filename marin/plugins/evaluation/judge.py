@@ -21,6 +21,7 @@ from ledger import LedgerError, digest_bytes
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.code import other_code
 from marin.history.run import Fact
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.harness import tasks as harness
 from marin.plugins.evaluation.harness.installed import CURE, check_installed
 from marin.plugins.evaluation.heldout.judge import check_stands, judge_measured, opened, recorded_states
@@ -32,7 +33,6 @@ from marin.plugins.evaluation.recorded.task import NAME, EvaluationTask
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.schema import Arithmetic, Execution
-from marin.record.events import EvaluationRecorded
 from marin.verify.case import Case
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import EvaluationSummary, Outcome, Verdict, outcome_of, worst

@@ -30,10 +30,10 @@ from levanter.utils.mesh import DEFAULT_SHARED_MAPPING
 
 from marin.plugins.exact.compiled import Exact, exact
 from marin.plugins.exact.guarded import MINUS_ZERO
+from marin.plugins.exact.plugin import check_batch, check_shares
 from marin.plugins.exact.program import Program as ExactProgram
 from marin.plugins.exact.program import factors_of
 from marin.plugins.exact.unguarded import unguarded
-from marin.process.arithmetic import check_batch, check_shares
 from marin.recipe.schema import Recipe
 from marin.training.initial import exact_initializer
 from marin.training.optimizers.rule import optimizer

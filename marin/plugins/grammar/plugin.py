@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from marin.data.documents import TRAIN, VALIDATION, Document, SplitCount, SplitWriter
+from marin.data.documents import TRAIN, VALIDATION, Document, SplitCount
+from marin.data.lines.writing import SplitWriter
 from marin.execution.step import Task
 from marin.pipeline.corpus import Corpus
 from marin.plugins.grammar import documents, minimal_pairs

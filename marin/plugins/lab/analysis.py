@@ -23,11 +23,12 @@ from typing import Literal
 from marin.errors import MissingEvidence
 from marin.history.run import Fact, Run
 from marin.history.runs import History, load
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
 from marin.preregistration.arms import arm_of, registrations, runs_with_recipes
 from marin.preregistration.registration import as_alternative
 from marin.recipe.cost import work_of
-from marin.record.events import ExperimentRegistered, StepFailed
+from marin.record.events import StepFailed
 
 Verdict = Literal["confirmatory", "exploratory", "incomplete"]
 

@@ -23,6 +23,7 @@ from ledger import LogReader, Store, VerifierKey
 from marin.errors import DataError, MissingEvidence, UsageError
 from marin.history.run import Fact, Run
 from marin.history.runs import History, facts, load, resolve, started_runs, stream_of
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.plugins.lab.kinds import Replayed, SpeedrunEntered
 from marin.preregistration.arms import arm_of, registrations, runs_with_recipes
 from marin.preregistration.registration import INDEX, Track, document_of, find
@@ -40,12 +41,13 @@ from marin.recipe.schema import (
     plain,
 )
 from marin.record import events
-from marin.record.events import ExperimentRegistered, ReplayCompleted
+from marin.record.events import ReplayCompleted
 from marin.record.root import Root
+from marin.record.trust.authorship import of_this_log
 from marin.record.trust.evidence import witnessed
 from marin.record.trust.policy import own_policy
 from marin.record.trust.trusted import default_trust
-from marin.record.verdicts import NAMES, counting, effective, of_the_log, of_this_log, overall, standing
+from marin.record.verdicts import NAMES, counting, effective, of_the_log, overall, standing
 
 logger = logging.getLogger(__name__)
 

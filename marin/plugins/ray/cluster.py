@@ -28,7 +28,7 @@ from ledger import Unavailable
 from marin.plugins.ray.signals import own_signals
 from marin.process.interruption import Attended, assert_handlers
 from marin.process.running import environment
-from marin.provenance.environment import available_gpus
+from marin.runners.reservation import available_gpus
 
 logger = logging.getLogger(__name__)
 

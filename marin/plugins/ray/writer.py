@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger import Draft, GroupCommit, LedgerError, Locked, LogCheckpoint, Receipt, Spool, Unavailable
-from marin.history.runs import facts_of, stream_of
+from marin.history.runs import bodies_of, stream_of
 from marin.plugins.ray.cluster import NAMESPACE
 from marin.record import events
 from marin.record.events import Body
@@ -192,10 +192,7 @@ class SpooledJournal:
     def history(self, kind: str) -> Sequence[Body]:
         """The bodies of all events of this type that the training recorded under its present identity, oldest first,
         out of the verified log."""
-        return [
-            events.read(events.BODIES[kind], event.body, where=f"event {index}")
-            for index, event in facts_of(self._root.history(), self._stream, "train", kind)
-        ]
+        return bodies_of(self._root.history(), self._stream, "train", kind)
 
     def close(self) -> None:
         """Everything is acknowledged: the spool goes."""

@@ -13,7 +13,8 @@ import wandb
 
 from marin.errors import MarinError
 from marin.history.run import Run
-from marin.history.runs import load_named, recorded_evaluations, stream_of
+from marin.history.runs import load_named, stream_of
+from marin.history.table.evaluations import recorded_evaluations
 from marin.plugins.wandb.choice import Choice
 from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
 from marin.plugins.wandb.run import (

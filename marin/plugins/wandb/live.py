@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from marin.execution.step import Journal
 from marin.history.runs import load
+from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
 from marin.plugins.wandb.choice import choice
 from marin.plugins.wandb.file import EVALUATED, STEP, logged_points
 from marin.plugins.wandb.run import checkpoint_of, evaluations_of, opened, reaching, rows_of, training_of
@@ -25,8 +26,6 @@ from marin.record.events import (
     TRAIN_STARTED,
     Body,
     CheckpointSaved,
-    EvaluationMeasured,
-    EvaluationRecorded,
     MetricsRecorded,
     TrainSegment,
 )

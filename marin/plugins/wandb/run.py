@@ -26,13 +26,14 @@ from marin.errors import MarinError
 from marin.history.names import data_of, model_of
 from marin.history.projection.text import LOSS, TOKENS, curve_key, flatten
 from marin.history.run import Run, StepView, plan_of
+from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
 from marin.kinds.known import numbers_of
 from marin.plugins.wandb.choice import Choice
 from marin.plugins.wandb.file import EVALUATED, STEP, TRAINING
 from marin.recipe.composition import conf_folder
 from marin.recipe.form.yaml import NotYaml, read_yaml
 from marin.record import events
-from marin.record.events import CheckpointSaved, EvaluationMeasured, EvaluationRecorded, MetricsRecorded, TrainSegment
+from marin.record.events import CheckpointSaved, MetricsRecorded, TrainSegment
 from marin.record.root import Root
 from marin.record.verdicts import EVALUATION
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from ledger import Author, Authors, Event, LogReader, VerifierKey
-from marin.record.verdicts import of_this_log
 
 Places = Callable[[str], Sequence[int]]
 """The indices of the events of a type, in order."""
@@ -71,3 +71,28 @@ class Written:
         if not len(authors):
             return None
         return authors.of(index, self._reader.event(index) if event is None else event)
+
+
+class Position(Protocol):
+    """A signed size of a log."""
+
+    @property
+    def origin(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+
+class Past(Protocol):
+    """A log that knows which root it had at each size, as :class:`ledger.LogReader` does."""
+
+    def checkpoint(self) -> Position: ...
+    def root(self, size: int) -> bytes: ...
+
+
+def of_this_log(log_checkpoint: Mapping[str, object], log: Past) -> bool:
+    """Whether a verdict over this log checkpoint is about a run of ``log``: it is one that this very log had. Another
+    log may have an equal origin and equal run ids, for both are the words of its maker."""
+    size, newest = log_checkpoint.get("size"), log.checkpoint()
+    if log_checkpoint.get("origin") != newest.origin or type(size) is not int or not 0 < size <= newest.size:
+        return False
+    return log_checkpoint.get("root") == log.root(size).hex()

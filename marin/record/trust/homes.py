@@ -37,21 +37,6 @@ def named_keys(storage: Storage) -> list[VerifierKey]:
     return [VerifierKey.parse(line) for line in storage.read(VKEY).decode("utf-8", "replace").strip().split("\n")]
 
 
-def settle_copy(key: VerifierKey, place: str) -> str | None:
-    """The log of ``key``, brought to ``place``, lives there from now on; unless it still lives where it did, which is returned:
-    then this is a copy, and two places that both went on would be two histories under one key.
-
-    Raises:
-        Unavailable: the place where it lived cannot be asked.
-    """
-    pins = Pins(default_pins())
-    home = pins.home(key.name)
-    if home is not None and home != place and _log_at(home, key) is not None:
-        return home
-    pins.settle(key.name, place, moved=True)
-    return None
-
-
 def check_home(key: VerifierKey, storage: Storage, place: str) -> None:
     """Before something is appended to the log of ``key`` in ``storage``, which is at ``place``: it lives there, from now
     on where it lived nowhere.
@@ -84,7 +69,7 @@ def home_of(key: VerifierKey, storage: Storage, place: str) -> str:
     home = pins.home(key.name)
     if home is None or home == place:
         return place
-    log = _log_at(home, key)
+    log = log_at(home, key)
     if log is not None:
         known = log.checkpoint()
         reader = LogReader(storage, follow_keys(storage, [key]))
@@ -98,7 +83,7 @@ def home_of(key: VerifierKey, storage: Storage, place: str) -> str:
     return place
 
 
-def _log_at(home: str, key: VerifierKey) -> LogReader | None:
+def log_at(home: str, key: VerifierKey) -> LogReader | None:
     """The log of ``key``'s origin at ``home``, whose checkpoint holds; None where there is none any more."""
     try:
         storage = open_storage(home, readonly=True)

@@ -8,7 +8,9 @@ from functools import partial
 from marin.errors import UsageError
 from marin.history.run import Run, plan_of
 from marin.history.runs import History, facts, load_each, load_graph, load_named
-from marin.record.events import ExperimentRegistered, GraphStarted, RunStarted
+from marin.kinds.families.experiment import ExperimentRegistered
+from marin.kinds.families.graph import GraphStarted
+from marin.record.events import RunStarted
 from marin.record.root import Root
 from marin.reporting.lineage.graph import LineageGraph, graph_of
 from marin.reporting.lineage.page import graph_page, lineage_page

@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger import LedgerError
 from marin.recipe.schema import from_plain
-from marin.training.data import batch_at
+from marin.training.inspection.batch import batch_at
 
 
 def main() -> None:

@@ -9,14 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ledger import Store
 from marin.errors import UsageError
 from marin.history.run import Run
 from marin.process.arithmetic import apply
-from marin.recipe.schema import Execution
+from marin.recipe.schema import Execution, Recipe
 from marin.record import outputs
+from marin.training.data import DataOrder, batch_digest, streams, token_dataset
+from marin.training.tokens.cache import Cache, read_tokens
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,6 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
     apply(recipe.arithmetic, Execution())
     from marin.data.borrowed import trial
     from marin.data.tokenizer import FILE, load_tokenizer
-    from marin.training.data import batch_at
 
     with TemporaryDirectory(prefix="marin-show-") as base:
         folders = {name: Path(base) / name for name in ("tokens", "tokenizer")}
@@ -103,3 +109,44 @@ def batch_of(view: Run, store: Store, step: int) -> Batch:
         fact.body.batches[step - fact.body.start] for fact in view.segments if fact.body.start <= step < fact.body.end
     )
     return Batch(step, digest, next(recorded, None), sequences)
+
+
+@dataclass(frozen=True)
+class BatchSequence:
+    """One sequence of one step's batch: its part, its number in that part's token stream, its token ids, and the
+    documents of that part's train split in which it lies."""
+
+    part: str
+    index: int
+    tokens: np.ndarray
+    documents: range
+
+
+def batch_at(recipe: Recipe, cache: Cache, step: int) -> tuple[list[BatchSequence], str]:
+    """What train step ``step`` sees, found from recipe and cache alone, and the batch's digest as it is recorded."""
+    size, width = recipe.trainer.batch_size, recipe.model.seq_len
+    paths = streams(recipe, cache)
+    order = DataOrder(recipe, {name: token_dataset(path, width)[1] for name, path in paths.items()})
+    first = (step - recipe.first_step) * size
+    indices = order(range(first, first + size))
+    read = {name: read_tokens(path) for name, path in paths.items()}
+    seen = []
+    for number in indices.tolist():
+        part = max(order.starts, key=lambda name: (order.starts[name] <= number, order.starts[name]))
+        index = number - order.starts[part]
+        start, end = index * width, (index + 1) * width
+        stream, offsets = read[part]
+        documents = range(document_of(offsets, start), document_of(offsets, end - 1) + 1)
+        seen.append(BatchSequence(part, index, stream[start:end], documents))
+    return seen, batch_digest(indices, np.stack([sequence.tokens for sequence in seen]))
+
+
+def document_of(offsets: NDArray[np.int64], position: int) -> int:
+    """Which document the token at ``position`` of the stream belongs to.
+
+    Raises:
+        IndexError: the stream is shorter.
+    """
+    if not 0 <= position < int(offsets[-1]):
+        raise IndexError(f"position {position} is outside of a stream of {int(offsets[-1])} tokens")
+    return int(np.searchsorted(offsets, position, side="right")) - 1

@@ -39,8 +39,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmExample
 
-from marin.recipe.schema import Recipe
-from marin.training.blank import embedded, weighted
+from marin.provenance.plugins import named
+from marin.recipe.schema import BLANKS, Recipe
 from marin.training.loss import routed_losses, token_losses
 from marin.training.model import attention_mask, compute_dtype
 from marin.training.optimizers.rule import optimizer
@@ -77,7 +77,8 @@ def sums_and_loads(
     static: Any, recipe: Recipe, arrays: Arrays, tokens: jax.Array, weights: jax.Array, *, blank: bool = False
 ) -> tuple[Arrays, jax.Array, jax.Array, tuple[jax.Array, ...]]:
     """:func:`shard_sums`, and of a mixture of experts how many tokens each of them got: float32[layers, experts]."""
-    weights = weighted(tokens, weights) if blank else weights
+    blanks = named(*BLANKS, "exclude") if blank else None
+    weights = weights if blanks is None else blanks.weighted(tokens, weights)
     micro = recipe.arithmetic.microbatch_size
     dtype = compute_dtype(recipe)
     Pos = Axis("position", tokens.shape[1])
@@ -95,7 +96,7 @@ def sums_and_loads(
         if completions is not None:
             return completions.loss(recipe, model, tokens, weights)
         mask = attention_mask(recipe, hax.named(tokens, (Batch, Pos)), blank=blank)
-        ids = hax.named(embedded(tokens) if blank else tokens, (Batch, Pos))
+        ids = hax.named(tokens if blanks is None else blanks.embedded(tokens), (Batch, Pos))
         example = LmExample(tokens=ids, loss_weight=hax.named(weights, (Batch, Pos)), attn_mask=mask)
         if recipe.model.sparse:
             per_token, loads = routed_losses(model, example, recipe.trainer.z_loss)

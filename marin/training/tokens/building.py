@@ -25,16 +25,14 @@ import numpy as np
 
 from ledger import state_digest
 from marin.data.documents import VALIDATION, read_texts, train_files
-from marin.data.exclusion import BLANK, excluded
 from marin.data.tokenizer import load_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
-from marin.recipe.schema import Artifact, Recipe, as_recorded, chats
+from marin.provenance.plugins import named
+from marin.recipe.schema import APART, EXCLUSION, Artifact, Recipe, as_recorded, chats
 from marin.tensors.token_caches import WORDS_FILE, cache_content
-from marin.training.tokens.apart import apart
-from marin.training.tokens.cache import read_tokens
-from marin.training.tokens.encoding import Encoded, encoded_split
-from marin.training.tokens.loss_mask import has_mask
+from marin.training.tokens.cache import BLANK, read_tokens
+from marin.training.tokens.encoding import Encoded, encoded_split, has_mask
 from marin.training.tokens.masks import open_mask
 from marin.training.tokens.writing import CacheWriter
 from marin.work.placed import Run
@@ -59,7 +57,9 @@ def build_caches(task: Task, execute: Run | None = None) -> StepResult:
     tensors: dict[str, str] = {}
     size = 0
     totals: dict[str, int] = {}
-    without, learned = excluded(task.inputs["corpus"], task.recipe), Learned()
+    learned, without = Learned(), dict[str, frozenset[int]]()
+    if task.recipe.exclude is not None:
+        without = named(*EXCLUSION, "exclude").excluded(task.inputs["corpus"], task.recipe)
     reference = next((part.chat_reference for part in chats(task.recipe.dataset)), None)
     for split, path in split_files(task.inputs["corpus"]).items():
         folder = task.out / split
@@ -78,6 +78,7 @@ def build_caches(task: Task, execute: Run | None = None) -> StepResult:
             encoded = learned.counted(encoded)
         # Of a pair that is learned together each part is a sequence of its own: no neighbour's tokens are in it.
         if task.recipe.together > 1 and split != VALIDATION_SPLIT:
+            apart = named(*APART, "preferences")
             encoded = apart(encoded, task.recipe.model.seq_len, task.recipe.tokens.end, split)
         written = (
             _write(

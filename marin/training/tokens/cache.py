@@ -24,6 +24,8 @@ from marin.training.tokens.stored import StoredCache
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+BLANK = -1
+"""Stands where an excluded document's token was (:mod:`marin.data.exclusion`). No tokenizer has it."""
 Cache = Path | StoredFolder
 """Where the cache of a split is: in a folder, or in a stored tree that is read where it lies."""
 
@@ -85,14 +87,3 @@ def read_tokens(folder: Cache) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
 def count_tokens(folder: Cache) -> int:
     """How many tokens a cache has, by its own account. Raises as :func:`read_tokens`."""
     return StoredCache(folder).tokens if isinstance(folder, StoredFolder) else int(document_offsets(folder)[-1])
-
-
-def document_of(offsets: NDArray[np.int64], position: int) -> int:
-    """Which document the token at ``position`` of the stream belongs to.
-
-    Raises:
-        IndexError: the stream is shorter.
-    """
-    if not 0 <= position < int(offsets[-1]):
-        raise IndexError(f"position {position} is outside of a stream of {int(offsets[-1])} tokens")
-    return int(np.searchsorted(offsets, position, side="right")) - 1

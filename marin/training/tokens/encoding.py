@@ -17,7 +17,8 @@ import numpy as np
 from marin.data.documents import Document, documents_of, read_documents, stretches
 from marin.data.tokenizer import Tokenizer, load_tokenizer, parse_tokenizer
 from marin.process.progress import Report, bar
-from marin.training.tokens import loss_mask
+from marin.provenance.plugins import named
+from marin.recipe.schema import LEARNED
 from marin.work.placed import Run, Worker
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ SHARD_BYTES = 4 << 20
 _DOCUMENTS = 256
 
 
+def has_mask(split: Path) -> bool:
+    """Whether the documents of a split say what is learned of them."""
+    first = next(read_documents(split), None)
+    return first is not None and first.learned is not None
+
+
 def encoded(
     tokenizer: Tokenizer, documents: Iterable[Document], end: list[int], *, masked: bool, reference: str | None = None
 ) -> Iterator[Encoded]:
@@ -41,7 +48,7 @@ def encoded(
     """
     for batch in batched(documents, _DOCUMENTS):
         if masked:
-            yield from loss_mask.encoded_with_mask(tokenizer, batch, end, reference)
+            yield from named(*LEARNED, "what is learned of conversations")(tokenizer, batch, end, reference)
             continue
         for encoding in tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False):
             yield np.asarray(encoding.ids + end, dtype=np.int32), b""

@@ -13,12 +13,11 @@ is a tensor of the step's content, ``<split>/loss_mask``: uint8[n], 1 for learne
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marin.data.documents import Document, Span, read_documents
+from marin.data.documents import Document, Span
 from marin.data.tokenizer import Tokenizer
 from marin.errors import DataError
 from marin.recipe.form.chats import CHAT_REFERENCE
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from marin.data.tokenizer import Encoding
-
-
-def has_mask(split: Path) -> bool:
-    """Whether the documents of a split say what is learned of them."""
-    first = next(read_documents(split), None)
-    return first is not None and first.learned is not None
 
 
 def encoded_with_mask(

@@ -16,17 +16,11 @@ from marin.history.run import Fact, Indexed, Run, StepView
 from marin.history.runs import History, evaluation_stream, is_a, load, read_fact, stream_of, withdrawn_from
 from marin.history.runs import facts as facts_in
 from marin.kinds.claim import Contradiction as Contradiction
-from marin.kinds.known import among, own_kind, type_of
+from marin.kinds.families.experiment import ExperimentRegistered
+from marin.kinds.families.measured import EvaluationMeasured, EvaluationRecorded
+from marin.kinds.known import among, is_evaluation, own_kind, type_of
 from marin.record import events as kinds
-from marin.record.events import (
-    CheckpointSaved,
-    EvaluationMeasured,
-    EvaluationRecorded,
-    ExperimentRegistered,
-    RunStarted,
-    StepCompleted,
-    TrainWithdrawn,
-)
+from marin.record.events import CheckpointSaved, RunStarted, StepCompleted, TrainWithdrawn
 from marin.verify.derivation.fields import unknown_fields
 
 
@@ -206,7 +200,7 @@ def _withdrawn_states(view: Run, stretches: Iterable[Stretch]) -> set[str]:
 
 
 def _is_of(item: Indexed, states: set[str]) -> bool:
-    return item[1].type in kinds.EVALUATIONS and item[1].body.get("state") in states
+    return is_evaluation(item[1].type) and item[1].body.get("state") in states
 
 
 def _evaluations[T: (EvaluationRecorded, EvaluationMeasured)](

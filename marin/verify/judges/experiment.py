@@ -19,6 +19,7 @@ from ledger import LedgerError, copy_artifacts, create_key
 from marin.data.collected import collections_of
 from marin.errors import UsageError
 from marin.graph.execution.loop import Outcome, execute_graph
+from marin.graph.execution.work import by_bytes
 from marin.graph.files import load_graph
 from marin.graph.graph import Graph, Node
 from marin.graph.step import Adopted
@@ -33,7 +34,7 @@ from marin.runners.engines import open_jobs
 from marin.runners.jobs import Job
 from marin.verify.case import Case
 from marin.verify.verdict import Verdict
-from marin.work.placed import by_bytes, decode, encode
+from marin.work.placed import decode, encode
 
 ORIGIN = "marin.local/verify"
 

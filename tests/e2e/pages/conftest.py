@@ -15,17 +15,18 @@ from ui import MANY, Served, address_of, ended, left_behind, roots, started, sto
 
 from ledger import Draft
 from marin.history.runs import evaluation_stream
+from marin.kinds.families.measured import EVALUATION_MEASURED, EvaluationMeasured, MeasuredSet
 from marin.record import events as types
 from marin.record.meter import Meter, recorded
 
 
-def held_out(step: int) -> types.EvaluationMeasured:
+def held_out(step: int) -> EvaluationMeasured:
     """What one held-out set measured of the state before ``step``, while run abcd2345 trained."""
     stored = story.digest("stored")
     numbers = {"loss": story.loss(step).hex(), "bits_per_byte": (story.loss(step) / 4).hex()}
-    one = types.MeasuredSet(data=stored, scores=stored, documents=9, bytes=900, tokens=300, numbers=numbers)
+    one = MeasuredSet(data=stored, scores=stored, documents=9, bytes=900, tokens=300, numbers=numbers)
     state = story.digest(f"state {step}")
-    return types.EvaluationMeasured(
+    return EvaluationMeasured(
         run="abcd2345", step=step, state=state, tokenizer=stored, code=stored, lock=stored, sets={"children": one}
     )
 
@@ -60,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         )
         root.append(
             [
-                Draft(types.EVALUATION_MEASURED, evaluation_stream("abcd2345"), types.write(held_out(step)))
+                Draft(EVALUATION_MEASURED, evaluation_stream("abcd2345"), types.write(held_out(step)))
                 for step in (60, 120)
             ]
         )

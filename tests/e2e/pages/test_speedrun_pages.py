@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from ledger import Draft
+from marin.kinds.families.experiment import EXPERIMENT_REGISTERED
 from marin.plugins.lab.speedrun import submit, track
 from marin.plugins.sharing.pages.site import write_site
 from marin.preregistration.registration import Metric, Registration, Track, registered
@@ -49,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         )
         root.store().put_bytes(stated.document())
         body = events.write(registered(stated, file="exp9_lowest.py", file_digest=SOME))
-        root.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp9_lowest", body)])
+        root.append([Draft(EXPERIMENT_REGISTERED, "experiment/exp9_lowest", body)])
         rules = track(root.history(), root.store(), "exp9")
         for run, recipe, score, hours in ENTRIES:
             record(root, run, recipe, score)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ledger import Draft
-from marin.provenance.code import NO_DIFF_VARIABLE, changed_files, provenance
+from marin.cli.store.transfer import changed_files
+from marin.provenance.code import NO_DIFF_VARIABLE, provenance
 from marin.record.root import open_root
 
 from .conftest import Marin

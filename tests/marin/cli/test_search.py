@@ -14,6 +14,7 @@ from ledger import Draft
 from marin.cli.running.search import search_trials
 from marin.cli.running.trained import Trained
 from marin.errors import UsageError
+from marin.kinds.families.experiment import EXPERIMENT_REGISTERED
 from marin.plugins.lab.analysis import examine
 from marin.preregistration.arms import arm_digest, citation, registrations
 from marin.recipe.composition import Composed, compose
@@ -218,7 +219,7 @@ def test_a_search_does_not_take_another_experiments_name(root: Root) -> None:
         with pytest.raises(UsageError, match="the name is another experiment's"):
             search_trials(open_root(), words, metric, prepare, execute, json=True)
     body = msgspec.structs.replace(first.body, experiment="mine", file="mine.py")
-    open_root().append([Draft(events.EXPERIMENT_REGISTERED, "experiment/mine", events.write(body))])
+    open_root().append([Draft(EXPERIMENT_REGISTERED, "experiment/mine", events.write(body))])
     with pytest.raises(UsageError, match=r"the name is another experiment's.*found mine: mine\.py"):
         search_trials(open_root(), (*named[:-1], "hydra.sweeper.study_name=mine"), METRIC, prepare, execute, json=True)
 

@@ -10,17 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marin.data.documents import (
-    TRAIN,
-    VALIDATION,
-    Document,
-    position,
-    read_documents,
-    read_texts,
-    threshold,
-    write_divided,
-)
+from marin.data.documents import TRAIN, VALIDATION, Document, position, read_documents, read_texts, threshold
 from marin.errors import DataError
+from marin.pipeline.files import write_divided
 
 
 def made(texts: list[str]) -> list[Document]:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ledger import Malformed
-from marin.data.documents import Document, SplitWriter
+from marin.data.documents import Document
 from marin.data.exclusion import excluded, listed, numbers
+from marin.data.lines.writing import SplitWriter
 from marin.errors import UsageError
 from marin.recipe.schema import Recipe, digest, from_mapping, plain
 

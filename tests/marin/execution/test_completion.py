@@ -14,8 +14,8 @@ import pytest
 from ledger import Draft, Refused
 from marin.execution import executor
 from marin.execution.executor import StageOutcome, run_stage
+from marin.execution.leases.granted import Grant
 from marin.execution.leases.lease import Claimant, Leases, utc_now
-from marin.execution.leases.step import Grant
 from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.history.run import Run

@@ -30,9 +30,10 @@ from marin.errors import Interrupted, LeaseLost, Paused, StepFailed
 from marin.execution import executor
 from marin.execution.executor import planned, run_stage
 from marin.execution.leases import lease
+from marin.execution.leases.granted import Grant
 from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant, Leases, utc_now
-from marin.execution.leases.step import Grant, StepLease
+from marin.execution.leases.step import StepLease
 from marin.execution.step import Task
 from marin.graph.execution import stage
 from marin.recipe.schema import Execution, Recipe

@@ -14,6 +14,7 @@ import pytest
 
 from marin.graph.execution.loop import Outcome, execute_graph
 from marin.graph.files import load_graph
+from marin.kinds.families.graph import ARTIFACT_ADOPTED, GRAPH_COMPLETED, GRAPH_STARTED, STEP_CHECKED
 from marin.record import events
 from marin.record.root import Root
 from tests.marin.graph.conftest import HEAD, Write
@@ -60,7 +61,7 @@ def test_executed_once_and_then_a_hit(execute: Execute, root: Root, tally: Tally
 
 def test_the_graph_is_recorded_with_all_its_results(execute: Execute, root: Root) -> None:
     outcome = execute(TWO)
-    (started,), (completed,) = recorded(root, events.GRAPH_STARTED), recorded(root, events.GRAPH_COMPLETED)
+    (started,), (completed,) = recorded(root, GRAPH_STARTED), recorded(root, GRAPH_COMPLETED)
     assert (started["name"], started["steps"], started["ends"]) == ("exp_test", 2, ["report/x"])
     assert (completed["outcome"], completed["counts"], completed["failed"]) == ("completed", {"executed": 2}, [])
     rows = json.loads(root.store().read(str(completed["results"])))
@@ -245,10 +246,10 @@ def test_pinned_and_adopted_outputs(execute: Execute, root: Root, tally: Tally) 
     assert actions(outcome) == {"made": "pinned", "taken": "adopted", "read": "executed"}
     assert json.loads(root.store().read(outcome.results["read"].output.digest)) == [7, 7]
     assert tally() == []
-    (adopted,) = recorded(root, events.ARTIFACT_ADOPTED)
+    (adopted,) = recorded(root, ARTIFACT_ADOPTED)
     assert (adopted["vouched_by"], adopted["note"], adopted["artifact"]) == ("a friend", "from last year", foreign)
     execute(text)
-    assert len(recorded(root, events.ARTIFACT_ADOPTED)) == 1
+    assert len(recorded(root, ARTIFACT_ADOPTED)) == 1
     absent = execute(text.replace(foreign, "sha256:" + "1" * 64))
     assert "its artifact is not here" in absent.failures["made"].error
 
@@ -267,7 +268,7 @@ def test_a_step_whose_second_result_differs_is_marked_for_ever(execute: Execute,
     """
     outcome = execute(text, check=True)
     assert outcome.nondeterministic == ["clock"]
-    checked = {str(item["address"]): item["deterministic"] for item in recorded(root, events.STEP_CHECKED)}
+    checked = {str(item["address"]): item["deterministic"] for item in recorded(root, STEP_CHECKED)}
     assert checked == {"clock": False, "after": True, "steady": True}
     later = execute(text)
     assert later.nondeterministic == ["clock"]

@@ -26,6 +26,7 @@ from marin.execution.leases.held import HeldLeases
 from marin.execution.leases.lease import Claimant, Leases, birth
 from marin.graph.execution.loop import Options, execute_graph
 from marin.graph.files import load_graph
+from marin.kinds.families.graph import GRAPH_COMPLETED
 from marin.record import events
 from marin.record.root import Root
 from tests.marin.execution.stopped import stop
@@ -488,7 +489,7 @@ def test_a_signal_right_after_the_leases_were_taken_gives_them_back(
         with pytest.raises(KeyboardInterrupt):
             execute_graph(load_graph(file), root, file=file)
     assert leases_of(root).steps == {}
-    (ended,) = [event.body for _, event in root.reader().events() if event.type == events.GRAPH_COMPLETED]
+    (ended,) = [event.body for _, event in root.reader().events() if event.type == GRAPH_COMPLETED]
     assert ended["outcome"] == "interrupted"
 
 

@@ -29,12 +29,12 @@ from marin.graph.graph import Graph
 from marin.graph.variants import bound, variants_of
 from marin.history import runs
 from marin.history.catalog import open_catalog
+from marin.kinds.families.graph import STEP_CHECKED
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.stages import PIPELINE
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.preregistration.registration import checked
 from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
-from marin.record.events import STEP_CHECKED
 from marin.record.root import Root
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained

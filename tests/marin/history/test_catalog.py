@@ -15,8 +15,8 @@ from ledger import Draft
 from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog
-from marin.history.metric_query import answer, parse
 from marin.history.runs import stream_of
+from marin.history.table.metric_query import answer, parse
 from marin.record import events
 from marin.record.creation import create_root
 from marin.record.root import Root

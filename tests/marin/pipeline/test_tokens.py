@@ -28,10 +28,11 @@ from marin.recipe.schema import Execution, GrammarDataset, Recipe, Tokenizer, To
 from marin.runners.workers import LocalRunner
 from marin.tensors.token_caches import cache_content, tokens_content
 from marin.training.data import token_dataset
+from marin.training.inspection.batch import document_of
 from marin.training.tokens import building as token_cache
 from marin.training.tokens import encoding
 from marin.training.tokens.building import build_caches, write_cache
-from marin.training.tokens.cache import document_of, open_cache, read_tokens
+from marin.training.tokens.cache import open_cache, read_tokens
 from marin.training.tokens.writing import CacheWriter
 
 RunStep = Callable[..., tuple[Path, StepResult]]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ledger import Refused
-from marin.process.cache import cache_folder, compilation_cache, compiling
+from marin.process.cache import cache_folder, compilation_cache
+from marin.verify.jax.replay import compiling
 
 
 @pytest.fixture(autouse=True)

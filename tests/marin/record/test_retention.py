@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Draft, Store, collect_garbage
+from marin.history.referrers import retained_digests
 from marin.record.creation import create_root
 from marin.record.events import CHECKPOINT_SAVED, TRAIN_STARTED, CheckpointSaved, Retention, TrainStarted, write
-from marin.record.retention import let_go, retained_digests
+from marin.record.retention import let_go
 from marin.record.root import Root, open_root
 
 DAY = 86_400.0

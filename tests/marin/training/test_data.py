@@ -21,7 +21,8 @@ from marin.execution.phases import successor
 from marin.recipe.composition import compose
 from marin.recipe.schema import Recipe, digest, from_mapping, from_plain, recorded
 from marin.recipe.section import Order
-from marin.training.data import Batches, DataOrder, EpochOrder, OrderedDataset, batch_digest, blank_rows
+from marin.training.blank import blank_rows
+from marin.training.data import Batches, DataOrder, EpochOrder, OrderedDataset, batch_digest
 from marin.training.step.contract import mesh_of
 from marin.training.tokens.building import write_cache
 

@@ -14,7 +14,8 @@ from ledger import PosixStorage, StateManifest, Store, Tampered, packed_size
 from marin.errors import Diverged, Unsupported
 from marin.recipe.schema import Execution
 from marin.training import loop
-from marin.training.data import Batches, batch_at, batch_digest
+from marin.training.data import Batches, batch_digest
+from marin.training.inspection.batch import batch_at
 from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
 from marin.training.runtime import canary
 from marin.training.step.contract import StepOutcome, mesh_of

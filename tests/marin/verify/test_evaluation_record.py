@@ -10,7 +10,8 @@ import pytest
 from ledger import Draft
 from marin.execution.plan import Plan
 from marin.history.runs import evaluation_stream, load, resolve, stream_of
-from marin.record.events import EVALUATION_RECORDED, Continues, EvaluatedTask, EvaluationRecorded, write
+from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluatedTask, EvaluationRecorded
+from marin.record.events import Continues, write
 from marin.record.root import Root
 from marin.record.verdicts import NAMES, described, overall
 from marin.verify.derivation.claims import derive, settled

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marin.graph.execution.work import by_bytes
 from marin.runners.jobs import reference, resolve
 from marin.runners.workers import LocalRunner
 from marin.work import placed
-from marin.work.placed import Seat, Worker, by_bytes, decode, encode
+from marin.work.placed import Seat, Worker, decode, encode
 
 
 class Sum(msgspec.Struct, frozen=True):

@@ -12,11 +12,12 @@ import pytest
 
 from ledger import MemoryStorage, Store
 from marin.errors import DataError, UsageError
+from marin.kinds.families.measured import EvaluatedTask, EvaluationRecorded
 from marin.plugins.evaluation.heldout.asked import first_requested, is_requested, without_tasks
 from marin.plugins.evaluation.heldout.companion import tasks_of
 from marin.plugins.evaluation.recorded.records import Settings, TaskGroup, described, present, write_tree
 from marin.recipe.evaluation import TasksDuring
-from marin.record.events import CheckpointSaved, EvaluatedTask, EvaluationRecorded
+from marin.record.events import CheckpointSaved
 
 FEW = TaskGroup("few", ["b", "c"], [])
 PART = TaskGroup("few::part", ["c"], [])

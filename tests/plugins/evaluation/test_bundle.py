@@ -11,9 +11,10 @@ import pytest
 
 from marin.data.template import plain_template
 from marin.evaluation.subject import Subject
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.bundle import judge as bundle
 from marin.recipe.schema import Execution, FilesDataset, Recipe
-from marin.record.events import EvaluationRecorded, Output, read
+from marin.record.events import Output, read
 from tests.marin.verify.test_evaluation_record import DIGEST, body_of
 
 

@@ -24,6 +24,7 @@ from marin.errors import MissingEvidence
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
 from marin.history.run import Beginning, Fact
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation import judge as evaluation
 from marin.plugins.evaluation.babylm import scoring
 from marin.plugins.evaluation.harness import installed
@@ -34,7 +35,7 @@ from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated, number
 from marin.plugins.evaluation.recorded.records import Sample, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.recipe.schema import Execution
-from marin.record.events import CHECKPOINT_SAVED, Continues, EvaluationRecorded
+from marin.record.events import CHECKPOINT_SAVED, Continues
 from marin.verify.verdict import EvaluationSummary, Verdict
 
 pytestmark = pytest.mark.evaluation

@@ -21,6 +21,7 @@ from marin.execution.plan import Plan
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.history.run import Indexed, Run, age_in_words, record_digest, unverified
 from marin.history.runs import evaluation_stream, followed, load_all, replay_stream
+from marin.kinds.families.measured import EVALUATION_MEASURED
 from marin.plugins.follow.requests import StopRequests
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import Tags
@@ -324,10 +325,10 @@ def test_what_was_measured_of_a_withdrawn_state_is_told_and_judged_by_nobody(
     run = newest_of(log).run
     for state, aside in ((bits(8, "wrong"), True), (bits(8), False)):
         body = {"run": run, "state": state, "step": 8}
-        event = replace(log[-1][1], type=events.EVALUATION_MEASURED, stream=evaluation_stream(run), body=body)
+        event = replace(log[-1][1], type=EVALUATION_MEASURED, stream=evaluation_stream(run), body=body)
         record = read_record(EventList([*log, (len(log), event)]), run)
         assert any("a state that the training withdrew" in str(item) for item in unjudged(record)) == aside
-        assert any(events.EVALUATION_MEASURED in str(item) for item in unexplained(record, plan)) != aside
+        assert any(EVALUATION_MEASURED in str(item) for item in unexplained(record, plan)) != aside
 
 
 def newest_of(log: Sequence[Indexed]) -> Run:

@@ -11,12 +11,12 @@ import pytest
 from marin.errors import UsageError
 from marin.history.projection.identity import Ids
 from marin.history.run import Fact
+from marin.kinds.families.experiment import ExperimentRegistered
 from marin.plugins.lab import report
 from marin.plugins.lab.analysis import Findings, Result, analyse, conclusion
 from marin.preregistration.arms import arm_digest
 from marin.preregistration.registration import CostCap, Metric, Registration, checked, registered
 from marin.recipe.schema import Model, Optimizer, Recipe
-from marin.record.events import ExperimentRegistered
 
 LOSS = "evaluate.loss"
 ARMS = {"small": Recipe(), "rate": Recipe(optimizer=Optimizer(learning_rate=0.01))}

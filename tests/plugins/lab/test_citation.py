@@ -14,6 +14,7 @@ import pytest
 
 from ledger import Draft
 from marin.history import runs
+from marin.kinds.families.experiment import EXPERIMENT_REGISTERED
 from marin.preregistration.arms import arm_digest
 from marin.preregistration.registration import Metric, Registration, checked, registered
 from marin.recipe.composition import sweep
@@ -41,7 +42,7 @@ def register(root: Root, hypothesis: str, seeds: tuple[int, ...] = (1, 2), rates
         where="test",
     )
     body = registered(registration, file="f", file_digest="sha256:" + "0" * 64)
-    root.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp9", events.write(body))])
+    root.append([Draft(EXPERIMENT_REGISTERED, "experiment/exp9", events.write(body))])
     return body.registration
 
 
@@ -93,7 +94,7 @@ def test_a_result_that_is_taken_over_is_as_old_as_its_first_record(project: Path
         where="test",
     )
     body = registered(registration, file="f", file_digest="sha256:" + "0" * 64)
-    root.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp9", events.write(body))])
+    root.append([Draft(EXPERIMENT_REGISTERED, "experiment/exp9", events.write(body))])
     late = tiny.run("words", project, seed=1, optimizer={"learning_rate": 0.01})
     assert late.action == "cached" and late.run != old.run
     findings = examine(root.history(), "exp9")

@@ -13,6 +13,7 @@ import pytest
 import marin as library
 from ledger import Draft
 from marin.history.runs import stream_of, stream_of_graph
+from marin.kinds.families.graph import GRAPH_STARTED, GraphStarted
 from marin.plugins.lab.comparing.importance import share
 from marin.record import events
 from marin.record.root import open_root
@@ -91,7 +92,7 @@ def record(
 def sweep(root: Path) -> str:
     """Three rates, two seeds, and what `marin train -m` records of them all."""
     recipes = [digest(f"{rate}{seed}") for rate in RATES for seed in SEEDS]
-    begun = events.GraphStarted(
+    begun = GraphStarted(
         graph="sweepabc",
         name="default",
         file="",
@@ -102,7 +103,7 @@ def sweep(root: Path) -> str:
         code={},
         environment={},
     )
-    open_root().append([Draft(events.GRAPH_STARTED, stream_of_graph("sweepabc"), events.write(begun))])
+    open_root().append([Draft(GRAPH_STARTED, stream_of_graph("sweepabc"), events.write(begun))])
     for rate in RATES:
         for seed, loss in zip(SEEDS, LOSSES[rate], strict=True):
             record(rate, seed, loss)
@@ -171,7 +172,7 @@ def test_a_run_twice_and_one_without_a_result_are_named(marin: Marin, sweep: str
 
 
 def test_a_sweep_under_way_says_how_many_are_missing(marin: Marin, root: Path, sweep: str) -> None:
-    begun = events.GraphStarted(
+    begun = GraphStarted(
         graph="zzz",
         name="default",
         file="",
@@ -182,7 +183,7 @@ def test_a_sweep_under_way_says_how_many_are_missing(marin: Marin, root: Path, s
         code={},
         environment={},
     )
-    open_root().append([Draft(events.GRAPH_STARTED, stream_of_graph("zzz"), events.write(begun))])
+    open_root().append([Draft(GRAPH_STARTED, stream_of_graph("zzz"), events.write(begun))])
     assert "1 recipes of the sweep have no run yet" in marin("compare", "--sweep", "zzz", "--json").json["notes"]
     rows = marin("ls", "sweeps").out.splitlines()
     assert [re.split(r"  +", row)[2:] for row in rows[1:]] == [

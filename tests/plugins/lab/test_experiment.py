@@ -10,6 +10,7 @@ import pytest
 
 from ledger import Draft
 from marin.history.runs import stream_of
+from marin.kinds.families.experiment import EXPERIMENT_REPORTED
 from marin.preregistration.arms import citation
 from marin.recipe.schema import Optimizer, Recipe, digest, recorded
 from marin.record import events
@@ -100,7 +101,7 @@ def test_registered_run_and_reported(marin: Marin, file: Path) -> None:
     assert Path("report.html").read_bytes().startswith(b"<!DOCTYPE html>")
     files = marin("show", found["artifact"], "--json").json["files"]
     assert [item["path"] for item in files] == ["plot.svg", "report.html", "report.md", "table.csv"]
-    reported = [event for _, event in open_root().history().events(type=events.EXPERIMENT_REPORTED)]
+    reported = [event for _, event in open_root().history().events(type=EXPERIMENT_REPORTED)]
     assert len(reported) == 1, "the same report is not recorded again"
     (listed,) = marin("ls", "experiments", "--json").json
     assert listed["verdict"] == "confirmatory" and listed["report"] == found["artifact"]

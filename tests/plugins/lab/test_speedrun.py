@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ledger import Draft, LogReader, digest_bytes
 from marin.history.runs import stream_of
+from marin.kinds.families.experiment import EXPERIMENT_REGISTERED
 from marin.plugins.lab.kinds import SPEEDRUN_ENTERED
 from marin.plugins.lab.leaderboard import best_over_cost
 from marin.plugins.lab.speedrun import entries, ranked, tracks
@@ -224,7 +225,7 @@ def test_a_registration_that_cannot_be_read_hides_no_other_track(
     own.store().put_bytes(document)
     (fact,) = registrations(own.history())
     body = msgspec.structs.replace(fact.body, experiment="exp8", registration=digest_bytes(document))
-    own.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp8", events.write(body))])
+    own.append([Draft(EXPERIMENT_REGISTERED, "experiment/exp8", events.write(body))])
     listed = marin("speedrun", "list", "--json")
     assert listed.status == 0 and [row["track"] for row in listed.json] == ["exp9_lowest"]
     assert "a track is left out: " in listed.err
@@ -424,7 +425,7 @@ def test_names_of_a_foreign_log_lead_nowhere(marin: Marin, own: Root, tmp_path: 
     (fact,) = registrations(own.history())
     for name in ("../../escaped", str(tmp_path / "absolute"), "..", "a/b", "a\nb", "<b>"):
         body = events.write(msgspec.structs.replace(fact.body, experiment=name))
-        own.append([Draft(events.EXPERIMENT_REGISTERED, "experiment/exp9_lowest", body)])
+        own.append([Draft(EXPERIMENT_REGISTERED, "experiment/exp9_lowest", body)])
     before = {*tmp_path.rglob("*.html")}
     for words in (("speedrun", "site", "deep/pages"), ("site", "deep/whole")):
         assert marin(*words).status == 0

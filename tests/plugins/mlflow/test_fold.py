@@ -13,6 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.history.projection.text import LOSS, TOKENS, flatten, text
+from marin.kinds.families.experiment import (
+    EXPERIMENT_REGISTERED,
+    EXPERIMENT_REPORTED,
+    ExperimentRegistered,
+    ExperimentReported,
+)
+from marin.kinds.families.graph import GRAPH_COMPLETED, GRAPH_STARTED, GraphCompleted, GraphStarted
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import (
     AliasGone,
@@ -389,8 +396,8 @@ def test_hex_floats_are_read_as_decimals_and_other_text_is_left():
 
 def register(log: Log, experiment: str, *, hypothesis: str) -> None:
     log.append(
-        types.EXPERIMENT_REGISTERED,
-        types.ExperimentRegistered(
+        EXPERIMENT_REGISTERED,
+        ExperimentRegistered(
             experiment=experiment,
             registration=digest("reg"),
             file=f"{experiment}.py",
@@ -416,8 +423,8 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
     log = Log()
     register(log, "exp9", hypothesis="larger is `better`")
     log.append(
-        types.GRAPH_STARTED,
-        types.GraphStarted(
+        GRAPH_STARTED,
+        GraphStarted(
             graph="gggg2345",
             name="exp9",
             file="exp9.py",
@@ -446,8 +453,8 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
             stream="graph/gggg2345",
         )
     log.append(
-        types.GRAPH_COMPLETED,
-        types.GraphCompleted(
+        GRAPH_COMPLETED,
+        GraphCompleted(
             graph="gggg2345",
             outcome="failed",
             counts={"executed": 2, "failed": 1},
@@ -458,8 +465,8 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
         stream="graph/gggg2345",
     )
     log.append(
-        types.EXPERIMENT_REPORTED,
-        types.ExperimentReported(
+        EXPERIMENT_REPORTED,
+        ExperimentReported(
             experiment="exp9",
             registration=digest("reg"),
             verdict="confirmatory",
@@ -499,8 +506,8 @@ def test_a_graph_is_a_run_whose_nodes_are_nested_and_an_experiment_has_its_hypot
 
 def sweep(log: Log, graph: str, recipes: list[str]) -> None:
     log.append(
-        types.GRAPH_STARTED,
-        types.GraphStarted(
+        GRAPH_STARTED,
+        GraphStarted(
             graph=graph,
             name="default",
             file="",

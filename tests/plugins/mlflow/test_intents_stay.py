@@ -10,6 +10,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from marin.kinds.families.experiment import (
+    EXPERIMENT_REGISTERED,
+    EXPERIMENT_REPORTED,
+    ExperimentRegistered,
+    ExperimentReported,
+)
+from marin.kinds.families.graph import GRAPH_COMPLETED, GRAPH_STARTED, GraphCompleted, GraphStarted
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.record import events as types
 
@@ -118,8 +125,8 @@ def export(log: Log, run: str, draw: random.Random) -> None:
 
 def register(log: Log, draw: random.Random) -> None:
     log.append(
-        types.EXPERIMENT_REGISTERED,
-        types.ExperimentRegistered(
+        EXPERIMENT_REGISTERED,
+        ExperimentRegistered(
             experiment=draw.choice(("exp1", "exp2")),
             registration=digest("registration"),
             file="exp.py",
@@ -143,8 +150,8 @@ def register(log: Log, draw: random.Random) -> None:
 
 def report(log: Log, draw: random.Random) -> None:
     log.append(
-        types.EXPERIMENT_REPORTED,
-        types.ExperimentReported(
+        EXPERIMENT_REPORTED,
+        ExperimentReported(
             experiment=draw.choice(("exp1", "exp2")),
             registration=digest("registration"),
             verdict="confirmatory",
@@ -159,8 +166,8 @@ def report(log: Log, draw: random.Random) -> None:
 
 def begin_graph(log: Log) -> None:
     log.append(
-        types.GRAPH_STARTED,
-        types.GraphStarted(
+        GRAPH_STARTED,
+        GraphStarted(
             graph=GRAPH,
             name="scaling",
             file="experiments/scaling.py",
@@ -205,8 +212,8 @@ def node(log: Log, draw: random.Random) -> None:
 
 def end_graph(log: Log, draw: random.Random) -> None:
     log.append(
-        types.GRAPH_COMPLETED,
-        types.GraphCompleted(
+        GRAPH_COMPLETED,
+        GraphCompleted(
             graph=GRAPH,
             outcome=draw.choice(("completed", "failed", "interrupted")),
             counts={"run": 2, "hit": 1},

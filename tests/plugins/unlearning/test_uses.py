@@ -12,7 +12,7 @@ from marin.errors import DataError, UsageError
 from marin.plugins.unlearning.request import check_uses
 from marin.recipe.schema import Recipe, from_mapping
 from marin.tensors.token_caches import MASK_FILE
-from marin.training.data import batch_at
+from marin.training.inspection.batch import batch_at
 from marin.training.inspection.uses import Use, Uses, uses
 from marin.training.tokens.building import write_cache
 

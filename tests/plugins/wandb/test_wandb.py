@@ -10,6 +10,7 @@ import pytest
 from wandb_records import read_offline_run
 
 from marin.execution.recording.journal import LedgerJournal
+from marin.kinds.known import own_kinds
 from marin.plugins.wandb.export import export_wandb
 from marin.plugins.wandb.file import logged_points, records
 from marin.plugins.wandb.live import LiveJournal
@@ -64,9 +65,10 @@ def test_an_offline_run_has_id_config_metrics_and_artifacts_by_reference(
 
 def segments(first: int, last: int) -> list[tuple[str, Any]]:
     """What training records of these train steps, in its order."""
+    bodies = {kind.type: kind.body for kind in own_kinds()}
     log = Log()
     segment(log, "abcd2345", first, last)
-    part, saved = (events.read(events.BODIES[event.type], event.body, where="story") for event in log.entries)
+    part, saved = (events.read(bodies[event.type], event.body, where="story") for event in log.entries)
     measured = recorded(
         "abcd2345", "train", first, {"train/grad_norm": [0.5] * (last - first)}, Meter().lap(last - first, 900)
     )

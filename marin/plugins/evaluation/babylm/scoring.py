@@ -18,6 +18,7 @@ from marin.data.tokenizer import Tokenizer
 from marin.evaluation.evaluate import exponential
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.babylm.predictions import predictions
 from marin.plugins.evaluation.babylm.scores import accuracy, reading, spearman
 from marin.plugins.evaluation.babylm.tasks import BABYLM, Item, items
@@ -25,7 +26,6 @@ from marin.plugins.evaluation.recorded.answering import answered, unscored
 from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated
 from marin.plugins.evaluation.recorded.records import Key, Outcome, Request, Sample, ScoredRow, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
-from marin.record.events import EvaluationRecorded
 
 MOST = 700.0
 """Of which a float has an exponential."""

@@ -41,6 +41,7 @@ from marin.execution.phases import chain
 from marin.export.card import CARD
 from marin.history.run import Run
 from marin.history.runs import evaluation_stream
+from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluationRecorded
 from marin.plugins.evaluation.babylm.predictions import collated, place_of, predictions, shares
 from marin.plugins.evaluation.babylm.scoring import ASKER, evaluated
 from marin.plugins.evaluation.babylm.tasks import FAST, FULL, read
@@ -51,7 +52,7 @@ from marin.process.progress import bar
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Recipe
 from marin.record import events, outputs
-from marin.record.events import EVALUATION_RECORDED, EvaluationRecorded, write
+from marin.record.events import write
 from marin.record.root import Root
 from marin.training.export import TOKENIZER_FILES, write_model
 from marin.training.model import vocabulary_size

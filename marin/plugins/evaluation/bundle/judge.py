@@ -36,13 +36,14 @@ from ledger import (
 from marin.errors import UsageError
 from marin.export.card import CARD, CHAT_TEMPLATE
 from marin.history.runs import History, evaluation_stream, facts, stream_of
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.kinds.known import kind_of, type_of
 from marin.plugins.evaluation.bundle import layout as bundle
 from marin.plugins.evaluation.judge import judge_tree
 from marin.plugins.evaluation.recorded.records import identity_of
 from marin.recipe.schema import Execution, Recipe, digest, from_plain
 from marin.record.attestation import attested, check_files, digests
-from marin.record.events import Body, EvaluationRecorded, Output, RunStarted, StepCached, StepCompleted, read
+from marin.record.events import Body, Output, RunStarted, StepCached, StepCompleted, read
 from marin.record.trust.trusted import default_trust
 from marin.verify.alone.judgement import check_known, check_signer
 from marin.verify.alone.proven import Proven as Shown

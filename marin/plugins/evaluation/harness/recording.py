@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.harness.evaluator import evaluate, harness_version, own_files
 from marin.plugins.evaluation.harness.model import Harness
 from marin.plugins.evaluation.recorded.evaluated import Asker, Evaluated
 from marin.plugins.evaluation.recorded.records import Key, Request, Settings
 from marin.plugins.evaluation.recorded.task import EvaluationTask
-from marin.record.events import EvaluationRecorded
 
 ASKER = Asker(harness_version(), ("marin/plugins/evaluation/harness/recording.py",))
 

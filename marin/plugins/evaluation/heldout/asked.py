@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.recorded.benchmark import is_of_harness
 from marin.plugins.evaluation.recorded.records import Settings, present
 from marin.recipe.evaluation import TasksDuring
-from marin.record.events import CheckpointSaved, EvaluationRecorded
+from marin.record.events import CheckpointSaved
 
 
 def settings_of(asked: TasksDuring) -> Settings:

@@ -27,7 +27,14 @@ from marin.execution.leases.lease import Claimant
 from marin.execution.leases.step import StepLease
 from marin.execution.step import Journal
 from marin.history.run import Run
-from marin.history.runs import load, recorded_evaluations, started_runs
+from marin.history.runs import load, started_runs
+from marin.history.table.evaluations import recorded_evaluations
+from marin.kinds.families.measured import (
+    EVALUATION_MEASURED,
+    EVALUATION_RECORDED,
+    EvaluationMeasured,
+    EvaluationRecorded,
+)
 from marin.plugins.evaluation.harness.installed import check_installed
 from marin.plugins.evaluation.heldout.asked import first_requested, recorded_settings, settings_of, without_tasks
 from marin.plugins.evaluation.heldout.sets import check_files, read_sets
@@ -36,15 +43,11 @@ from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
 from marin.recipe.schema import Execution, Recipe, digest
 from marin.record.events import (
-    EVALUATION_MEASURED,
-    EVALUATION_RECORDED,
     METRICS_RECORDED,
     TRAIN_SEGMENT,
     TRAIN_STARTED,
     Body,
     CheckpointSaved,
-    EvaluationMeasured,
-    EvaluationRecorded,
     TrainSegment,
     TrainStarted,
 )

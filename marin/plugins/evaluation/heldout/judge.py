@@ -18,13 +18,14 @@ from ledger import LedgerError, Tampered, digest_bytes
 from marin.errors import MissingEvidence
 from marin.evaluation.code import other_code
 from marin.history.run import Fact
+from marin.kinds.families.measured import EvaluationMeasured, MeasuredSet
 from marin.plugins.evaluation.heldout.asked import without_tasks
 from marin.plugins.evaluation.heldout.companion import due
 from marin.plugins.evaluation.heldout.sets import CODE, DEFAULT, corpus_set, set_of
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import CorpusSet
-from marin.record.events import CheckpointSaved, EvaluationMeasured, MeasuredSet
+from marin.record.events import CheckpointSaved
 from marin.verify.case import Case
 from marin.verify.derivation.record import facts
 from marin.verify.derivation.standing import Standing

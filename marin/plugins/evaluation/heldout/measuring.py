@@ -24,10 +24,11 @@ from marin.evaluation.code import deciding_digest
 from marin.evaluation.evaluate import exponential
 from marin.evaluation.scoring import Row, Scorer
 from marin.evaluation.subject import Subject
+from marin.kinds.families.measured import EvaluationMeasured, MeasuredSet
 from marin.plugins.evaluation.heldout.sets import CODE
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import as_recorded
-from marin.record.events import EvaluationMeasured, HexFloat, MeasuredSet
+from marin.record.events import HexFloat
 
 EXACTLY = Context(prec=60)
 MOST_LOSS = 700.0

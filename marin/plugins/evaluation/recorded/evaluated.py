@@ -12,10 +12,10 @@ import numpy as np
 
 from marin.evaluation.code import deciding_digest
 from marin.evaluation.subject import Subject
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.recorded.records import Request, Sample, Settings, described, identity_of
 from marin.plugins.evaluation.recorded.task import EvaluationTask
 from marin.provenance.code import code_folder, lock_digest
-from marin.record.events import EvaluationRecorded
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from ledger import canonical_bytes, canonical_digest, digest_bytes
 from marin.errors import DataError
+from marin.kinds.families.measured import EvaluatedTask, EvaluationRecorded
 from marin.plugins.evaluation.recorded.task import NAME, EvaluationTask
-from marin.record.events import EvaluatedTask, EvaluationRecorded
 
 GROUPS = "groups.json"
 GROUP = re.compile(rf"{NAME.pattern}(::{NAME.pattern})*")

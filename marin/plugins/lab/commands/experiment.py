@@ -16,6 +16,7 @@ from marin.cli.output import print_json, say
 from marin.cli.tables import print_fields, print_table
 from marin.errors import UsageError
 from marin.history.runs import History, facts
+from marin.kinds.families.experiment import ExperimentReported
 from marin.process.files import write_whole
 from marin.process.text import several
 from marin.record import events
@@ -381,10 +382,10 @@ def _record(root: Root, history: History, findings: Findings, made: dict[str, by
             (Path(folder) / name).write_bytes(data)
         artifact = root.store().put_tree(Path(folder)).digest
     newest = None
-    for fact in facts(history, events.ExperimentReported, stream=f"experiment/{body.experiment}"):
+    for fact in facts(history, ExperimentReported, stream=f"experiment/{body.experiment}"):
         newest = fact.body.artifact
     if newest != artifact:
-        reported = events.ExperimentReported(
+        reported = ExperimentReported(
             experiment=body.experiment,
             registration=body.registration,
             verdict=findings.verdict,

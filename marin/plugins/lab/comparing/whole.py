@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from marin.history.runs import History, recorded_evaluations
+from marin.history.runs import History
+from marin.history.table.evaluations import recorded_evaluations
 from marin.history.table.machine import machine_numbers
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.lab.comparing.compared import Compared, compared
 from marin.plugins.lab.comparing.selection import select
-from marin.record.events import EvaluationRecorded
 from marin.record.root import Root
 
 

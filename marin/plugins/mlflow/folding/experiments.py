@@ -10,12 +10,13 @@ from marin.history.names import data_of, model_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.text import plain
 from marin.history.run import plan_of
+from marin.kinds.families.experiment import ExperimentRegistered, ExperimentReported
 from marin.plugins.mlflow.folding.intents import ExperimentTags, Intent, OpenExperiment, OpenRun, Shelve, Status, Tags
 from marin.plugins.mlflow.folding.projected import RecordedEvent
 from marin.preregistration.arms import arm_of
 from marin.process.text import short
 from marin.recipe.schema import from_plain
-from marin.record.events import ExperimentRegistered, ExperimentReported, RunStarted
+from marin.record.events import RunStarted
 from marin.record.trust.trusted import CLAIMED
 from marin.record.verdicts import NEVER
 

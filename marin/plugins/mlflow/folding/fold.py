@@ -15,15 +15,17 @@ from dataclasses import replace
 
 from ledger import Event
 from marin.errors import MarinError
-from marin.history.fold import RunFold, by_address, taken
+from marin.history.fold import by_address, taken
 from marin.history.labels import label_stream, marked
 from marin.history.names import collections_of
 from marin.history.projection.identity import Ids
 from marin.history.projection.pages import RECORD, pages_of
 from marin.history.projection.text import milliseconds
-from marin.history.run import Fact, StepView, ordered
+from marin.history.run import Fact, JudgedFold, StepView, ordered
 from marin.history.runs import evaluation_stream, replay_stream, stands_in_stream
 from marin.history.table.sweeps import RECIPES, VARIED, words_in
+from marin.kinds.families.experiment import ExperimentRegistered, ExperimentReported
+from marin.kinds.families.graph import GraphCompleted, GraphStarted
 from marin.kinds.kind import Kind
 from marin.kinds.known import kind_of
 from marin.plugins.mlflow.folding import lifecycle, steps, training, verdicts
@@ -34,11 +36,12 @@ from marin.plugins.mlflow.folding.logged import LoggedFold
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record import events as types
 from marin.record.outputs import bytes_of
-from marin.record.verdicts import Past, of_the_log, of_this_log
+from marin.record.trust.authorship import Past, of_this_log
+from marin.record.verdicts import of_the_log
 
 CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
     types.RunCompleted: lifecycle.run_completed,
-    types.GraphCompleted: lifecycle.graph_completed,
+    GraphCompleted: lifecycle.graph_completed,
     types.StepStarted: steps.started,
     types.StepCompleted: steps.completed,
     types.StepFailed: steps.failed,
@@ -52,8 +55,8 @@ CHANGES: Mapping[type[types.Body], Callable[..., Iterator[Intent]]] = {
 }
 """What an event of a run changes, once the fold has taken it in."""
 OTHERWISE = (
-    *(types.RunStarted, types.GraphStarted, types.StepCached, types.ReplayCompleted, types.ReplaySegment),
-    *(types.TrainWithdrawn, types.ExperimentRegistered, types.ExperimentReported),
+    *(types.RunStarted, GraphStarted, types.StepCached, types.ReplayCompleted, types.ReplaySegment),
+    *(types.TrainWithdrawn, ExperimentRegistered, ExperimentReported),
     *(types.TrackingLogged, types.RunLabelled),
 )
 """What MLflow is told of in another way. Beside these two it shows what has numbers, whatever type it is of; nothing else
@@ -170,9 +173,9 @@ class Fold:
 
     def _of_experiment(self, recorded: RecordedEvent, body: types.Body, mine: bool) -> list[Intent]:
         match body:
-            case types.ExperimentRegistered():
+            case ExperimentRegistered():
                 return list(self._experiments.registered(recorded, body))
-            case types.ExperimentReported():
+            case ExperimentReported():
                 return list(self._experiments.reported(recorded, body, claimed=not mine or self._own is None))
         return []
 
@@ -181,12 +184,12 @@ class Fold:
         if not (kind.verdict or kind.beside is not None or kind.numbers is not None or stands_in_stream(event, run)):
             self.skipped += 1
             return []
-        begins = isinstance(body, types.RunStarted | types.GraphStarted)
+        begins = isinstance(body, types.RunStarted | GraphStarted)
         if run not in self.runs:
             if not begins:
                 self.skipped += 1
                 return []
-            self.runs[run] = ProjectedRun(self.ids, RunFold(run), self._experiment_of(body), index, len(self.runs))
+            self.runs[run] = ProjectedRun(self.ids, JudgedFold(run), self._experiment_of(body), index, len(self.runs))
         elif begins:
             body = types.Body()  # it has begun already; the event is only one more
         projected, body = self.runs[run], by_address(body)
@@ -266,13 +269,13 @@ class Fold:
         if isinstance(body, types.RunStarted):
             swept = self._swept.get(body.recipe_digest, ())
             yield from lifecycle.run_started(recorded, projected, body, self._experiments, swept)
-        elif isinstance(body, types.GraphStarted):
+        elif isinstance(body, GraphStarted):
             yield from lifecycle.graph_started(recorded, projected, body, self._experiments)
             yield from self._sweep(recorded, body)
         elif type(body) in CHANGES:
             yield from CHANGES[type(body)](recorded, projected, body)
 
-    def _sweep(self, recorded: RecordedEvent, body: types.GraphStarted) -> Iterator[Intent]:
+    def _sweep(self, recorded: RecordedEvent, body: GraphStarted) -> Iterator[Intent]:
         """The runs of a sweep are called by what sets them apart, those too that were there before it."""
         recipes, keys = words_in(body, RECIPES), words_in(body, VARIED)
         if not recipes:
@@ -304,7 +307,7 @@ class Fold:
     def _experiment_of(self, body: types.Body) -> str:
         if isinstance(body, types.RunStarted):
             return self._experiments.named(body.experiment, body.pipeline)
-        if not isinstance(body, types.GraphStarted):
+        if not isinstance(body, GraphStarted):
             return ""
         return self._experiments.named("", body.name) if body.file else lifecycle.COMMANDS
 

@@ -9,11 +9,12 @@ from marin.history.projection.text import flatten
 from marin.history.run import plan_of
 from marin.history.table.sweeps import RECIPES, VARIED
 from marin.history.table.varied import name_among
+from marin.kinds.families.graph import GraphCompleted, GraphStarted
 from marin.plugins.mlflow.folding.experiments import Experiments
 from marin.plugins.mlflow.folding.intents import Intent, Lifecycle, OpenRun, Params, Shelve, Status, Tags, TagsGone
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.process.text import short
-from marin.record.events import GraphCompleted, GraphStarted, RunCompleted, RunLabelled, RunStarted
+from marin.record.events import RunCompleted, RunLabelled, RunStarted
 from marin.record.verdicts import NEVER
 
 EXECUTIONS = "executions of the graph"

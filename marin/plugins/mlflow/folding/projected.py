@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ledger import Event
-from marin.history.fold import RunFold
 from marin.history.projection.identity import Ids
 from marin.history.projection.text import LOSS
-from marin.history.run import Run, StepState, standing_of, verified
+from marin.history.run import JudgedFold, Run, StepState, standing_of, verified
 from marin.plugins.mlflow.folding.curves import Curves, Told
 from marin.plugins.mlflow.folding.intents import Points
 from marin.record.events import CheckpointSaved, ModelExported
@@ -36,7 +35,7 @@ class ProjectedRun:
     began before it."""
 
     ids: Ids
-    fold: RunFold
+    fold: JudgedFold
     experiment: str
     at: int
     number: int = 0

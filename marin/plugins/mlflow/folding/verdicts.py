@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from marin.history.projection.text import text
 from marin.history.run import age_in_words, record_digest, standing_of
+from marin.history.table.verdicts import passed_as, same_numbers
 from marin.plugins.mlflow.folding.intents import Intent, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record.events import ReplayCompleted, TrainSegment
-from marin.record.verdicts import NEVER, Bytes, bytes_of, passed_as, same_numbers
+from marin.record.verdicts import NEVER, Bytes, bytes_of
 
 
 def replayed(recorded: RecordedEvent, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:

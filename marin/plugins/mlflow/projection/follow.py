@@ -32,8 +32,7 @@ from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.projection.database import damaged, dispose
 from marin.plugins.mlflow.projection.shelf import Shelves
 from marin.plugins.mlflow.projection.sink import Sink
-from marin.record.trust.authorship import Written
-from marin.record.verdicts import Past, Position
+from marin.record.trust.authorship import Past, Position, Written
 
 VERSION = 19
 """Of what the fold makes of events, and of how pages look. A database of another version is folded anew, its pages with

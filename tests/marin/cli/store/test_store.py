@@ -189,7 +189,7 @@ def test_workplaces_that_nobody_came_back_to_are_swept(marin: Marin, root: Path)
         if names[2] not in str(path):
             os.utime(path, (long_ago, long_ago))
     # The folder's own change time cannot be set: only the clock of the sweep can be
-    from marin.execution.workspace import sweep_abandoned
+    from marin.execution.abandoned import sweep_abandoned
 
     later = time.time() + 8 * 86400
     with PosixStorage(root).lock(f"work/locks/{names[1]}", "a stage at work"):

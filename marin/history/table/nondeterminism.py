@@ -7,7 +7,7 @@ happened to agree takes nothing back.
 from __future__ import annotations
 
 from marin.history.runs import History, facts
-from marin.record.events import StepChecked
+from marin.kinds.families.graph import StepChecked
 
 MARK = "not deterministic"
 
@@ -19,3 +19,8 @@ def nondeterministic(history: History) -> dict[str, int]:
         if not fact.body.deterministic:
             found.setdefault(fact.body.identity, fact.index)
     return found
+
+
+def is_deterministic(history: History, identity: str) -> bool:
+    """Whether no second execution of this identity was seen to make other content."""
+    return all(fact.body.deterministic for fact in facts(history, StepChecked, identity=identity))

@@ -155,7 +155,7 @@ def _made(folder: Path) -> dict[str, Any]:
 
 
 def _is_of_settings_alone(folder: Path, content: str) -> bool:
-    """Whether transformers makes the same tokenizer without the files that could hold a vocabulary: its class knows none of them."""
+    """Whether transformers makes the same without the files that may hold a vocabulary: its class knows none of them."""
     from transformers import AutoTokenizer
 
     if (folder / FILE).is_file():

@@ -39,6 +39,10 @@ TEMPLATE = (
 STOPS = tuple(f"\n<|{role}|>" for role in ROLES)
 """Where an answer under :data:`TEMPLATE` ends: at the next turn."""
 
+UNLEARNED = {"weight": "OpenAI", "loss": "ms-swift", "train": "axolotl"}
+"""Fields of a message by which others leave it out of what is learned, with 0 or false."""
+BESIDE = {"system": "LLaMA-Factory", "functions": "OpenAI"}
+"""Fields of a line whose content others put before its messages."""
 AMBIGUOUS = {"human": "user", "gpt": "assistant"}
 """Roles of ShareGPT, and what axolotl makes of them."""
 
@@ -52,7 +56,13 @@ def messages_of(value: Mapping[str, Any], where: str) -> object:
     """
     turns = value.get("conversations")
     if not isinstance(turns, list) or not turns or not isinstance(turns[0], dict):
-        return value.get("messages")
+        if "messages" not in value:
+            found = ", ".join(sorted(map(str, value)))[:80] or "nothing"
+            cure = (
+                "write a line as messages of role and content: what is asked is the user's, the answer the assistant's"
+            )
+            raise not_a_chat(where, "a list of messages in the field 'messages'", f"the fields {found}", cure)
+        return value["messages"]
     if not ("from" in turns[0] and "value" in turns[0]):
         if "messages" in value:
             return value["messages"]
@@ -103,6 +113,51 @@ def checked(messages: object, where: str) -> list[dict[str, Any]]:
         except UnicodeEncodeError:
             raise not_a_chat(at, "characters", "a lone surrogate") from None
     return messages
+
+
+def check_nothing_is_left_out(
+    value: Mapping[str, Any], messages: list[dict[str, Any]], template: str, where: str
+) -> None:
+    """Refuse a line with a field that another tool obeys and that no template of transformers sees, where its value would change
+    what is said or learned. A field of a message that ``template`` names is the template's.
+
+    Raises:
+        NoConversation: it has one.
+    """
+    for number, message in enumerate(messages):
+        for name, tool in UNLEARNED.items():
+            if message["role"] == LEARNED and message.get(name, 1) in (0, False) and not _names(template, name):
+                raise not_a_chat(
+                    f"{where}, message {number}",
+                    "answers that are all learned, as transformers and TRL learn them",
+                    f"{name}: {json.dumps(message[name])}, by which {tool} leaves this one out",
+                    "let the line end before it or after it, or mark by {% generation %} which answers the template learns",
+                )
+    first = messages[0].get("content") if messages[0]["role"] == "system" else None
+    for name, tool in BESIDE.items():
+        if value.get(name) and value[name] != first:
+            raise not_a_chat(
+                where,
+                "all that is said in the messages; transformers and TRL leave out what stands beside them",
+                f"{name}: {json.dumps(value[name])[:80]}, which {tool} puts before them",
+                "make it a message",
+            )
+    for name in ("image", "images", "video", "videos", "audio", "audios"):
+        if value.get(name):
+            raise not_a_chat(where, "texts alone", name)
+    if value.get("documents") and "documents" in template and not objects(value["documents"]):
+        raise not_a_chat(
+            where, "documents: a list of objects, as transformers takes them", repr(value["documents"])[:80]
+        )
+
+
+def _names(template: str, field: str) -> bool:
+    return re.search(rf"""[.'"]{field}\b""", template) is not None
+
+
+def objects(value: object) -> bool:
+    """Whether it is a list of objects."""
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def _kind(value: object) -> str:

@@ -22,7 +22,17 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from marin.data.chat import LEARNED, STOPS, TEMPLATE, check_plain, checked, messages_of, not_a_chat
+from marin.data.chat import (
+    LEARNED,
+    STOPS,
+    TEMPLATE,
+    check_nothing_is_left_out,
+    check_plain,
+    checked,
+    messages_of,
+    not_a_chat,
+    objects,
+)
 from marin.data.documents import Span
 from marin.data.tokenizer import END_OF_TEXT
 from marin.errors import NoConversation, UsageError
@@ -271,6 +281,7 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
         UsageError: the template reads the clock.
     """
     messages = checked(messages_of(value, where), where)
+    check_nothing_is_left_out(value, messages, template.text, where)
     if template.text == TEMPLATE:
         check_plain(messages, where)
     if not template.marks and not any(message["role"] == LEARNED for message in messages):
@@ -280,7 +291,7 @@ def conversation(template: ChatTemplate, value: Mapping[str, Any], where: str) -
         found = ", ".join(named) if isinstance(others, dict) else type(others).__name__
         raise not_a_chat(where, "chat_template_kwargs: an object that names no argument of its own", found)
     documents = value.get("documents")
-    given = {"documents": documents} if _objects(documents) else {}
+    given = {"documents": documents} if objects(documents) else {}
     return template.learned(messages, tools_of(value.get("tools"), where), where, {**given, **others})
 
 
@@ -298,14 +309,10 @@ def tools_of(value: object, where: str) -> list[dict[str, Any]] | None:
             tools = value
     if tools is None:
         return None
-    if not _objects(tools):
+    if not objects(tools):
         raise not_a_chat(where, "tools: a list of JSON schemas, or a text that is one in JSON", repr(value)[:80])
     assert isinstance(tools, list)
     return tools
-
-
-def _objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def unreadable(where: str, error: Exception) -> UsageError:

@@ -250,11 +250,12 @@ def _rotary(rope: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"} | (
         set() if kind == "default" else {"factor", *LLAMA3}
     )
-    if kind not in ("default", "llama3") or not rope.keys() <= known or rope.get("partial_rotary_factor", 1) != 1:
-        raise _other(folder, "rope_parameters or rope_scaling", "rope_type default or llama3", rope)
+    other = kind not in ("default", "llama3") or not rope.keys() <= known
+    if other or theta is None or rope.get("partial_rotary_factor", 1) != 1:
+        raise _other(folder, "rope_parameters or rope_scaling", "rope_type default or llama3, and a rope_theta", rope)
     if kind == "default":
         return {} if theta == 10000 else {"rope_theta": theta}
-    if {name: rope.get(name) for name in LLAMA3} != LLAMA3 or "factor" not in rope or theta is None:
+    if {name: rope.get(name) for name in LLAMA3} != LLAMA3 or "factor" not in rope:
         raise _other(folder, "rope_parameters", f"rope_theta, factor, {LLAMA3}", rope)
     base = {} if theta == 500000 else {"rope_theta": theta}
     return {"rope": "llama3", **base} | ({} if rope["factor"] == 8 else {"rope_factor": rope["factor"]})

@@ -193,6 +193,8 @@ def _value(line: str, override: Any, group: str | None, conf: Path, text: str = 
     if group is None or isinstance(override.value(), dict):  # as Hydra decides: a mapping is never the name of a member
         return _Value(text, override)
     members = _members(conf, group)
+    if override.is_delete() and group not in groups(conf):
+        return _Value(text, override, Pick(group, (), line, override.package))
     if override.is_delete():
         raise UsageError(
             "a recipe needs this group",
@@ -345,7 +347,10 @@ def _composed(
         values = composed
     else:  # the sections that the picked groups fill
         values = {key: _literal(value) for key, value in base.items()}
-        values |= {section: composed[section] for pick in picked for section in _filled_by(conf, pick)}
+        plain = compose_groups(()) if picked else {}
+        filled = {section for pick in picked for section in _filled_by(conf, pick)}
+        filled |= {section for section in composed if section not in plain or composed[section] != plain[section]}
+        values |= {section: composed[section] for section in sorted(filled)}
     sources: dict[str, str] = {}
     for key, value in given.items():
         if not (key in members and isinstance(value, str)):

@@ -111,8 +111,14 @@ LINES: dict[str, dict[str, Any]] = {
     "no tools": {"messages": [user("weather?"), said("yes")], "tools": []},
     "parts": {"messages": [user([{"type": "text", "text": "what "}, {"type": "text", "text": "is it?"}]), said("yes")]},
     "other keys": {
-        "messages": [user("why?", name="Ann"), said("so", reasoning_content="I think", metadata="m", weight=1)]
+        "messages": [
+            user("why?", name="Ann", weight=0),
+            said("so", reasoning_content="I think", metadata="m", weight=1),
+        ],
+        "functions": [],
+        "images": None,
     },
+    "a system text twice": {"system": "Be brief.", "messages": [SYSTEM, user("why?"), said("so")]},
     "thoughts": {
         "messages": [user("why?"), said("<think>\nhm\n</think>\n\nso"), user("and?"), said("<think>ha</think>no")]
     },
@@ -399,6 +405,41 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "{% for m in messages %}{{ m.content if loop.last else '' }}{% endfor %}",
         {"messages": [said("x"), user("y"), said("z")]},
         "without `{% generation %}` whose text before a message depends on what follows it",
+    ),
+    "an answer of weight 0": (
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+        {"messages": [said("x", weight=0), user("y"), said("z", weight=1)]},
+        "An answer that other tools leave out of what is learned",
+    ),
+    "an answer that axolotl leaves out": (
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+        {"messages": [said("x", train=False)]},
+        "An answer that other tools leave out of what is learned",
+    ),
+    "a system text beside the messages": (
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+        {"messages": [said("x")], "system": "Be brief."},
+        "What stands beside the messages of a line",
+    ),
+    "functions beside the messages": (
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+        {"messages": [said("x")], "functions": [{"name": "f"}]},
+        "What stands beside the messages of a line",
+    ),
+    "pictures beside the messages": (
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+        {"messages": [said("x")], "images": ["a.png"]},
+        "What stands beside the messages of a line",
+    ),
+    "documents as texts": (
+        "{% generation %}{{ documents | length }}{{ messages[0].content }}{% endgeneration %}",
+        {"messages": [said("x")], "documents": ["the river"]},
+        "`documents` that are no list of objects",
+    ),
+    "instruction and output": (
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+        {"instruction": "x", "input": "", "output": "y"},
+        "A line of other fields alone",
     ),
     "half a character": (
         "{% generation %}{{ messages[0].content }}{% endgeneration %}",

@@ -33,6 +33,11 @@ def conf(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "regime/chosen": "# @package _global_\ndefaults:\n  - override /optimizer: wsd\nseed: 6\n",
         "regime/rate": "# @package optimizer\nlearning_rate: 1e-4\nepsilon: 1.0e-9\n",
         "regime/bound": "# @package _global_\nseed: ${optimizer.warmup_steps}\ntrainer:\n  num_steps: ${seed}\n",
+        "regime/ordered": "# @package _global_\ndefaults:\n  - _self_\n  - five\nseed: 8\noptimizer:\n  beta1: 0.5\n",
+        "regime/open": "# @package _global_\nseed: ???\ntrainer:\n  num_steps: 6\n",
+        "regime/inside": "#@package _global_.trainer\nnum_steps: 6\n",
+        "regime/told": "# a comment ends the head\n# @package _global_\nnum_steps: 6\n",
+        "regime/within": "# @package _global_\ndefaults:\n  - /regime@trainer: inside\nseed: 9\n",
         "optimizer/lion": "defaults:\n  - adamw\nname: lion\nlearning_rate: 1e-4\n",
         "model/small/narrow": "defaults:\n  - /model/nano\n  - _self_\nhidden_dim: 16\n",
     }
@@ -173,6 +178,12 @@ arithmetic.threads=4
 +regime=bound trainer.num_steps=4
 +regime=[five,rate]
 +regime=five +regime@optimizer=rate
++regime=ordered
++regime=open
++regime=inside
++regime=within
++regime=five ~regime
++regime=five ~regime=five
 +benchmark=grammar_lm seed=0
 """.strip().split("\n")
 
@@ -239,6 +250,9 @@ model.=1
 .model=1
 regime=five
 +regime=none
++regime=told
+~regime
++regime=five ~regime=rate
 regime.five=1
 sources=babylm
 +sources=babylm

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,11 +22,13 @@ from typing import Any
 
 import msgspec
 
-from marin.data.tokenizer import cleaned
+from marin.data.tokenizer import CONFIG, FILE, SPECIAL_MAP, cleaned
 from marin.errors import UsageError
 
 SECONDS = 1800
 """How long reading a folder may take, by the clock: on a machine with much else to do minutes are usual."""
+SETTINGS = (CONFIG, SPECIAL_MAP, "added_tokens.json", "config.json")
+"""Files beside a vocabulary."""
 TRIED = (
     "The river bends, and the old mill's wheel doesn't turn.",
     "  two  spaces\n\nand a\ttab ",
@@ -121,10 +124,12 @@ def _made(folder: Path) -> dict[str, Any]:
     backend = found.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
+    content = backend.to_str(pretty=True)
+    if _is_of_settings_alone(folder, content):
+        return {"refused": f"{kind}, which finds no vocabulary in the folder and makes one of special tokens"}
     bpe = type(backend.model).__name__ == "BPE"
     forced = bool(found.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output)
     cleans = bool(found.clean_up_tokenization_spaces) and (forced or not bpe)
-    content = backend.to_str(pretty=True)
     alone = Tokenizer.from_str(
         content
     )  # what is kept: a class may have put methods of its own in place of the backend's
@@ -147,6 +152,25 @@ def _made(folder: Path) -> dict[str, Any]:
         notes=list(dict.fromkeys(notes.lines)),
     )
     return {"read": msgspec.to_builtins(read)}
+
+
+def _is_of_settings_alone(folder: Path, content: str) -> bool:
+    """Whether transformers makes the same without the files that may hold a vocabulary: its class knows none of them."""
+    from transformers import AutoTokenizer
+
+    if (folder / FILE).is_file():
+        return False
+    with TemporaryDirectory(prefix="marin-tokenizer-") as base:
+        for name in SETTINGS:
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, Path(base) / name)
+        try:
+            made = AutoTokenizer.from_pretrained(base, trust_remote_code=False, local_files_only=True).backend_tokenizer
+            made.no_truncation()
+            made.no_padding()
+            return bool(made.to_str(pretty=True) == content)
+        except BaseException:  # it cannot do without them
+            return False
 
 
 def main(folder: Path, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,8 +17,8 @@ from marin.provenance.code import code_folder
 from marin.recipe.form.yaml import NotYaml, read_yaml
 
 CONFIG, PRICES = "config", "prices.yaml"
-PACKAGE = "# @package "
-"""How a file says in Hydra's words which section it fills."""
+GLOBAL = "_global_"
+"""The package of a file that names the sections that it fills."""
 OVERRIDE = "override /"
 """How a file of the last group says in its own list of defaults which member of another group it comes with."""
 PURE = ("oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.select")
@@ -26,7 +27,8 @@ PURE = ("oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.valu
 
 @dataclass(frozen=True)
 class Pick:
-    """Members of a group, by name. ``line``: the argument as Hydra is given it; ``package``: where it says the values go."""
+    """Members of a group, by name; none where it is taken out. ``line``: the argument as Hydra is given it; ``package``: where it
+    says the values go."""
 
     group: str
     names: tuple[str, ...]
@@ -129,7 +131,10 @@ def from_groups(conf: Path, _files: tuple[tuple[str, bytes], ...], picked: tuple
         if file.is_file():
             _check_reads_alike(file)
     composed = {str(key): value for key, value in plain.items()}
-    _check_nothing_is_dropped(conf, [(pick.group, name) for pick in picked for name in pick.names], composed)
+    gone = {pick.group for pick in picked if not pick.names}
+    _check_nothing_is_dropped(
+        conf, [(pick.group, name) for pick in picked if pick.group not in gone for name in pick.names], composed
+    )
     return composed
 
 
@@ -184,7 +189,7 @@ def _check_nothing_is_dropped(conf: Path, picked: Sequence[tuple[str, str]], com
             found: Any = composed
             for part in path.split("."):
                 found = found.get(part) if isinstance(found, Mapping) else None
-            if found != value and path not in others and "${" not in str(value):
+            if found != value and value != "???" and path not in others and "${" not in str(value):
                 raise UsageError(
                     "a later group overrides what this one says",
                     where=f"conf/{'/'.join(pick)}.yaml: {path}",
@@ -195,12 +200,15 @@ def _check_nothing_is_dropped(conf: Path, picked: Sequence[tuple[str, str]], com
 
 
 def _filled(conf: Path, group: str, name: str) -> dict[str, Any]:
-    """Every value of a file that fills other sections than its own, by path; none of an ordinary file."""
-    text = (conf / group / f"{name.removesuffix('.yaml')}.yaml").read_text("utf-8")
-    if not text.startswith(f"{PACKAGE}_global_"):
+    """Every value of a file that fills other sections than its own, by path; none of an ordinary file, or where its own list of
+    defaults says what comes after it."""
+    text = _text(conf, group, name)
+    values = read_yaml(text) or {}
+    defaults = values.get("defaults") or ["_self_"]
+    if _package(text, group) != GLOBAL or "_self_" in defaults[:-1]:
         return {}
     found: dict[str, Any] = {}
-    waiting = [("", read_yaml(text) or {})]
+    waiting = [("", values)]
     while waiting:
         prefix, values = waiting.pop()
         for key, value in values.items():
@@ -214,12 +222,11 @@ def _filled(conf: Path, group: str, name: str) -> dict[str, Any]:
 def sections_of(conf: Path, group: str, name: str) -> list[str]:
     """The sections of a recipe that a member of a group fills: the group's name, what its first line says, or all that
     stand in it."""
-    text = (conf / group / f"{name.removesuffix('.yaml')}.yaml").read_text("utf-8")
-    first = text.partition("\n")[0]
-    package = first.removeprefix(PACKAGE).strip() if first.startswith(PACKAGE) else group
-    if package != "_global_":
-        return [package]
-    values = read_yaml(text)
+    text = _text(conf, group, name)
+    package = _package(text, group)
+    if package != GLOBAL:
+        return [package.partition(".")[0]]
+    values = read_yaml(text) or {}
     chosen = [str(item) for entry in values.pop("defaults", []) if isinstance(entry, dict) for item in entry]
     others = {
         section
@@ -228,6 +235,22 @@ def sections_of(conf: Path, group: str, name: str) -> list[str]:
         for section in sections_of(conf, item.removeprefix(OVERRIDE), str(_chosen(text, item)))
     }
     return sorted({*values, *others})
+
+
+def _text(conf: Path, group: str, name: str) -> str:
+    return (conf / group / f"{name.removesuffix('.yaml')}.yaml").read_text("utf-8")
+
+
+def _package(text: str, group: str) -> str:
+    """Where the values of a file go, as the comments at its head say in Hydra's words; otherwise to its group's section."""
+    package = group.replace("/", ".")
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if not re.match(r"#\s*@", line):
+            break
+        words = line.lstrip("#").split()
+        if words[:1] == ["@package"]:
+            package = words[1].replace("_group_", package)
+    return package.removeprefix(f"{GLOBAL}.")
 
 
 def _chosen(text: str, item: str) -> object:

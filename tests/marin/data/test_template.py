@@ -121,6 +121,10 @@ def test_a_template_reaches_nothing_and_ends(template: str) -> None:
         ({"messages": [{"role": "assistant", "content": "\ud800"}]}, "lone surrogate"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "parts that are texts"),
         ({"messages": [{"role": "user", "content": "x", "images": ["a.png"]}]}, "texts alone"),
+        ({"messages": [{"role": "assistant", "content": "x", "weight": 0}]}, "weight: 0, by which OpenAI"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "system": "Be brief."}, 'system: "Be brief."'),
+        ({"messages": [{"role": "assistant", "content": "x"}], "image": "a.png"}, "texts alone"),
+        ({"prompt": "x", "completion": "y"}, "the fields completion, prompt"),
         ({"messages": [{"role": "assistant", "content": "x"}], "tools": "[TOOLS]"}, "tools"),
         ({"messages": [{"role": "assistant", "content": "x"}], "tools": ["a"]}, "tools"),
         (
@@ -155,6 +159,13 @@ def test_what_the_form_without_a_template_cannot_say(line: dict[str, Any], why: 
 def test_a_conversation_of_which_nothing_is_learned_is_one() -> None:
     marked = ChatTemplate(MARKED, SPECIAL, where="here")
     assert conversation(marked, {"messages": [{"role": "user", "content": "x"}]}, "x") == ("<|endoftext|>[user]x", ())
+
+
+def test_a_field_that_the_template_names_is_the_templates() -> None:
+    weighed = MARKED.replace("{{ message.content }}{{ eos_token }}", "{{ message.content }}{{ message.weight }}")
+    line = {"messages": [{"role": "assistant", "content": "x", "weight": 0}], "system": None}
+    text, spans = conversation(ChatTemplate(weighed, SPECIAL, where="here"), line, "x")
+    assert [text[start:end] for start, end in spans] == ["x0"]
 
 
 def test_what_lines_say_beside_their_messages() -> None:

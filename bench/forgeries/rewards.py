@@ -192,24 +192,27 @@ def stale_state(made: Changes) -> None:
     drawing(made, change)
 
 
-def edited_token(made: Changes) -> None:
-    true = DrawnRollouts.completions
+def drawn_otherwise(made: Changes, change: Callable[[Any], Any]) -> None:
+    """Let completions be changed after they were drawn, with the log-probabilities that these have."""
+    true = DrawnRollouts._drawn
 
-    def edited(self: DrawnRollouts, *given: Any) -> Any:
-        first, *others = true(self, *given)
+    def other(self: DrawnRollouts, update: int, arrays: Any, prompts: Any, keys: Any, hint: bytes | None) -> Any:
+        completions = change(true(self, update, arrays, prompts, keys, hint)[0])
+        return completions, self._drawing.looked(arrays, prompts, completions, keys)
+
+    while_training(made, "_drawn", other)
+
+
+def edited_token(made: Changes) -> None:
+    def edited(drawn: Any) -> Any:
+        first, *others = drawn
         return [(*first[:2], (first[2] + 1) % 200 + 1, *first[3:]), *others]
 
-    while_training(made, "completions", edited)
+    drawn_otherwise(made, edited)
 
 
 def shorter(made: Changes) -> None:
-    true = DrawnRollouts.completions
-
-    def cut(self: DrawnRollouts, *given: Any) -> Any:
-        *others, last = true(self, *given)
-        return [*others, last[:2]]
-
-    while_training(made, "completions", cut)
+    drawn_otherwise(made, lambda drawn: [*drawn[:-1], drawn[-1][:2]])
 
 
 def another_group(made: Changes) -> None:

@@ -51,7 +51,10 @@ class TrainOptions:
     prompts: Path | None = option(
         "FILE", "With an objective: prompts and answers of your own, a JSON object a line.", type=FILE
     )
-    reward: str | None = option("FILE.py:NAME", "With an objective: a reward of your own, called as TRL calls it.")
+    reward: str | None = option(
+        "FILE.py:NAME|run:RUN",
+        "With an objective: a reward of your own, called as TRL calls it; or RUN's model as judge.",
+    )
     max_concurrent: int | None = option("N", "Run at most N processes at a time.", least=1)
     machine: Machine = group(Machine)
     dry_run: bool = flag("Print for every step whether it is a hit, and what it would cost; run nothing.")
@@ -421,7 +424,7 @@ def _with_own(root: Root, composed: Composed, prompts: Path | None, reward: str 
     from marin.recipe.objective import OBJECTIVES
 
     plugin = named(OBJECTIVES, "rl", "--prompts" if reward is None else "--reward")
-    return replace(composed, recipe=plugin.with_own(root.store(), composed.recipe, prompts, reward))
+    return replace(composed, recipe=plugin.with_own(root.store(), composed.recipe, prompts, reward, root))
 
 
 def _train(

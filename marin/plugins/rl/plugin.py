@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Execution, Recipe
 
 if TYPE_CHECKING:
     import jax
 
     from ledger import Store
+    from marin.record.root import Root
     from marin.training.runtime.objective import Rollouts
     from marin.training.step.contract import Step
 
@@ -29,18 +30,20 @@ def counted(recipe: Recipe, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
     return divisor(recipe, tokens, numbers)
 
 
-def rollouts(recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None) -> Rollouts:
+def rollouts(
+    recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None, execution: Execution
+) -> Rollouts:
     """See there."""
     from marin.plugins.rl.rollouts import DrawnRollouts
 
-    return DrawnRollouts(recipe, step, vocab_size, tokenizer, store)
+    return DrawnRollouts(recipe, step, vocab_size, tokenizer, store, execution)
 
 
-def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
+def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None, root: Root) -> Recipe:
     """See there."""
     from marin.plugins.rl import own
 
-    return own.with_own(store, recipe, prompts, reward)
+    return own.with_own(store, recipe, prompts, reward, root)
 
 
 def difference(recorded: bytes | None, found: bytes) -> str:

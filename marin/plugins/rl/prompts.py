@@ -100,6 +100,8 @@ def _question(value: dict[str, Any], reward: str | OwnReward, where: str) -> Que
     prompt = _prompt(value, where)
     if not isinstance(reward, str):
         return Question(prompt, "", {name: item for name, item in value.items() if name != "prompt"})
+    if reward == "judge":
+        return Question(prompt, str(value.get("answer", "")))
     answer = _answer_of(value, where)
     check_answer(reward, answer, where=where)
     return Question(prompt, answer)

@@ -38,12 +38,14 @@ class CompletionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advantage: str
 
 
-class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of an update. ``update`` counts from the first of the phase."""
+class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All of an update. ``update`` counts from the first of the phase; ``drawn_before``: the update before which the state was
+    that drew, where the recipe lets it be behind."""
 
     update: Number
     prompts: tuple[PromptRecord, ...]
     completions: tuple[CompletionRecord, ...]
+    drawn_before: Number | None = None
 
     def encode(self) -> bytes:
         """As it is stored."""
@@ -77,6 +79,8 @@ def first_difference(recorded: bytes | None, found: bytes) -> str:
 def _differences(theirs: UpdateRecord, ours: UpdateRecord) -> Iterator[str]:
     if theirs.update != ours.update:
         yield f"update: recorded {theirs.update}, found {ours.update}"
+    if theirs.drawn_before != ours.drawn_before:
+        yield f"drawn by the state before update: recorded {theirs.drawn_before}, found {ours.drawn_before}"
     if len(theirs.prompts) != len(ours.prompts):
         yield f"prompts: recorded {len(theirs.prompts)}, found {len(ours.prompts)}"
     for place, (one, other) in enumerate(zip(theirs.prompts, ours.prompts, strict=False)):

@@ -17,10 +17,11 @@ import numpy as np
 
 from marin.provenance.plugins import named
 from marin.recipe.objective import OBJECTIVES
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Execution, Recipe
 
 if TYPE_CHECKING:
     from ledger import Store
+    from marin.record.root import Root
     from marin.training.step.contract import Step
     from marin.training.step.slices import SlicedState
 
@@ -45,6 +46,9 @@ class Rollouts(Protocol):
         """Those of ``update`` (counted from the first of the phase), by the state before it. ``hint``: what somebody says they
         are, which is looked at and never believed."""
 
+    def close(self) -> None:
+        """End what draws beside this process."""
+
     @property
     def program(self) -> Mapping[str, str]:
         """Digests of what computes, by name."""
@@ -59,17 +63,20 @@ class ObjectivePlugin(Protocol):
     def counted(self, recipe: Recipe, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
         """What that sum is divided by, float32."""
 
-    def rollouts(self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None) -> Rollouts:
-        """What draws. ``store`` has the prompts, where they are not shipped.
+    def rollouts(
+        self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None, execution: Execution
+    ) -> Rollouts:
+        """What draws. ``store`` has the prompts, where they are not shipped, and the state that judges.
 
         Raises:
             DataError: a prompt leaves no room for a completion, or the stored prompts are not such.
-            NotFound: they are not in the store.
+            NotFound: they are not in the store, or the judge is not.
             MissingEvidence: the file of a reward of one's own is not below the working folder, or is another one.
         """
 
-    def with_own(self, store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
-        """``recipe`` with the prompts of a user's file and the reward ``FILE.py:NAME``, whose bytes are in the store afterwards.
+    def with_own(self, store: Store, recipe: Recipe, prompts: Path | None, reward: str | None, root: Root) -> Recipe:
+        """``recipe`` with the prompts of a user's file and the reward ``FILE.py:NAME``, whose bytes are in the store afterwards;
+        or the last state of a run as judge, ``run:RUN``.
 
         Raises:
             UsageError: it has no objective, or the reward cannot be taken.

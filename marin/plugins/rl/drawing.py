@@ -21,7 +21,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from marin.errors import Diverged
-from marin.evaluation.scoring import Continuation, Drafts, Prompt
 from marin.plugins.rl.causal import hidden_states
 from marin.plugins.rl.policy import among, drawn_tokens, entropies, policy_logits, token_logprobs
 from marin.provenance.plugins import own_points
@@ -57,7 +56,7 @@ class Drawing:
         self._by_row = NamedSharding(mesh, P(batch_axes(mesh)))
         micro, devices = recipe.arithmetic.microbatch_size, mesh.devices.size
         self.rows_at_once = micro if micro % devices == 0 else recipe.trainer.batch_size
-        self._drafts: Drafts | None = None
+        self._drafts: Any = None
 
     # -- what is drawn
 
@@ -134,32 +133,11 @@ class Drawing:
         if point is None:
             return begun
         model = eqx.combine(arrays, self._layout.static)
-        self._drafts = (
-            point.load()(model, self.recipe, self._chosen) if self._drafts is None else self._drafts.holding(model)
-        )
-        limit, found = self.objective.max_completion_length, list(begun)
-        open_rows = [row for row, new in enumerate(begun) if not self.ended(new)]
-        for at in range(0, len(open_rows), 16):
-            rows, ahead = open_rows[at : at + 16], limit * max(0, len(open_rows) - at - 16)
-            # One more than there is room for: nothing is left for the pass to say alone.
-            active = {
-                row: Continuation(
-                    Prompt(prompts[row], limit + 1, self.ended, 1.0), keys[row], [*prompts[row], *found[row]]
-                )
-                for row in rows
-            }
-            while active:
-                drafts = self._drafts.propose(list(active.values()), ahead)
-                for (row, one), draft in zip(list(active.items()), drafts, strict=True):
-                    one.tokens.extend(draft)
-                    found[row] = self._cut(one.new)
-                    if not draft or self.ended(found[row]):
-                        del active[row]
+        here = self._drafts
+        self._drafts = point.load()(model, self.recipe, self._chosen) if here is None else here.holding(model)
+        limit, stops = self.objective.max_completion_length, self.recipe.tokens.stops
+        found: Tokens = self._drafts.completed(prompts, begun, keys, limit, stops)
         return found
-
-    def _cut(self, new: tuple[int, ...]) -> tuple[int, ...]:
-        ends = (at + 1 for at, token in enumerate(new) if token in self.recipe.tokens.stops)
-        return new[: min(next(ends, len(new)), self.objective.max_completion_length)]
 
     def _chosen(self, logits: jax.Array, noise: jax.Array, heat: jax.Array) -> jax.Array:
         """As the policy draws."""

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import jax
 
     from ledger import Store
-    from marin.record.root import Root
     from marin.training.runtime.objective import Rollouts
     from marin.training.step.contract import Step
 
@@ -39,11 +38,11 @@ def rollouts(
     return DrawnRollouts(recipe, step, vocab_size, tokenizer, store, execution)
 
 
-def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None, root: Root) -> Recipe:
+def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
     """See there."""
     from marin.plugins.rl import own
 
-    return own.with_own(store, recipe, prompts, reward, root)
+    return own.with_own(store, recipe, prompts, reward)
 
 
 def difference(recorded: bytes | None, found: bytes) -> str:

@@ -21,7 +21,6 @@ from marin.recipe.schema import Execution, Recipe
 
 if TYPE_CHECKING:
     from ledger import Store
-    from marin.record.root import Root
     from marin.training.step.contract import Step
     from marin.training.step.slices import SlicedState
 
@@ -74,9 +73,8 @@ class ObjectivePlugin(Protocol):
             MissingEvidence: the file of a reward of one's own is not below the working folder, or is another one.
         """
 
-    def with_own(self, store: Store, recipe: Recipe, prompts: Path | None, reward: str | None, root: Root) -> Recipe:
-        """``recipe`` with the prompts of a user's file and the reward ``FILE.py:NAME``, whose bytes are in the store afterwards;
-        or the last state of a run as judge, ``run:RUN``.
+    def with_own(self, store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
+        """``recipe`` with the prompts of a user's file and the reward ``FILE.py:NAME``, whose bytes are in the store afterwards.
 
         Raises:
             UsageError: it has no objective, or the reward cannot be taken.

@@ -47,7 +47,8 @@ def sums(context: Context) -> Result:
         for number in range(count):
             one, other = draw.randrange(context.config["below"]), draw.randrange(context.config["below"])
             answer = "?" if split == "train" and number % 2 else str(one + other)
-            lines.append(json.dumps({"id": f"{split}-{number}", "text": f"{one}+{other}={answer}"}))
+            said = {"id": f"{split}-{number}", "text": f"{one}+{other}={answer}", "source": "sums", "metadata": {}}
+            lines.append(json.dumps(said))
         (context.out / f"{split}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     return Result(kind="corpus")
 

@@ -82,7 +82,7 @@ def report(context: Context) -> Result:
 
 
 texts = Step("corpus/exp014", sums, {"train": 40_000, "validation": 500, "below": BELOW, "seed": 1})
-tokens = default_tokenize("exp014-bpe512", texts, vocab_size=512)
+tokens = default_tokenize("exp014-bpe320", texts, vocab_size=320)
 measure = Evaluation(batch_size=16, max_sequences=128, minimal_pairs=0)
 numbers: dict[str, Step] = {}
 for seed in SEEDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,13 @@ def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | N
     from marin.plugins.rl import own
 
     return own.with_own(store, recipe, prompts, reward)
+
+
+def said(recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
+    """See there."""
+    from marin.plugins.rl.shown import first_of_each
+
+    return first_of_each(recipe, store, record)
 
 
 def difference(recorded: bytes | None, found: bytes) -> str:

@@ -26,7 +26,7 @@ from marin.errors import DataError
 from marin.plugins.rl.advantages import advantages, deviation, mean, token_weight
 from marin.plugins.rl.drawing import Drawing, Looked, Tokens
 from marin.plugins.rl.own_reward import called, function_of
-from marin.plugins.rl.prompts import Message, Question, questions, read_stored
+from marin.plugins.rl.prompts import Message, Question, questions_of
 from marin.plugins.rl.record import CompletionRecord, PromptRecord, UpdateRecord, hex_floats, read_record
 from marin.plugins.rl.rewards import REWARDS
 from marin.plugins.rl.samplers import Samplers
@@ -62,7 +62,7 @@ class DrawnRollouts:
         self.recipe, self.objective, self._step, self._vocab_size = recipe, objective, step, vocab_size
         self._tokenizer = open_tokenizer(tokenizer, as_recorded=as_recorded(recipe))
         self._template = _template_of(recipe, tokenizer)
-        self._questions = _questions_of(objective, store)
+        self._questions = questions_of(objective, store)
         self._reward = _reward_of(objective)
         seed = recipe.seed or 0
         self._order = EpochOrder(len(self._questions), seed, "prompts", order=recipe.order)
@@ -316,13 +316,6 @@ class DrawnRollouts:
             step = self._step
             self._reference = self._whole(initial_slices(self.recipe, self._vocab_size, step.layout, step.by_slice))
         return self._reference
-
-
-def _questions_of(objective: Objective, store: Store | None) -> tuple[Question, ...]:
-    if objective.questions is None:
-        return questions(objective.prompts)
-    assert store is not None, "a user's prompts are in the store"
-    return read_stored(store.read(objective.questions), objective.reward, where=f"prompts {objective.questions}")
 
 
 def _reward_of(objective: Objective) -> Callable[[Question, str, Sequence[int]], float]:

@@ -7,7 +7,7 @@ drawn, and has under the reference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -79,6 +79,13 @@ class ObjectivePlugin(Protocol):
         Raises:
             UsageError: it has no objective, or the reward cannot be taken.
             DataError: the file has no prompts.
+        """
+
+    def said(self, recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
+        """Prompt, completion and reward of some of the completions in a record, for people.
+
+        Raises:
+            LedgerError: it is no record, or its prompts are not here.
         """
 
     def difference(self, recorded: bytes | None, found: bytes) -> str:

@@ -48,7 +48,7 @@ def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | N
 
 def said(recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
     """See there."""
-    from marin.plugins.rl.shown import first_of_each
+    from marin.plugins.rl.record import first_of_each
 
     return first_of_each(recipe, store, record)
 

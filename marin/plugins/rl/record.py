@@ -13,8 +13,13 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ledger import canonical_bytes
+from ledger import Store, canonical_bytes
+from marin.errors import DataError
+from marin.plugins.rl.prompts import questions_of
+from marin.recipe.schema import Recipe
 
+MOST, LONGEST = 8, 200
+"""Prompts that are shown to people, and letters of each."""
 Number = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
@@ -129,3 +134,29 @@ def _split_words(text: str) -> list[str]:
 def _plain(text: str) -> str:
     """The beginning of what somebody wrote, without what a terminal would do."""
     return ascii(text[:40])[1:-1]
+
+
+def first_of_each(recipe: Recipe, store: Store, data: bytes) -> Sequence[tuple[str, str, str]]:
+    """Prompt, first completion and its reward, as people read them.
+
+    Raises:
+        DataError: it is no record of this recipe.
+    """
+    objective, record = recipe.objective, read_record(data)
+    assert objective is not None
+    asked, each = questions_of(objective, store), objective.num_generations
+    try:
+        if record is None:
+            raise ValueError
+        pairs = enumerate(record.prompts[:MOST])
+        shown = [(asked[one.index].prompt, record.completions[each * place]) for place, one in pairs]
+        return [(_text(prompt), one.text[:LONGEST], f"{float.fromhex(one.reward):g}") for prompt, one in shown]
+    except (IndexError, ValueError, OverflowError):
+        raise DataError("a record that is none of this recipe", where="completions", found="other bytes") from None
+
+
+def _text(prompt: object) -> str:
+    """A prompt, or the last message of a conversation."""
+    if isinstance(prompt, list):
+        prompt = prompt[-1].get("content", "")
+    return str(prompt)[:LONGEST]

@@ -1,4 +1,4 @@
-"""A run under profile exact: trained on eight devices, verified on one, and by two workers; and one that learns from rewards, killed
+"""A run under profile exact: trained on eight devices, verified on one, by two workers; and one that learns from rewards, killed
 with all that draws for it, on its way to the same bits in another shape."""
 
 from __future__ import annotations

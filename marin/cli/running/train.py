@@ -157,6 +157,7 @@ def train(options: TrainOptions) -> None:
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
             check(one.recipe, execution)
+            _check_samplers(one.recipe, execution)
         return [within_epochs(root, _seeded(root, _gathered(root, one)), execution) for one in composed]
 
     if options.multirun and not options.dry_run and searches(overrides):
@@ -417,6 +418,20 @@ def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     folder = pull(named, own_folder("hub"), WANTED, "tokenizer") if is_named(named) else Path(named)
     name = named if is_named(named) else f"folder {folder.resolve().name}"
     return replace(composed, recipe=with_tokenizer(root.store(), folder, name, composed.recipe))
+
+
+def _check_samplers(recipe: Recipe, execution: Execution) -> None:
+    """Refuse processes that would have nothing to draw."""
+    from marin.errors import UsageError
+
+    if execution.samplers and recipe.objective is None:
+        raise UsageError(
+            "processes that draw completions, where none are learned",
+            where="--samplers",
+            expected="an objective",
+            found="none",
+            cure="+objective=grpo, or leave it out",
+        )
 
 
 def _with_own(root: Root, composed: Composed, prompts: Path | None, reward: str | None) -> Composed:

@@ -10,7 +10,7 @@ Regime. A Llama of about a million parameters, 800 train steps on sums of two nu
 profile exact: 8 prompts, 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
 
 Metrics. Held-out loss (nats a token) on sums with right answers, lower is better. The mean reward of each update is a curve of
-the run: `rl/reward` in MLflow, and on its page, with completions of the first and of the last update.
+the run: rl/reward in MLflow, and on its page, with completions of the first and of the last update.
 
 Definition of done. Both arms are evaluated with every seed on the same text; each run passes `marin verify` with six PASS, the
 second seed's on another number of devices than trained it. All of it:

@@ -71,7 +71,7 @@ class Drawing:
         """
         size, count = self.rows_at_once, self.objective.max_completion_length
         begun: Tokens = list(said) if said is not None else [()] * len(prompts)
-        found = begun if said is not None else self._proposed(arrays, prompts, keys, begun)
+        found = begun if said is not None else self.proposed(arrays, prompts, keys, begun)
         passed = Looked(*(np.zeros((len(prompts), count), kind) for kind in (np.int32, np.float32, np.float32)))
         starts = list(range(0, len(prompts), size))
         for _ in range(count + 2):
@@ -86,7 +86,7 @@ class Drawing:
                     starts.append(rows.start)
             if not starts:
                 return found, passed
-            found = self._proposed(arrays, prompts, keys, right)
+            found = self.proposed(arrays, prompts, keys, right)
         raise Diverged(
             "completions that do not settle",
             where="what is drawn by the state before an update",
@@ -127,7 +127,7 @@ class Drawing:
 
     # -- what is proposed
 
-    def _proposed(self, arrays: Any, prompts: Tokens, keys: np.ndarray, begun: Tokens) -> Tokens:
+    def proposed(self, arrays: Any, prompts: Tokens, keys: np.ndarray, begun: Tokens) -> Tokens:
         """Completions that go on from their beginnings, as far as somebody proposes."""
         point = own_points("marin.drafts").get("drafts")
         if point is None:

@@ -150,12 +150,12 @@ def first_of_each(recipe: Recipe, store: Store, data: bytes) -> Sequence[tuple[s
             raise ValueError
         pairs = enumerate(record.prompts[:MOST])
         shown = [(asked[one.index].prompt, record.completions[each * place]) for place, one in pairs]
-        return [(_text(prompt), one.text[:LONGEST], f"{float.fromhex(one.reward):g}") for prompt, one in shown]
+        return [(_as_read(prompt), one.text[:LONGEST], f"{float.fromhex(one.reward):g}") for prompt, one in shown]
     except (IndexError, ValueError, OverflowError):
         raise DataError("a record that is none of this recipe", where="completions", found="other bytes") from None
 
 
-def _text(prompt: object) -> str:
+def _as_read(prompt: object) -> str:
     """A prompt, or the last message of a conversation."""
     if isinstance(prompt, list):
         prompt = prompt[-1].get("content", "")

@@ -134,10 +134,11 @@ class DrawnRollouts:
             prompt, before = self._questions[index].prompt, [self.recipe.tokens.begin]
             if not isinstance(prompt, str):
                 prompt, before = self._written(prompt, index), []
-            self._encoded[index] = (*before, *self._encode(prompt))
+            self._encoded[index] = (*before, *self.encode(prompt))
         return self._encoded[index]
 
-    def _encode(self, text: str) -> tuple[int, ...]:
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Tokens of a text, with nothing before or after them."""
         return tuple(int(token) for token in self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _written(self, messages: list[Message], index: int) -> str:
@@ -249,7 +250,7 @@ class DrawnRollouts:
         """Tokens of what a judge is asked, and of the verdict; nothing where it has none to give."""
         if self._judge is None or self.objective.verdict is None:
             return (), ()
-        return self._encode(self.objective.asks or ""), self._encode(self.objective.verdict)
+        return self.encode(self.objective.asks or ""), self.encode(self.objective.verdict)
 
     def _judge_of(self, judge: Judge, store: Store | None) -> Any:
         assert store is not None, "the judge is in the store"

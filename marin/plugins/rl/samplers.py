@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 20.0
 """How long a process may take to end what it draws, once nobody wants it any more."""
 
 
-class Setup(msgspec.Struct, frozen=True):
+class SamplerSetup(msgspec.Struct, frozen=True):
     """What a process needs for all pieces."""
 
     recipe: Json
@@ -60,8 +60,8 @@ class Drawn(msgspec.Struct, frozen=True):
 class Sampler:
     """Draws pieces, on one device."""
 
-    def __init__(self, setup: Setup) -> None:
-        _prepare(setup)
+    def __init__(self, setup: SamplerSetup) -> None:
+        prepare(setup)
         from marin.plugins.rl.drawing import Drawing
         from marin.training.optimizers.rule import optimizer
         from marin.training.runtime.compilation import use_compilation_cache
@@ -93,7 +93,7 @@ class Sampler:
         return Drawn(completions, (passed.drawn.tobytes(), passed.logprobs.tobytes(), passed.entropy.tobytes()))
 
 
-def _prepare(setup: Setup) -> None:
+def prepare(setup: SamplerSetup) -> None:
     """Import what a process draws with; no device is looked for."""
     apply(
         from_plain(setup.recipe, where="recipe of the run").arithmetic, Execution()
@@ -101,7 +101,7 @@ def _prepare(setup: Setup) -> None:
     import marin.plugins.rl.drawing  # noqa: F401
 
 
-WORKER = Worker(f"{__name__}:WORKER", Setup, Piece, Drawn, Sampler, _prepare)
+WORKER = Worker(f"{__name__}:WORKER", SamplerSetup, Piece, Drawn, Sampler, prepare)
 
 
 class _Job:
@@ -141,7 +141,7 @@ class Samplers:
         self._recipe, self._vocab_size, self._execution = recipe, vocab_size, execution
         self._waiting: SimpleQueue[_Job | None] = SimpleQueue()
         self._wanted: dict[int, list[Future[Drawn]]] = {}
-        self._lock, self._stack, self._alive = Lock(), ExitStack(), 0
+        self._guard, self._stack, self._alive = Lock(), ExitStack(), 0
         self._threads: list[Thread] = []
 
     def ask(self, update: int, arrays: Any, prompts: Tokens, keys: np.ndarray) -> None:
@@ -177,7 +177,7 @@ class Samplers:
 
     def close(self) -> None:
         """End them."""
-        with self._lock, suppress(Empty):
+        with self._guard, suppress(Empty):
             self._alive = 0
             while True:
                 self._waiting.get_nowait()
@@ -195,7 +195,7 @@ class Samplers:
         assert objective is not None
         variables = settings(recipe.arithmetic, Execution())
         variables |= {APPLIED: variables["XLA_FLAGS"]}
-        setup, count = Setup(_json(plain(recipe)), self._vocab_size), execution.samplers
+        setup, count = SamplerSetup(_json(plain(recipe)), self._vocab_size), execution.samplers
         if execution.runner != "local":
             self._stack.enter_context(place.held(execution.address, cpus=count))
         updates = recipe.trainer.num_steps // objective.num_iterations
@@ -220,7 +220,7 @@ class Samplers:
         except _Ended:
             return
         except Exception as error:  # whatever befalls a process or its place
-            with self._lock:
+            with self._guard:
                 if self._alive == 0:  # nobody wants more
                     return
                 self._alive -= 1
@@ -231,7 +231,7 @@ class Samplers:
 
     def _without_any(self) -> None:
         """Where nobody is left, say so of every piece that waits."""
-        with self._lock, suppress(Empty):
+        with self._guard, suppress(Empty):
             while self._alive == 0:
                 job = self._waiting.get_nowait()
                 if job is not None:

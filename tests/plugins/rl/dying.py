@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from marin.plugins.rl.samplers import Drawn, Piece, Sampler, Setup, _prepare
+from marin.plugins.rl.samplers import Drawn, Piece, Sampler, SamplerSetup, prepare
 from marin.work.placed import Worker
 
 KILLED = "MARIN_TEST_KILLED"
@@ -27,4 +27,4 @@ class Dying(Sampler):
         return drawn
 
 
-WORKER = Worker(f"{__name__}:WORKER", Setup, Piece, Drawn, Dying, _prepare)
+WORKER = Worker(f"{__name__}:WORKER", SamplerSetup, Piece, Drawn, Dying, prepare)

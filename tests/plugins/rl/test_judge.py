@@ -77,7 +77,7 @@ def test_a_verdict_is_read_after_prompt_completion_and_question(drawing: Drawing
     record, objective = record_of(drawn, drawing), recipe.objective
     assert objective is not None
     arrays = drawing.step.layout.whole_params([jnp.asarray(np.asarray(x)) for x in drawing.state.params[0]])
-    ask, (verdict,) = drawn._encode("?"), drawn._encode("y")
+    ask, (verdict,) = drawn.encode("?"), drawn.encode("y")
     stop = recipe.tokens.stops
 
     def alone(arrays: Any, ids: jax.Array, after: jax.Array) -> jax.Array:

@@ -103,8 +103,8 @@ def test_what_somebody_says_was_drawn_takes_one_pass_and_is_never_believed(
 ) -> None:
     right = policy.record.encode()
     drawn: list[object] = []
-    once = Drawing._proposed
-    monkeypatch.setattr(Drawing, "_proposed", lambda *given: drawn.append(1) or once(*given))
+    once = Drawing.proposed
+    monkeypatch.setattr(Drawing, "proposed", lambda *given: drawn.append(1) or once(*given))
     assert policy.drawn.draw(policy.state, 0, right).record == right and not drawn
     first = policy.record.completions[0]
     for tokens in ((*first.tokens[:-1], (first.tokens[-1] + 1) % VOCABULARY), first.tokens[:-1], (*first.tokens, 5)):

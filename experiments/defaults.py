@@ -35,6 +35,7 @@ from marin.recipe.schema import (
     FilesDataset,
     Mixture,
     Model,
+    Objective,
     Optimizer,
     Recipe,
     Tokenizer,
@@ -185,10 +186,13 @@ def default_continue(
     mixture: Mixture | None = None,
     trainer: Trainer | None = None,
     optimizer: Optimizer | None = None,
+    arithmetic: Arithmetic | None = None,
+    objective: Objective | None = None,
     resources: Resources | None = None,
 ) -> Step:
     """A phase: the training goes on from the last state of ``train`` with what is given changed, the rest as it was.
-    The tokenizer is kept, and what was consumed of data that stays is not seen again.
+    The tokenizer is kept, and what was consumed of data that stays is not seen again. With an ``objective``
+    (docs/rl.md) it learns from rewards, and ``arithmetic`` is that of profile exact.
 
     Raises:
         UsageError: a change that the state does not survive.
@@ -202,6 +206,8 @@ def default_continue(
         mixture=mixture or before.mixture,
         trainer=trainer or before.trainer,
         optimizer=optimizer or before.optimizer,
+        arithmetic=arithmetic or before.arithmetic,
+        objective=objective,
     )
     recipe = successor(before, changed)
     tokens = train.inputs["tokens"]

@@ -5,12 +5,13 @@ what is recorded agrees in everything, and replay finds the first update in whic
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import msgspec
 import numpy as np
@@ -54,8 +55,10 @@ GIVEN = {
     "arithmetic": {**unplain(plain(EXACT)), "microbatch_size": 2},
     "objective": {"prompts": "sums", "num_generations": 2, "max_completion_length": 6},
 }
-LEARNED = {"beta": 0.1, "num_iterations": 2, "reward": "regular_expression"}
+LEARNED = {"beta": 0.1, "num_iterations": 2, "reward": "regular_expression", "updates_behind": 1}
 """The objective of the training that is lied about."""
+LENGTH = {"num_steps": 8, "steps_per_segment": 4}
+"""Two segments of two updates: the second one of each is drawn by the state before the first."""
 Drawn = Callable[..., Rollout]
 
 
@@ -84,7 +87,7 @@ def put_tokenizer(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """A training as it is recorded: two segments of one update each."""
+    """A training as it is recorded: two segments of two updates each."""
 
     segments: list[TrainSegment]
     store: Store
@@ -192,24 +195,27 @@ def stale_state(made: Changes) -> None:
     drawing(made, change)
 
 
-def edited_token(made: Changes) -> None:
-    true = DrawnRollouts.completions
+def drawn_otherwise(made: Changes, change: Callable[[Any], Any]) -> None:
+    """Let completions be changed after they were drawn, with the log-probabilities that these have."""
+    true = DrawnRollouts._drawn
 
-    def edited(self: DrawnRollouts, *given: Any) -> Any:
-        first, *others = true(self, *given)
+    def other(self: DrawnRollouts, update: int, arrays: Any, prompts: Any, keys: Any, hint: bytes | None) -> Any:
+        completions = change(true(self, update, arrays, prompts, keys, hint)[0])
+        return completions, self._drawing.looked(arrays, prompts, completions, keys)
+
+    while_training(made, "_drawn", other)
+
+
+def edited_token(made: Changes) -> None:
+    def edited(drawn: Any) -> Any:
+        first, *others = drawn
         return [(*first[:2], (first[2] + 1) % 200 + 1, *first[3:]), *others]
 
-    while_training(made, "completions", edited)
+    drawn_otherwise(made, edited)
 
 
 def shorter(made: Changes) -> None:
-    true = DrawnRollouts.completions
-
-    def cut(self: DrawnRollouts, *given: Any) -> Any:
-        *others, last = true(self, *given)
-        return [*others, last[:2]]
-
-    while_training(made, "completions", cut)
+    drawn_otherwise(made, lambda drawn: [*drawn[:-1], drawn[-1][:2]])
 
 
 def another_group(made: Changes) -> None:
@@ -236,8 +242,14 @@ def another_reference(made: Changes) -> None:
     drawing(made, change)
 
 
+def fresh_state(made: Changes) -> None:
+    """Drawn by the state before the update, where the recipe wants an earlier one."""
+    while_training(made, "sampler_of", lambda self, update: update)
+
+
 def reordered(made: Changes) -> None:
-    drawing(made, lambda honest, self, state, update: honest(self, state, 1 - update))
+    true = DrawnRollouts._asked
+    while_training(made, "_asked", lambda self, update: true(self, update ^ 1))
 
 
 def other_prompts(made: Changes) -> None:
@@ -278,6 +290,38 @@ def retold(other_of: Callable[[Any], dict[str, Any]]) -> Callable[[Changes], Non
     return forgery
 
 
+def retold_update(other: Mapping[str, Any]) -> Callable[[Changes], None]:
+    """Learned as it was, and something of the update recorded otherwise."""
+
+    def forgery(made: Changes) -> None:
+        def change(honest: Drawn, self: DrawnRollouts, state: Any, update: int) -> Rollout:
+            true = honest(self, state, update)
+            record = read_record(true.record)
+            assert record is not None
+            return replace(true, record=msgspec.structs.replace(record, **other).encode())
+
+        drawing(made, change)
+
+    return forgery
+
+
+def another_temperature(made: Changes) -> None:
+    """Drawn as at an eighth of the recipe's temperature."""
+    true = DrawnRollouts._drawn
+
+    def other(self: DrawnRollouts, update: int, arrays: Any, prompts: Any, keys: Any, hint: bytes | None) -> Any:
+        cold = replace_head(arrays)
+        completions = true(self, update, cold, prompts, keys, hint)[0]
+        return completions, self._drawing.looked(arrays, prompts, completions, keys)
+
+    while_training(made, "_drawn", other)
+
+
+def replace_head(arrays: Any) -> Any:
+    """Parameters whose logits are eight times as large."""
+    return eqx.tree_at(lambda model: model.lm_head.weight, arrays, arrays.lm_head.weight * np.float32(8))
+
+
 def fewer(made: Changes) -> None:
     def change(honest: Drawn, self: DrawnRollouts, state: Any, update: int) -> Rollout:
         true = honest(self, state, update)
@@ -310,12 +354,20 @@ LIES: dict[str, tuple[Callable[[Changes], None], int, str]] = {
         "completion 0 of prompt 0, reward: recorded 0x1.c000000000000p+2",
     ),
     "the best of more completions": (best_of_more, 0, "completion 1 of prompt 1, position 0: recorded token"),
-    "completions of an earlier state": (stale_state, 2, "the completions differ: completion 0 of prompt 0, position "),
+    "completions of an earlier state": (stale_state, 4, "the completions differ: completion 0 of prompt 0, position "),
     "a token of a completion edited": (edited_token, 0, "completion 0 of prompt 0, position 2: recorded token"),
     "a completion cut short": (shorter, 0, "completion 1 of prompt 1, position 2: recorded no token"),
     "advantages over another group": (another_group, 0, ", advantage: recorded"),
+    "completions at another temperature": (another_temperature, 0, "recorded token"),
     "another reference": (another_reference, 2, "log-probability under the reference: recorded"),
-    "updates in another order": (reordered, 0, "update: recorded 1, found 0"),
+    "completions of a later state": (fresh_state, 2, "drawn by the state before update: recorded 1, found 0"),
+    "updates in another order": (reordered, 0, "prompt 0: recorded question"),
+    "an update recorded as another": (retold_update({"update": 7}), 0, "update: recorded 7, found 0"),
+    "a later state recorded as what drew": (
+        retold_update({"drawn_before": 5}),
+        0,
+        "drawn by the state before update: recorded 5, found 0",
+    ),
     "other prompts": (other_prompts, 0, "prompt 0: recorded question 3 as number 0"),
     "learned with other advantages than recorded": (other_numbers, 0, "the state after the step differs in model/"),
     "a completion less in the record": (fewer, 0, "completions: recorded 3, found 4"),
@@ -362,7 +414,9 @@ def prepared_runs(folder: Path) -> Iterator[Runs]:
         made.setattr(own_rewards, "REWARDS", {})
         made.setattr(own_rollouts, "REWARDS", {"regular_expression": odd, "exact_match": exact_match})
         (folder / "tokens").mkdir(parents=True, exist_ok=True)
-        yield Runs(recipe_with(objective=LEARNED), folder / "tokens", put_tokenizer(folder / "tokenizer"))
+        yield Runs(
+            recipe_with(objective=LEARNED, trainer=LENGTH), folder / "tokens", put_tokenizer(folder / "tokenizer")
+        )
 
 
 def _judged(name: str, found: str) -> tuple[How, str]:

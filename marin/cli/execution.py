@@ -115,6 +115,12 @@ class Machine:
         least=0,
         default=5,
     )
+    samplers: int = option(
+        "N",
+        "With an objective: processes that draw completions beside this one, on the runner's machines.  [default: 0]",
+        least=0,
+        default=0,
+    )
     pause_at: int | None = option(
         "STEP", "Stop before this train step and record the state; the same command without it continues.", least=1
     )

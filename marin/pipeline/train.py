@@ -53,7 +53,7 @@ def run(task: Task) -> StepResult:
             found=f"every={task.execution.keep.every},last={task.execution.keep.last}",
             cure="leave it out: these states are to be kept",
         )
-    if task.execution.runner != "local":
+    if task.execution.runner != "local" and not task.execution.samplers:  # which alone are there: it trains here
         return place_of(task.execution.runner).train(task)
     apply(task.recipe.arithmetic, task.execution)
     with waiting("importing jax and Levanter"):

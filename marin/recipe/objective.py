@@ -25,6 +25,13 @@ class OwnReward(Section, frozen=True, kw_only=True):
     digest: Digest
 
 
+class Judge(Section, frozen=True, kw_only=True):
+    """A recorded state that judges, of this model's shape: ``artifact`` is its checkpoint in the store, ``state`` its digest."""
+
+    state: Digest
+    artifact: Digest
+
+
 class Objective(Section, frozen=True, kw_only=True):
     """Group-relative policy optimization (GRPO, arXiv:2402.03300), or REINFORCE (Williams, 1992).
 
@@ -39,8 +46,18 @@ class Objective(Section, frozen=True, kw_only=True):
     """The stored file of prompts and answers of one's own, as ``marin train --prompts FILE`` puts it there."""
     chat_template: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
     """How prompts are written that are conversations (Jinja); null: as conversations without a template are."""
-    reward: Literal["exact_match", "numeric_answer", "regular_expression"] | OwnReward = "regular_expression"
+    reward: Literal["exact_match", "numeric_answer", "regular_expression", "judge"] | OwnReward = "regular_expression"
     """What a completion gets for its prompt's answer; one of one's own by `marin train --reward FILE.py:NAME`."""
+    judge: Judge | None = None
+    """Of ``reward: judge``, the mean log-probability that it gives to a token of the completion; `marin train --reward run:RUN`
+    names the last state of a run."""
+    asks: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    """What the judge reads after prompt and completion, before it says ``verdict``."""
+    verdict: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """Of whose tokens the judge's log-probabilities are the reward, in place of those of the completion."""
+    updates_behind: Annotated[int, Meta(ge=1, le=64)] | None = None
+    """By how many updates the state that draws is behind the one that learns; null: by none. Before a state is recorded all of
+    them are caught up: none draws that is older than the newest recorded one (``trainer.steps_per_segment``)."""
     num_generations: Annotated[int, Meta(ge=2, le=4096)] = 8
     num_iterations: Annotated[int, Meta(ge=1, le=64)] = 1
     max_completion_length: Positive = 16
@@ -66,12 +83,24 @@ class Objective(Section, frozen=True, kw_only=True):
         """Digest -> what it is, for what the store has of it."""
         found = {self.questions: "the prompts that completions are drawn of"} if self.questions is not None else {}
         reward = {} if isinstance(self.reward, str) else {self.reward.digest: "the code of the reward"}
-        return found | reward
+        judge = {} if self.judge is None else {self.judge.artifact: "the state that judges completions"}
+        return found | reward | judge
 
     @property
     def highest(self) -> float:
         """How far above 1 a ratio counts."""
         return self.epsilon if self.epsilon_high is None else self.epsilon_high
+
+
+def between_updates(recipe: Any, step: int) -> bool:
+    """Whether a state may be recorded before train step ``step``: no update is under way, and none is to come whose completions
+    an earlier state draws."""
+    objective: Objective | None = recipe.objective
+    if objective is None or step == recipe.last_step:
+        return True
+    behind = objective.updates_behind is not None
+    together = recipe.trainer.steps_per_segment if behind else objective.num_iterations
+    return bool((step - recipe.first_step) % together == 0)
 
 
 def objective_plugins(recipe: Any) -> tuple[tuple[str, str], ...]:
@@ -163,6 +192,18 @@ def check_objective(recipe: Any, where: str) -> None:
             once,
             "1 with objective.name=reinforce, whose gradient is that of the policy that drew",
             once == 1 or not reinforce,
+        ),
+        (
+            "objective.updates_behind",
+            objective.updates_behind,
+            "null with objective.name=reinforce, whose gradient is that of the policy that drew",
+            objective.updates_behind is None or not reinforce,
+        ),
+        (
+            "objective.judge",
+            "a state" if objective.judge is not None else "null",
+            "a recorded state with objective.reward=judge, and null without",
+            (objective.judge is not None) == (objective.reward == "judge"),
         ),
         (
             "objective.beta",

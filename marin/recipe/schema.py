@@ -342,6 +342,8 @@ class Execution(Section, frozen=True):
     read."""
     keep: Keep | None = None
     """Which training checkpoints collection leaves alone; None: all."""
+    samplers: Count = 0
+    """Processes that draw completions beside the one that trains, where the runner says; 0: it draws by itself."""
     pause_at: Positive | None = None
     """Stop before this train step with the state recorded; the same call without it goes on from there."""
     continues: str | None = None

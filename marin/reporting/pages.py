@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ledger import LedgerError, Store
 from marin.errors import MissingEvidence
 from marin.history.catalog import twin_of
 from marin.history.run import Run, plan_of
 from marin.history.runs import followed, load_named
+from marin.history.table.machine import rewards
 from marin.provenance.plugins import named
+from marin.recipe.objective import objective_plugins
 from marin.record.root import Root
 from marin.reporting.runs.report import Beside, read_sample, run_page, run_record
 
 if TYPE_CHECKING:
     from marin.reporting.lineage.samples import Inspector
+
+logger = logging.getLogger(__name__)
 
 
 def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspector | None = None) -> bytes:
@@ -67,7 +74,24 @@ def _beside(root: Root, run: Run) -> Beside:
     history = root.history()
     wrong = contradiction(history, run.run)
     age = followed(history, run, history.written.is_mine)
-    return replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong, followed=age)
+    found = replace(read_sample(run, root.store()), twin=twin_of(root, run), wrong=wrong, followed=age)
+    drawn = () if wrong or not run.segments else _drawn(root.store(), run)
+    return replace(found, rewards=rewards(history, run.run), drawn=drawn) if drawn else found
+
+
+def _drawn(store: Store, run: Run) -> Sequence[tuple[str, Sequence[tuple[str, str, str]]]]:
+    """Some completions of the first update and of the last; nothing where none are learned, or where they are not here."""
+    try:
+        recipe = run.recipe
+        if recipe.objective is None:
+            return ()
+        plugin = named(*objective_plugins(recipe)[0], "objective")
+        ends = run.segments[0].body.batches[0], run.segments[-1].body.batches[-1]
+        said = [plugin.said(recipe, store, store.read(digest)) for digest in ends]
+    except LedgerError as error:
+        logger.info("completions are not shown: %s", error)
+        return ()
+    return list(zip(("Completions of the first update", "Completions of the last update"), said, strict=True))
 
 
 def _curve(run: Run) -> bytes:

@@ -22,6 +22,7 @@ from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device, check_devices
 from marin.provenance.plugins import named
 from marin.recipe.model import IMPORTED
+from marin.recipe.objective import between_updates
 from marin.recipe.schema import BLANKS, CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
@@ -134,11 +135,6 @@ def training_mesh(recipe: Recipe, execution: Execution) -> Mesh:
     return mesh_of(execution.devices, replicas, execution.tensor_parallel, execution.expert_parallel)
 
 
-def between_updates(recipe: Recipe, step: int) -> bool:
-    """Whether no update is under way before train step ``step``."""
-    return recipe.objective is None or (step - recipe.first_step) % recipe.objective.num_iterations == 0
-
-
 def _check_alone(execution: Execution) -> None:
     """Raises UsageError where several processes would have to draw together."""
     if execution.processes > 1 or execution.tensor_parallel > 1:
@@ -200,7 +196,7 @@ class Training:
         if recipe.objective is not None:
             _check_alone(execution)
             assert tokenizer is not None, "prompts are texts"
-            self._rollouts = objective_plugin().rollouts(recipe, self.step, vocab_size, tokenizer, store)
+            self._rollouts = objective_plugin().rollouts(recipe, self.step, vocab_size, tokenizer, store, execution)
         self._left_out: Callable[[Batch], Batch] | None = None
         self._kept: dict[int, Batch] | None = None
         self._lengths: dict[str, int] = {}
@@ -225,7 +221,9 @@ class Training:
         return other
 
     def close(self) -> None:
-        """Stop reading ahead. The next batch that is asked for is read from the cache anew."""
+        """Stop reading ahead, and end what draws completions. The next batch that is asked for is made anew."""
+        if self._rollouts is not None:
+            self._rollouts.close()
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -365,7 +363,7 @@ class Training:
             )
 
     def between(self, step: int) -> bool:
-        """Whether a state may be recorded before train step ``step``: not among those on the same completions."""
+        """Whether a state may be recorded before train step ``step``."""
         return between_updates(self.recipe, step)
 
     @property
@@ -377,16 +375,16 @@ class Training:
         """The batch of a train step: completions that ``state`` draws, or those of the step before."""
         objective, rollouts = self.recipe.objective, self._rollouts
         assert objective is not None and rollouts is not None
-        if before is None or self.between(number):
-            if not self.between(number):
+        update, within = divmod(number - self.recipe.first_step, objective.num_iterations)
+        if before is None or within == 0:
+            if before is None and not self.between(number):
                 raise UsageError(
                     "train steps that begin within an update",
                     where=f"train step {number}",
-                    expected=f"the first of objective.num_iterations ({objective.num_iterations})",
+                    expected="one before which a state may be recorded",
                     found="completions that another state drew",
                     cure="begin where the update does",
                 )
-            update = (number - self.recipe.first_step) // objective.num_iterations
             drawn = rollouts.draw(state, update, hint(number))
             digest = digest_bytes(drawn.record)
             made.records[digest] = drawn.record

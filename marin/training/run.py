@@ -23,6 +23,7 @@ from marin.process.progress import bar
 from marin.process.waiting import waiting
 from marin.provenance.plugins import named
 from marin.recipe.model import WORDS
+from marin.recipe.objective import between_updates
 from marin.recipe.schema import LEARNING, Keep, Recipe, may_be_masked
 from marin.recipe.seeds import seeds_of
 from marin.record.events import (
@@ -42,7 +43,7 @@ from marin.record.events import (
 from marin.record.meter import Meter, recorded
 from marin.training.checkpoints.saving import Saved, Saver
 from marin.training.initial import initial_program
-from marin.training.loop import NotFinite, SegmentRecord, Steps, Training, between_updates
+from marin.training.loop import NotFinite, SegmentRecord, Steps, Training
 from marin.training.model import vocabulary_size
 from marin.training.optimizers.rule import groups
 from marin.training.runtime import hosts
@@ -96,14 +97,14 @@ def _optimizer_groups(training: Training) -> Json:
 
 
 def check_pause(recipe: Recipe, pause: int | None) -> None:
-    """Raises UsageError where a training was to stop among train steps on the same completions."""
+    """Raises UsageError where a training was to stop where no state may be recorded."""
     if pause is not None and not between_updates(recipe, pause):
         raise UsageError(
             "a pause within an update",
             where="--pause-at",
-            expected="a train step with which an update begins",
+            expected="a train step before which a state may be recorded",
             found=str(pause),
-            cure="objective.num_iterations train steps are taken on the same completions: pause before or after them",
+            cure="pause at a multiple of objective.num_iterations; with objective.updates_behind of trainer.steps_per_segment",
         )
 
 

@@ -19,6 +19,7 @@ from marin.errors import UsageError
 from marin.history.catalog import Catalog, RunSummary, open_catalog
 from marin.history.run import Run
 from marin.history.runs import load
+from marin.history.table.machine import rewards
 from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.history.table.query import chosen, in_order
 from marin.history.table.rows import Column, Row, Table
@@ -32,7 +33,8 @@ from marin.record.verdicts import described
 COLUMNS = ("run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified")
 """What is shown without being asked for; what differs among the runs stands before the loss. How far a run has come stands
 under ``verified`` while it is not complete."""
-ALL = (*COLUMNS, "train loss", "state", "seed", "by", "tags", "description")
+REWARDED = "mean reward"
+ALL = (*COLUMNS, "train loss", REWARDED, "state", "seed", "by", "tags", "description")
 SHOWN_ALREADY = {"model": "model", "dataset": "dataset", "trainer.num_steps": "steps"}
 """Keys that differ and have a column without that."""
 FOLLOWED = 20
@@ -156,7 +158,7 @@ def _runs(root: Root, catalog: Catalog, listing: Listing, *, as_json: bool) -> N
     if as_json:
         _print_as_json(catalog, [summaries[row.run] for row in rows], rows, twins)
         return
-    rows = _with_signs(root, rows)
+    rows = [_with_reward(root, row) if row.recipe.get("objective") else row for row in _with_signs(root, rows)]
     columns, expendable, rest = _columns(table, rows, listing.columns)
     none = f"no run but {hidden} archived: `marin ls --archived`" if hidden else "no runs yet: `dvc repro` makes one"
     print_table(
@@ -185,6 +187,12 @@ def _with_signs(root: Root, rows: Sequence[Row]) -> list[Row]:
     return [_with_sign(row, signs[row.run]) if row.run in signs else row for row in rows]
 
 
+def _with_reward(root: Root, row: Row) -> Row:
+    """A run that learned from rewards with the mean of its last update, in place of a loss that says nothing."""
+    drawn = rewards(root.history(), row.run)
+    return replace(row, own={**row.own, "train loss": "", REWARDED: f"{drawn[-1]:.4f}" if drawn else ""})
+
+
 def _with_sign(row: Row, sign: Underway) -> Row:
     first, *labels = row.own["verified"].split(" · ")
     judged = first != row.own["state"]  # a verdict on what there was of it says more than that it is open
@@ -208,6 +216,8 @@ def _columns(table: Table, rows: Sequence[Row], named: str | None) -> tuple[list
     more = [column for column in differing if column.name not in SHOWN_ALREADY]
     shown = [*more[: MOST - 1], more[-1]] if len(more) > MOST else more  # the last one is the seed
     place = COLUMNS.index("loss")
+    if any(row.own[REWARDED] for row in rows):
+        own.insert(place, table.column(REWARDED, where="--columns"))
     if any(row.own["state"] == "open" and row.own["train loss"] and not row.own["loss"] for row in rows):
         more.append(table.column("train loss", where="--columns"))
     alike = [
@@ -263,6 +273,7 @@ def _row(run: RunSummary, recipe: Mapping[str, object], metrics: Mapping[str, fl
         "loss": _number(metrics.get("evaluate.loss")),
         "perplexity": _number(metrics.get("evaluate.perplexity")),
         "train loss": _number(metrics.get("train.loss_last")),
+        REWARDED: "",
         "verified": " · ".join([verdict if judged else run.status] + ["archived"] * run.labels.archived),
         "state": run.status,
         "seed": run.seed,

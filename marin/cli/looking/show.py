@@ -29,6 +29,7 @@ from marin.errors import UsageError
 from marin.history import runs
 from marin.history.catalog import open_catalog, twin_of
 from marin.history.run import Run, plan_of, was_interrupted
+from marin.history.table.machine import rewards
 from marin.history.table.nondeterminism import MARK, nondeterministic
 from marin.history.table.underway import underway
 from marin.kinds.families.experiment import ExperimentRegistered
@@ -246,15 +247,16 @@ def _show_run(root: Root, view: Run) -> None:
         print_fields([(name, written(value)) for name, value in view.metrics.items()])
     if view.segments:
         say()
+        segments, drawn = [fact.body for fact in view.segments], rewards(history, view.run)
+        first = segments[0].start
+        told = [float.fromhex(one.losses[-1]) for one in segments]
+        if drawn:
+            told = [drawn[min(one.end - first, len(drawn)) - 1] for one in segments]
         print_table(
-            ("train steps", "train loss", "state after"),
+            ("train steps", "mean reward" if drawn else "train loss", "state after"),
             [
-                (
-                    f"{fact.body.start} to {fact.body.end - 1}",
-                    f"{float.fromhex(fact.body.losses[-1]):.4f}",
-                    fact.body.end_state,
-                )
-                for fact in view.segments
+                (f"{one.start} to {one.end - 1}", f"{number:.4f}", one.end_state)
+                for one, number in zip(segments, told, strict=True)
             ],
             empty="",
         )

@@ -23,6 +23,7 @@ from marin.record.root import Root, open_root
 if TYPE_CHECKING:
     from marin.execution.forecast import Forecast
     from marin.recipe.composition import Composed
+    from marin.recipe.objective import Judge
     from marin.recipe.schema import Execution, Recipe
     from marin.recipe.search import Plan
 
@@ -51,7 +52,10 @@ class TrainOptions:
     prompts: Path | None = option(
         "FILE", "With an objective: prompts and answers of your own, a JSON object a line.", type=FILE
     )
-    reward: str | None = option("FILE.py:NAME", "With an objective: a reward of your own, called as TRL calls it.")
+    reward: str | None = option(
+        "FILE.py:NAME|run:RUN",
+        "With an objective: a reward of your own, called as TRL calls it; or RUN's model as judge.",
+    )
     max_concurrent: int | None = option("N", "Run at most N processes at a time.", least=1)
     machine: Machine = group(Machine)
     dry_run: bool = flag("Print for every step whether it is a hit, and what it would cost; run nothing.")
@@ -153,6 +157,7 @@ def train(options: TrainOptions) -> None:
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
             check(one.recipe, execution)
+            _check_samplers(one.recipe, execution)
         return [within_epochs(root, _seeded(root, _gathered(root, one)), execution) for one in composed]
 
     if options.multirun and not options.dry_run and searches(overrides):
@@ -415,13 +420,58 @@ def _borrowed(root: Root, named: str, composed: Composed) -> Composed:
     return replace(composed, recipe=with_tokenizer(root.store(), folder, name, composed.recipe))
 
 
+def _check_samplers(recipe: Recipe, execution: Execution) -> None:
+    """Refuse processes that would have nothing to draw."""
+    from marin.errors import UsageError
+
+    if execution.samplers and recipe.objective is None:
+        raise UsageError(
+            "processes that draw completions, where none are learned",
+            where="--samplers",
+            expected="an objective",
+            found="none",
+            cure="+objective=grpo, or leave it out",
+        )
+
+
 def _with_own(root: Root, composed: Composed, prompts: Path | None, reward: str | None) -> Composed:
     """The recipe with the prompts and the reward of a user's files."""
+    from msgspec.structs import replace as with_values
+
     from marin.provenance.plugins import named
     from marin.recipe.objective import OBJECTIVES
 
-    plugin = named(OBJECTIVES, "rl", "--prompts" if reward is None else "--reward")
-    return replace(composed, recipe=plugin.with_own(root.store(), composed.recipe, prompts, reward))
+    plugin, recipe = named(OBJECTIVES, "rl", "--prompts" if reward is None else "--reward"), composed.recipe
+    if reward is not None and reward.startswith("run:") and recipe.objective is not None:
+        judged = with_values(recipe.objective, reward="judge", judge=_judge(root, recipe, reward))
+        recipe, reward = with_values(recipe, objective=judged), None
+    return replace(composed, recipe=plugin.with_own(root.store(), recipe, prompts, reward))
+
+
+def _judge(root: Root, recipe: Recipe, reward: str) -> Judge:
+    """The last state of the run that ``run:RUN`` names, which has to know the same tokens."""
+    from marin.errors import UsageError
+    from marin.execution.phases import last_checkpoint
+    from marin.history import runs
+    from marin.recipe.objective import Judge
+
+    history, phase = root.history(), recipe.phase
+    view = runs.load(history, runs.resolve(history, reward.removeprefix("run:")))
+    theirs = view.recipe
+    if phase is not None and phase.tokenizer is not None:
+        same = phase.tokenizer == view.output("tokenizer").digest
+    else:
+        same = (theirs.dataset, theirs.tokenizer) == (recipe.dataset, recipe.tokenizer)
+    if not same or theirs.model != recipe.model:
+        raise UsageError(
+            "a judge that reads other tokens, or has another shape",
+            where=f"--reward {reward}",
+            expected="a run with this recipe's model and tokenizer",
+            found=f"run {view.run}",
+            cure="name a run that this one continues, or one of its beginning",
+        )
+    saved = last_checkpoint(view, root.store())
+    return Judge(state=saved.state, artifact=saved.artifact)
 
 
 def _train(

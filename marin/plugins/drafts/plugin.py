@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from marin.recipe.schema import Recipe
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from marin.evaluation.scoring import Drafts
 
 
-def drafts(model: LmHeadModel, recipe: Recipe) -> Drafts:
-    """See there."""
-    from marin.plugins.drafts.proposals import CachedDrafts
+def drafts(model: LmHeadModel, recipe: Recipe, choose: Callable[..., Any] | None = None) -> Drafts:
+    """See there; ``choose`` as :class:`marin.plugins.drafts.proposals.CachedDrafts` has it."""
+    from marin.plugins.drafts.proposals import CachedDrafts, drawn
 
-    return CachedDrafts(model, recipe)
+    return CachedDrafts(model, recipe, choose or drawn)

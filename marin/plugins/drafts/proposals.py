@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from levanter.models.lm_model import LmHeadModel
 
-from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, lengths, window
+from marin.evaluation.scoring import DRAFTED, SHORTEST_ALONE, Continuation, Prompt, lengths, window
 from marin.plugins.drafts.forward import LayerCache, Parts, heads_of, logits_of, no_keys, parts, settled, states_of
 from marin.plugins.drafts.noise import gumbel
 from marin.recipe.schema import Recipe
@@ -100,6 +100,44 @@ class CachedDrafts:
             self._read_more()
         said = self._draw_more({id(one): count for one, count in zip(active, counts, strict=True)})
         return [said[id(one)] for one in active] + found[len(active) :]
+
+    def completed(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        begun: Sequence[tuple[int, ...]],
+        keys: np.ndarray,
+        limit: int,
+        stops: Any,
+    ) -> list[tuple[int, ...]]:
+        """What may come after each prompt and what is known to, up to a token of ``stops`` or ``limit`` tokens; or not so far.
+        ``keys``: uint32[prompt, 2], of what is drawn."""
+        found, left = list(begun), [row for row, new in enumerate(begun) if self._cut(new, limit, stops) is None]
+        while left:
+            rows, left = left[: self.most], left[self.most :]
+            # One more than there may be: it is another's pass that says the last one of a whole prompt.
+            of = [Prompt(prompts[row], limit + 1, lambda new: False, 1.0) for row in rows]
+            active = [
+                Continuation(one, keys[row], [*one.tokens, *found[row]]) for one, row in zip(of, rows, strict=True)
+            ]
+            while active:
+                drafts = self.propose(active, limit * len(left))
+                for one, draft in zip(active, drafts, strict=True):
+                    one.tokens.extend(draft)
+                going = zip(list(active), list(rows), drafts, strict=True)
+                active, rows = [], []
+                for one, row, draft in going:
+                    cut = self._cut(one.new, limit, stops)
+                    found[row] = one.new if cut is None else cut
+                    if draft and cut is None:
+                        active.append(one)
+                        rows.append(row)
+        return found
+
+    @staticmethod
+    def _cut(new: tuple[int, ...], limit: int, stops: Any) -> tuple[int, ...] | None:
+        """As much of what was drawn as is a whole completion; None where there is more to come."""
+        ends = next((at + 1 for at, token in enumerate(new) if token in stops), None)
+        return new[: min(ends or limit, limit)] if ends is not None or len(new) >= limit else None
 
     def _count(self, one: Continuation) -> int:
         size = len(one.tokens)

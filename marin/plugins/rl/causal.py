@@ -1,4 +1,4 @@
-"""The forward pass of a policy in which no bit of a position depends on what comes after it; with and without a cache.
+"""The forward pass of a policy in which no bit of a position depends on what comes after it.
 
 Levanter's own pass is causal in real numbers. Under profile ``exact`` it is not in bits: the factors of a contraction become
 whole numbers by the greatest of their row (docs/exact.md), and attention contracts over positions, so a value that no one may
@@ -10,7 +10,7 @@ whatever comes later. What is drawn token by token, looked at in one pass, or le
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import haliax as hax
 import jax
@@ -23,38 +23,11 @@ HIDDEN = -1e9
 """The logit of a position that is not to be looked at, as Levanter has it; its weight is exactly 0."""
 
 
-class KeyValues(NamedTuple):
-    """Keys, values and what values were divided by, of every layer: float32[layer, batch, head, length, size] and [layer,
-    batch, head, length]."""
-
-    keys: jax.Array
-    values: jax.Array
-    scales: jax.Array
-
-
-def no_keys(model: LlamaLMHeadModel, batch: int, length: int) -> KeyValues:
-    """Of no position yet."""
-    config = model.config.attention_config()
-    shape = (model.config.num_layers, batch, config.num_kv_heads, length)
-    zeros = jnp.zeros((*shape, config.HeadSize.size), jnp.float32)
-    return KeyValues(zeros, zeros, jnp.zeros(shape, jnp.float32))
-
-
 def hidden_states(model: LlamaLMHeadModel, tokens: jax.Array) -> jax.Array:
     """float32[batch, length, embed], before the head, of int32[batch, length]."""
     length = tokens.shape[1]
     positions = jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32), tokens.shape)
-    found, _ = _layers(model, tokens, positions, None)
-    return found
-
-
-def next_states(
-    model: LlamaLMHeadModel, tokens: jax.Array, position: jax.Array, before: KeyValues
-) -> tuple[jax.Array, KeyValues]:
-    """float32[batch, 1, embed] of the token at one position of every sequence, int32[batch] and int32[], after those that the
-    cache has; and the cache with it."""
-    positions = jnp.broadcast_to(position, (tokens.shape[0], 1))
-    return _layers(model, tokens[:, None], positions, before)
+    return _layers(model, tokens, positions)
 
 
 def head_logits(model: LlamaLMHeadModel, states: jax.Array) -> jax.Array:
@@ -65,9 +38,7 @@ def head_logits(model: LlamaLMHeadModel, states: jax.Array) -> jax.Array:
     return logits.rearrange((Batch, Pos, model.Vocab)).array
 
 
-def _layers(
-    model: LlamaLMHeadModel, tokens: jax.Array, positions: jax.Array, before: KeyValues | None
-) -> tuple[jax.Array, KeyValues]:
+def _layers(model: LlamaLMHeadModel, tokens: jax.Array, positions: jax.Array) -> jax.Array:
     Batch, Pos = Axis("batch", tokens.shape[0]), Axis("position", tokens.shape[1])
     named = hax.named(positions, (Batch, Pos))
     x = model.embeddings.embed(hax.named(tokens, (Batch, Pos)))
@@ -75,61 +46,43 @@ def _layers(
     axes = [tuple(axis for axis in leaf.axes if axis.name != "layer") for leaf in stacked]
     layers = [leaf.rearrange(("layer", *own)).array for leaf, own in zip(stacked, axes, strict=True)]
 
-    def one(x: jax.Array, over: tuple[Any, KeyValues | None]) -> tuple[jax.Array, KeyValues]:
-        layer = jax.tree.unflatten(tree, [hax.named(leaf, own) for leaf, own in zip(over[0], axes, strict=True)])
-        after, kept = _layer(layer, hax.named(x, (Batch, Pos, model.Embed)), named, over[1])
-        return after.rearrange((Batch, Pos, model.Embed)).array, kept
+    def one(x: jax.Array, leaves: list[jax.Array]) -> tuple[jax.Array, None]:
+        layer = jax.tree.unflatten(tree, [hax.named(leaf, own) for leaf, own in zip(leaves, axes, strict=True)])
+        after = _layer(layer, hax.named(x, (Batch, Pos, model.Embed)), named)
+        return after.rearrange((Batch, Pos, model.Embed)).array, None
 
-    numbers, kept = jax.lax.scan(one, x.rearrange((Batch, Pos, model.Embed)).array, (layers, before))
+    numbers, _ = jax.lax.scan(one, x.rearrange((Batch, Pos, model.Embed)).array, layers)
     normed = model.transformer.norm(hax.named(numbers, (Batch, Pos, model.Embed)))
-    return normed.rearrange((Batch, Pos, model.Embed)).array, kept
+    return normed.rearrange((Batch, Pos, model.Embed)).array
 
 
-def _layer(layer: Any, x: NamedArray, positions: NamedArray, before: KeyValues | None) -> tuple[NamedArray, KeyValues]:
+def _layer(layer: Any, x: NamedArray, positions: NamedArray) -> NamedArray:
     """Levanter's decoder layer, around attention as it is here."""
-    told, kept = _attention(layer.self_attn, layer.input_layernorm(x), positions, before)
-    x = x + told
-    return x + layer.mlp(layer.post_attention_layernorm(x)), kept
+    x = x + _attention(layer.self_attn, layer.input_layernorm(x), positions)
+    return x + layer.mlp(layer.post_attention_layernorm(x))
 
 
-def _attention(
-    attention: Any, x: NamedArray, positions: NamedArray, before: KeyValues | None
-) -> tuple[NamedArray, KeyValues]:
+def _attention(attention: Any, x: NamedArray, positions: NamedArray) -> NamedArray:
     config = attention.config
     q, k, v = attention._compute_qkv(x, key=None, pos_ids=positions)
     queries = q.rearrange(("batch", "kv_head", "q_heads_per_group", "position", "head_size")).array
     queries = queries * np.float32(1 / math.sqrt(config.HeadSize.size))
     keys, values = (one.rearrange(("batch", "kv_head", "position", "head_size")).array for one in (k, v))
     scales = jax.lax.stop_gradient(_power(jnp.max(jnp.abs(values), axis=-1)))
-    kept = KeyValues(keys, values / scales[..., None], scales)
-    own = positions.array
-    if before is not None:
-        kept = _put(before, kept, own[0, 0])
-    everywhere = jnp.arange(kept.keys.shape[2], dtype=jnp.int32)
+    values, own = values / scales[..., None], positions.array
+    everywhere = jnp.arange(keys.shape[2], dtype=jnp.int32)
     seen = everywhere[None, None, :] <= own[:, :, None]
-    logits = jnp.einsum("bhgqd,bhkd->bhgqk", queries, kept.keys)
+    logits = jnp.einsum("bhgqd,bhkd->bhgqk", queries, keys)
     weights = jax.nn.softmax(jnp.where(seen[:, None, None], logits, np.float32(HIDDEN)), axis=-1)
-    weights = weights * kept.scales[:, :, None, None, :]
-    beside = jnp.ones((*kept.values.shape[:2], 1, kept.values.shape[3]), jnp.float32)
+    weights = weights * scales[:, :, None, None, :]
+    beside = jnp.ones((*values.shape[:2], 1, values.shape[3]), jnp.float32)
     no_weight = jnp.zeros((*weights.shape[:-1], 1), jnp.float32)
-    told = jnp.einsum(
-        "bhgqk,bhkd->bhgqd",
-        jnp.concatenate([weights, no_weight], axis=-1),
-        jnp.concatenate([kept.values, beside], axis=2),
+    weighed = jnp.einsum(
+        "bhgqk,bhkd->bhgqd", jnp.concatenate([weights, no_weight], axis=-1), jnp.concatenate([values, beside], axis=2)
     )
     axes = (x.resolve_axis("batch"), config.KVHeads, config.QHeadsPerGroup, x.resolve_axis("position"), config.HeadSize)
-    flat = hax.named(told, axes).flatten_axes(("kv_head", "q_heads_per_group"), "heads")
-    return attention.o_proj(flat), kept
-
-
-def _put(before: KeyValues, new: KeyValues, position: jax.Array) -> KeyValues:
-    """The cache with one more position."""
-    here = jnp.arange(before.keys.shape[2], dtype=jnp.int32) == position
-    return KeyValues(
-        jnp.where(here[:, None], new.keys, before.keys),
-        jnp.where(here[:, None], new.values, before.values),
-        jnp.where(here, new.scales, before.scales),
-    )
+    flat = hax.named(weighed, axes).flatten_axes(("kv_head", "q_heads_per_group"), "heads")
+    return attention.o_proj(flat)
 
 
 def _power(largest: jax.Array) -> jax.Array:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Execution, Recipe
 
 if TYPE_CHECKING:
     import jax
@@ -29,11 +30,13 @@ def counted(recipe: Recipe, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
     return divisor(recipe, tokens, numbers)
 
 
-def rollouts(recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None) -> Rollouts:
+def rollouts(
+    recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None, execution: Execution
+) -> Rollouts:
     """See there."""
     from marin.plugins.rl.rollouts import DrawnRollouts
 
-    return DrawnRollouts(recipe, step, vocab_size, tokenizer, store)
+    return DrawnRollouts(recipe, step, vocab_size, tokenizer, store, execution)
 
 
 def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | None) -> Recipe:
@@ -41,6 +44,13 @@ def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | N
     from marin.plugins.rl import own
 
     return own.with_own(store, recipe, prompts, reward)
+
+
+def said(recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
+    """See there."""
+    from marin.plugins.rl.record import first_of_each
+
+    return first_of_each(recipe, store, record)
 
 
 def difference(recorded: bytes | None, found: bytes) -> str:

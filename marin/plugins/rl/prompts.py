@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledger import LedgerError, canonical_bytes
+from ledger import LedgerError, Store, canonical_bytes
 from marin.data.chat import checked
 from marin.data.lines.packed import Damaged, reading, unpacked
 from marin.data.lines.parsing import parsed
 from marin.errors import DataError
 from marin.plugins.rl.rewards import check_answer
-from marin.recipe.objective import OwnReward
+from marin.recipe.objective import Objective, OwnReward
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 1 << 28
@@ -54,6 +54,14 @@ def questions(name: str) -> tuple[Question, ...]:
     if name == "doubled":
         return tuple(Question(beginning, DOUBLED) for beginning in _BEGINNINGS)
     return tuple(Question(f"{a}+{b}=", str(a + b)) for a in range(50) for b in range(50))
+
+
+def questions_of(objective: Objective, store: Store | None) -> tuple[Question, ...]:
+    """Those of a recipe: shipped, or in the store."""
+    if objective.questions is None:
+        return questions(objective.prompts)
+    assert store is not None, "a user's prompts are in the store"
+    return read_stored(store.read(objective.questions), objective.reward, where=f"prompts {objective.questions}")
 
 
 def read_file(path: Path, reward: str | OwnReward) -> tuple[Question, ...]:
@@ -100,6 +108,8 @@ def _question(value: dict[str, Any], reward: str | OwnReward, where: str) -> Que
     prompt = _prompt(value, where)
     if not isinstance(reward, str):
         return Question(prompt, "", {name: item for name, item in value.items() if name != "prompt"})
+    if reward == "judge":
+        return Question(prompt, str(value.get("answer", "")))
     answer = _answer_of(value, where)
     check_answer(reward, answer, where=where)
     return Question(prompt, answer)

@@ -13,8 +13,13 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ledger import canonical_bytes
+from ledger import Store, canonical_bytes
+from marin.errors import DataError
+from marin.plugins.rl.prompts import questions_of
+from marin.recipe.schema import Recipe
 
+MOST, LONGEST = 8, 200
+"""Prompts that are shown to people, and letters of each."""
 Number = Annotated[int, Meta(ge=0, lt=2**53)]
 
 
@@ -38,12 +43,14 @@ class CompletionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advantage: str
 
 
-class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of an update. ``update`` counts from the first of the phase."""
+class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All of an update. ``update`` counts from the first of the phase; ``drawn_before``: the update before which the state was
+    that drew, where the recipe lets it be behind."""
 
     update: Number
     prompts: tuple[PromptRecord, ...]
     completions: tuple[CompletionRecord, ...]
+    drawn_before: Number | None = None
 
     def encode(self) -> bytes:
         """As it is stored."""
@@ -77,6 +84,8 @@ def first_difference(recorded: bytes | None, found: bytes) -> str:
 def _differences(theirs: UpdateRecord, ours: UpdateRecord) -> Iterator[str]:
     if theirs.update != ours.update:
         yield f"update: recorded {theirs.update}, found {ours.update}"
+    if theirs.drawn_before != ours.drawn_before:
+        yield f"drawn by the state before update: recorded {theirs.drawn_before}, found {ours.drawn_before}"
     if len(theirs.prompts) != len(ours.prompts):
         yield f"prompts: recorded {len(theirs.prompts)}, found {len(ours.prompts)}"
     for place, (one, other) in enumerate(zip(theirs.prompts, ours.prompts, strict=False)):
@@ -125,3 +134,29 @@ def _split_words(text: str) -> list[str]:
 def _plain(text: str) -> str:
     """The beginning of what somebody wrote, without what a terminal would do."""
     return ascii(text[:40])[1:-1]
+
+
+def first_of_each(recipe: Recipe, store: Store, data: bytes) -> Sequence[tuple[str, str, str]]:
+    """Prompt, first completion and its reward, as people read them.
+
+    Raises:
+        DataError: it is no record of this recipe.
+    """
+    objective, record = recipe.objective, read_record(data)
+    assert objective is not None
+    asked, each = questions_of(objective, store), objective.num_generations
+    try:
+        if record is None:
+            raise ValueError
+        pairs = enumerate(record.prompts[:MOST])
+        shown = [(asked[one.index].prompt, record.completions[each * place]) for place, one in pairs]
+        return [(_as_read(prompt), one.text[:LONGEST], f"{float.fromhex(one.reward):g}") for prompt, one in shown]
+    except (IndexError, ValueError, OverflowError):
+        raise DataError("a record that is none of this recipe", where="completions", found="other bytes") from None
+
+
+def _as_read(prompt: object) -> str:
+    """A prompt, or the last message of a conversation."""
+    if isinstance(prompt, list):
+        prompt = prompt[-1].get("content", "")
+    return str(prompt)[:LONGEST]

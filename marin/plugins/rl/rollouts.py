@@ -1,24 +1,19 @@
 """The completions of an update, drawn by the state before it: a pure function of that state, the recipe and the update's number.
 
 Prompt n of a training is question ``order(n)`` of the set, in the order of the recipe's seed. Token t of completion c of it is
-drawn by threefry, keyed by seed, n, c and t alone. One program draws the next token of all completions, with a cache of keys and
-values. Another looks at whole completions in one pass: the log-probability of each token, and the token that is drawn there.
-Completions that somebody says were drawn take that pass alone: no bit of a position depends on later ones
-(:mod:`marin.plugins.rl.causal`), so where every token is the one that is drawn after those before it, drawing gives them.
+drawn by threefry, keyed by seed, n, c and t alone (:mod:`marin.plugins.rl.drawing`). Completions that somebody says were drawn
+take one pass. The state that draws is the one before the update, or as many updates behind it as the recipe says.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -29,34 +24,21 @@ from marin.data.template import SPECIAL, ChatTemplate, plain_template
 from marin.data.tokenizer import open_tokenizer
 from marin.errors import DataError
 from marin.plugins.rl.advantages import advantages, deviation, mean, token_weight
-from marin.plugins.rl.causal import KeyValues, hidden_states, next_states, no_keys
+from marin.plugins.rl.drawing import Drawing, Looked, Tokens
 from marin.plugins.rl.own_reward import called, function_of
-from marin.plugins.rl.policy import drawn_tokens, entropies, policy_logits, token_logprobs
-from marin.plugins.rl.prompts import Message, Question, questions, read_stored
+from marin.plugins.rl.prompts import Message, Question, questions_of
 from marin.plugins.rl.record import CompletionRecord, PromptRecord, UpdateRecord, hex_floats, read_record
 from marin.plugins.rl.rewards import REWARDS
-from marin.recipe.objective import Objective
-from marin.recipe.schema import Recipe, as_recorded
+from marin.plugins.rl.samplers import Samplers
+from marin.recipe.objective import Judge, Objective
+from marin.recipe.schema import Execution, Recipe, as_recorded
+from marin.training.checkpoints.loading import load_slices
 from marin.training.data import EpochOrder
 from marin.training.initial import initial_slices
-from marin.training.runtime import hosts
 from marin.training.runtime.objective import Rollout
-from marin.training.runtime.profile import Fixed, exact_profile
-from marin.training.state import batch_axes, named_key
+from marin.training.state import named_key
 from marin.training.step.contract import Step
 from marin.training.step.slices import SlicedState
-
-Tokens = list[tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class Looked:
-    """Of each completion and each of its places (``max_completion_length`` of them; those after its end say nothing): the token
-    that is drawn there, the log-probability of the one that stands there, and the entropy, int32 and float32."""
-
-    drawn: np.ndarray
-    logprobs: np.ndarray
-    entropy: np.ndarray
 
 
 class DrawnRollouts:
@@ -67,41 +49,49 @@ class DrawnRollouts:
     """
 
     def __init__(
-        self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None = None
+        self,
+        recipe: Recipe,
+        step: Step,
+        vocab_size: int,
+        tokenizer: Path,
+        store: Store | None = None,
+        execution: Execution | None = None,
     ) -> None:
         objective = recipe.objective
         assert objective is not None
         self.recipe, self.objective, self._step, self._vocab_size = recipe, objective, step, vocab_size
         self._tokenizer = open_tokenizer(tokenizer, as_recorded=as_recorded(recipe))
         self._template = _template_of(recipe, tokenizer)
-        self._questions = _questions_of(objective, store)
+        self._questions = questions_of(objective, store)
         self._reward = _reward_of(objective)
         seed = recipe.seed or 0
         self._order = EpochOrder(len(self._questions), seed, "prompts", order=recipe.order)
         self._each = recipe.trainer.batch_size // objective.num_generations
         self._encoded: dict[int, tuple[int, ...]] = {}
         self._reference: Any = None
+        self._drawing = Drawing(recipe, step.layout, step.mesh)
+        self._held: dict[int, Any] = {}
+        asked = execution is not None and execution.samplers > 0
+        self._samplers = Samplers(recipe, vocab_size, execution) if execution is not None and asked else None
+        self._judge = None if objective.judge is None else self._judge_of(objective.judge, store)
         self._check_room()
 
     def draw(self, state: SlicedState, update: int, hint: bytes | None = None) -> Rollout:
         """As :meth:`marin.training.runtime.objective.Rollouts.draw`."""
         objective = self.objective
-        numbers = list(range(update * self._each, (update + 1) * self._each))
-        indices = self._order(numbers).tolist()
-        prompts = [self._tokens(index) for index in indices for _ in range(objective.num_generations)]
-        keys = self.keys_of(numbers)
-        arrays = self._whole(state)
-        completions = self._hinted(hint, len(prompts))
-        passed = None if completions is None else self._looked_at(arrays, prompts, completions, keys)
-        if completions is None or passed is None:
-            completions = self.completions(arrays, prompts, keys)
-            passed = self._pass(arrays, prompts, completions, keys)
+        numbers, indices, prompts = self._asked(update)
+        keys, drawn_before = self.keys_of(numbers), self.sampler_of(update)
+        self._hold(state, update)
+        completions, passed = self._drawn(update, self._held[drawn_before], prompts, keys, hint)
         logprobs, reference = passed.logprobs, passed.logprobs
         if objective.beta:
-            reference = self._pass(self._reference_arrays(), prompts, completions, keys).logprobs
+            reference = self._drawing.looked(self._reference_arrays(), prompts, completions, keys).logprobs
         texts = [self._text(tokens) for tokens in completions]
         of = [self._questions[index] for index in indices for _ in range(objective.num_generations)]
-        rewards = [self.reward_of(*one) for one in zip(of, texts, completions, strict=True)]
+        if self._judge is None:
+            rewards = [self.reward_of(*one) for one in zip(of, texts, completions, strict=True)]
+        else:
+            rewards = self.judged(self._judge, prompts, completions, keys)
         count = objective.num_generations
         groups = [rewards[at : at + count] for at in range(0, len(rewards), count)]
         gained = [np.float32(value) for group in advantages(objective, groups) for value in group]
@@ -120,15 +110,21 @@ class DrawnRollouts:
                 )
                 for row, (new, text, reward, gain) in enumerate(zip(completions, texts, rewards, gained, strict=True))
             ),
+            drawn_before if objective.updates_behind is not None else None,
         )
         measured = self._measured(completions, groups, passed.entropy)
         repeated = np.repeat(np.asarray(indices, np.int64), count)
         return Rollout(repeated, ids, columns, record.encode(), measured)
 
+    def close(self) -> None:
+        """As there."""
+        if self._samplers is not None:
+            self._samplers.close()
+
     @property
     def program(self) -> Mapping[str, str]:
         """As there."""
-        return {"completions": self._look.program.digest, "next token": self._next.program.digest}
+        return {"completions": self._drawing.look.program.digest}
 
     # -- prompts and texts
 
@@ -138,9 +134,12 @@ class DrawnRollouts:
             prompt, before = self._questions[index].prompt, [self.recipe.tokens.begin]
             if not isinstance(prompt, str):
                 prompt, before = self._written(prompt, index), []
-            ids = self._tokenizer.encode(prompt, add_special_tokens=False).ids
-            self._encoded[index] = (*before, *(int(token) for token in ids))
+            self._encoded[index] = (*before, *self.encode(prompt))
         return self._encoded[index]
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Tokens of a text, with nothing before or after them."""
+        return tuple(int(token) for token in self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _written(self, messages: list[Message], index: int) -> str:
         try:
@@ -155,13 +154,22 @@ class DrawnRollouts:
             ) from None
 
     def _check_room(self) -> None:
-        room = self.recipe.model.seq_len - self.objective.max_completion_length
+        asks, verdict = self._read_by_judge
+        if len(verdict) > self.objective.max_completion_length:
+            raise DataError(
+                "a verdict that is longer than a completion",
+                where="objective.verdict",
+                expected=f"at most objective.max_completion_length tokens ({self.objective.max_completion_length})",
+                found=str(len(verdict)),
+                cure="choose a shorter one",
+            )
+        room = self.recipe.model.seq_len - self.objective.max_completion_length - len(asks) - len(verdict)
         longest = max(range(len(self._questions)), key=lambda index: len(self._tokens(index)))
         if len(self._tokens(longest)) > room:
             raise DataError(
                 "a prompt leaves no room for a completion",
                 where=f"question {longest} of objective.prompts={self.objective.prompts}",
-                expected=f"at most {room} tokens: model.seq_len without objective.max_completion_length",
+                expected=f"at most {room} tokens: model.seq_len without objective.max_completion_length and what a judge reads",
                 found=str(len(self._tokens(longest))),
                 cure="raise model.seq_len, or lower objective.max_completion_length",
             )
@@ -191,43 +199,74 @@ class DrawnRollouts:
         names = [f"completion {copy} of prompt {number}{begun}" for number in numbers for copy in range(count)]
         return np.stack([np.asarray(named_key(seed, name)) for name in names])
 
-    def completions(self, arrays: Any, prompts: Tokens, keys: np.ndarray) -> Tokens:
-        """Position after position, until every completion has a stop or the longest length."""
-        grown: Tokens = [() for _ in prompts]
-        ids, cache = self._ids(prompts, grown), self._no_keys()
-        by_row = self._step.batch(keys)
-        for at in range(self.recipe.model.seq_len - 1):
-            with jax.enable_x64(True):
-                given = (self._step.batch(ids[:, at]), np.int32(at), cache, by_row)
-                chosen, cache = self._next_compiled(exact_profile().zero(), arrays, *given)
-                tokens = hosts.whole(chosen)
-            for row, prompt in enumerate(prompts):
-                if at >= len(prompt) - 1 and not self._ended(grown[row]):
-                    grown[row] = (*grown[row], int(tokens[row]))
-                    ids[row, at + 1] = tokens[row]
-            if all(self._ended(new) for new in grown):
-                break
-        return grown
+    def sampler_of(self, update: int) -> int:
+        """The update before which the state was that draws for ``update``: so many behind, but none before a recorded state."""
+        each = self.recipe.trainer.steps_per_segment // self.objective.num_iterations
+        return max(update // each * each, update - (self.objective.updates_behind or 0))
 
-    def _ended(self, new: Sequence[int]) -> bool:
-        full = len(new) >= self.objective.max_completion_length
-        return full or (len(new) > 0 and new[-1] in self.recipe.tokens.stops)
+    def _asked(self, update: int) -> tuple[list[int], list[int], Tokens]:
+        """Numbers of an update's prompts, their questions, and the tokens that each completion follows."""
+        numbers = list(range(update * self._each, (update + 1) * self._each))
+        indices: list[int] = self._order(numbers).tolist()
+        return numbers, indices, [self._tokens(at) for at in indices for _ in range(self.objective.num_generations)]
+
+    def _hold(self, state: SlicedState, update: int) -> None:
+        """Keep the state before ``update``, and of those before it what this and later updates are drawn by."""
+        oldest = self.sampler_of(update)
+        self._held = {number: arrays for number, arrays in self._held.items() if oldest <= number < update}
+        self._held[update] = self._whole(state)
+
+    def _drawn(
+        self, update: int, arrays: Any, prompts: Tokens, keys: np.ndarray, hint: bytes | None
+    ) -> tuple[Tokens, Looked]:
+        """The completions of an update; by the samplers where nobody says what they are. These are asked as soon as the state is
+        there that draws, also for updates that are to come."""
+        samplers = self._samplers if hint is None else None
+        if samplers is not None:
+            last = self.recipe.trainer.num_steps // self.objective.num_iterations
+            for later in range(update, last):
+                if self.sampler_of(later) > update:
+                    break
+                if self.sampler_of(later) == update:
+                    numbers, _, asked = self._asked(later)
+                    samplers.ask(later, self._held[update], asked, self.keys_of(numbers))
+        found = samplers.drawn(update) if samplers is not None else None
+        return found or self._drawing.drawn(arrays, prompts, keys, self._hinted(hint, len(prompts)))
+
+    def judged(self, judge: Any, prompts: Tokens, completions: Tokens, keys: np.ndarray) -> list[float]:
+        """What a state with these parameters says of completions: the mean log-probability of a token of them, or of the verdict
+        that it is asked for."""
+        asks, verdict = self._read_by_judge
+        if verdict:
+            stops = self.recipe.tokens.stops
+            bare = [new[:-1] if new[-1] in stops else new for new in completions]
+            prompts = [(*prompt, *new, *asks) for prompt, new in zip(prompts, bare, strict=True)]
+            completions = [verdict] * len(completions)
+        logprobs = self._drawing.looked(judge, prompts, completions, keys).logprobs.tolist()
+        return [mean(row[: len(new)]) for row, new in zip(logprobs, completions, strict=True)]
+
+    @cached_property
+    def _read_by_judge(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Tokens of what a judge is asked, and of the verdict; nothing where it has none to give."""
+        if self._judge is None or self.objective.verdict is None:
+            return (), ()
+        return self.encode(self.objective.asks or ""), self.encode(self.objective.verdict)
+
+    def _judge_of(self, judge: Judge, store: Store | None) -> Any:
+        assert store is not None, "the judge is in the store"
+        step, where = self._step, "objective.judge"
+        given = step.layout, step.by_slice, self.recipe, self._vocab_size, judge.state
+        return self._whole(load_slices((store, judge.artifact), *given, where=where)[0])
 
     def _hinted(self, hint: bytes | None, count: int) -> Tokens | None:
         """The completions of a record, if they could be completions at all."""
         record = read_record(hint) if hint is not None else None
         if record is None or len(record.completions) != count:
             return None
-        found = [one.tokens for one in record.completions]
+        found, ended = [one.tokens for one in record.completions], self._drawing.ended
         within = all(0 <= token < self._vocab_size for new in found for token in new)
-        whole = all(self._ended(new) and not any(self._ended(new[:at]) for at in range(1, len(new))) for new in found)
+        whole = all(ended(new) and not any(ended(new[:at]) for at in range(1, len(new))) for new in found)
         return found if within and whole else None
-
-    def _looked_at(self, arrays: Any, prompts: Tokens, completions: Tokens, keys: np.ndarray) -> Looked | None:
-        """One pass over completions; None where a token is not the one that is drawn there."""
-        passed = self._pass(arrays, prompts, completions, keys)
-        same = all(passed.drawn[row, : len(new)].tolist() == list(new) for row, new in enumerate(completions))
-        return passed if same else None
 
     def _table(
         self,
@@ -246,13 +285,7 @@ class DrawnRollouts:
             columns[row, 1, span] = gained[row]
             columns[row, 2, span] = logprobs[row, : len(new)]
             columns[row, 3, span] = reference[row, : len(new)]
-        return self._ids(prompts, completions), columns.reshape(size, 4 * length)
-
-    def _ids(self, prompts: Tokens, completions: Tokens) -> np.ndarray:
-        ids = np.zeros((len(prompts), self.recipe.model.seq_len), np.int32)
-        for row, (prompt, new) in enumerate(zip(prompts, completions, strict=True)):
-            ids[row, : len(prompt) + len(new)] = (*prompt, *new)
-        return ids
+        return self._drawing.ids(prompts, completions), columns.reshape(size, 4 * length)
 
     def _measured(
         self, completions: Tokens, groups: Sequence[Sequence[float]], entropy: np.ndarray
@@ -267,67 +300,6 @@ class DrawnRollouts:
         }
 
     # -- how it is computed
-
-    @cached_property
-    def _rows_at_once(self) -> int:
-        """Completions that go through the program together; it decides no bits."""
-        micro = self.recipe.arithmetic.microbatch_size
-        return micro if micro % self._step.devices == 0 else self.recipe.trainer.batch_size
-
-    @cached_property
-    def _look(self) -> Fixed:
-        """(parameters, tokens, place of the first, keys) -> of each place of a completion: the token that is drawn there, the
-        log-probability of the one that stands there, and the entropy."""
-        objective, static, size = self.objective, self._step.layout.static, self._rows_at_once
-        length, count = self.recipe.model.seq_len, self.objective.max_completion_length
-
-        def look(arrays: Any, ids: jax.Array, first: jax.Array, keys: jax.Array) -> Any:
-            model = eqx.combine(arrays, static)
-            places = jnp.minimum(first[:, None] + jnp.arange(count, dtype=jnp.int32), np.int32(length - 1))
-            states = jnp.take_along_axis(hidden_states(model, ids), places[..., None], axis=1)
-            logits = policy_logits(objective, model, states)
-            after = jnp.take_along_axis(jnp.roll(ids, -1, axis=1), places, axis=1)
-            drawn = drawn_tokens(objective, logits, keys, places)
-            return drawn, token_logprobs(logits, after), entropies(logits)
-
-        shapes = _int32(size, length), _int32(size), jax.ShapeDtypeStruct((size, 2), jnp.uint32)
-        return exact_profile().fixed(look, self._step.layout.named, *shapes, recipe=self.recipe)
-
-    @cached_property
-    def _look_compiled(self) -> Any:
-        with jax.enable_x64(True):
-            return jax.jit(self._look.__call__)
-
-    @cached_property
-    def _next(self) -> Fixed:
-        """(parameters, tokens, their position, cache, keys) -> the tokens that are drawn after them, and the cache with them."""
-        objective, static, size = self.objective, self._step.layout.static, self.recipe.trainer.batch_size
-
-        def following(arrays: Any, tokens: jax.Array, at: jax.Array, cache: KeyValues, keys: jax.Array) -> Any:
-            model = eqx.combine(arrays, static)
-            states, after = next_states(model, tokens, at, cache)
-            positions = jnp.broadcast_to(at, (size, 1))
-            return drawn_tokens(objective, policy_logits(objective, model, states), keys, positions)[:, 0], after
-
-        keys = jax.ShapeDtypeStruct((size, 2), jnp.uint32)
-        shapes = _int32(size), _int32(), self._cache_shape, keys
-        return exact_profile().fixed(following, self._step.layout.named, *shapes, recipe=self.recipe)
-
-    @cached_property
-    def _next_compiled(self) -> Any:
-        with jax.enable_x64(True):
-            return jax.jit(self._next.__call__, donate_argnums=(4,))
-
-    @cached_property
-    def _cache_shape(self) -> KeyValues:
-        model = eqx.combine(self._step.layout.named, self._step.layout.static)
-        size, length = self.recipe.trainer.batch_size, self.recipe.model.seq_len
-        found: KeyValues = jax.eval_shape(lambda: no_keys(model, size, length))
-        return found
-
-    def _no_keys(self) -> KeyValues:
-        by_row = NamedSharding(self._step.mesh, P(None, batch_axes(self._step.mesh)))
-        return KeyValues(*(jax.device_put(np.zeros(x.shape, x.dtype), by_row) for x in self._cache_shape))
 
     @cached_property
     def _gathering(self) -> Any:
@@ -346,31 +318,13 @@ class DrawnRollouts:
             self._reference = self._whole(initial_slices(self.recipe, self._vocab_size, step.layout, step.by_slice))
         return self._reference
 
-    def _pass(self, arrays: Any, prompts: Tokens, completions: Tokens, keys: np.ndarray) -> Looked:
-        """What one pass says of every completion."""
-        ids, size = self._ids(prompts, completions), self._rows_at_once
-        first = np.asarray([len(prompt) - 1 for prompt in prompts], np.int32)
-        found = []
-        with jax.enable_x64(True):
-            for at in range(0, len(ids), size):
-                rows = [self._step.batch(x[at : at + size]) for x in (ids, first, keys)]
-                found.append(self._look_compiled(exact_profile().zero(), arrays, *rows))
-            parts = [[hosts.whole(x) for x in one] for one in found]
-        drawn, logprobs, entropy = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Looked(drawn, logprobs, entropy)
-
-
-def _questions_of(objective: Objective, store: Store | None) -> tuple[Question, ...]:
-    if objective.questions is None:
-        return questions(objective.prompts)
-    assert store is not None, "a user's prompts are in the store"
-    return read_stored(store.read(objective.questions), objective.reward, where=f"prompts {objective.questions}")
-
 
 def _reward_of(objective: Objective) -> Callable[[Question, str, Sequence[int]], float]:
     """What a completion gets, of its question, its text and its tokens."""
     named = objective.reward
     if isinstance(named, str):
+        if named not in REWARDS:  # the judge, who reads all completions of an update at once
+            return lambda question, text, tokens: math.nan
         shipped = REWARDS[named]
         return lambda question, text, tokens: shipped(text, question.answer)
     function, where = function_of(named), f"objective.reward: {named.function} of {named.file}"
@@ -388,7 +342,3 @@ def _template_of(recipe: Recipe, tokenizer: Path) -> ChatTemplate:
     if recipe.objective.chat_template is None:
         return plain_template(special)
     return ChatTemplate(recipe.objective.chat_template, special, where="objective.chat_template")
-
-
-def _int32(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, jnp.int32)

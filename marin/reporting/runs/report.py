@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import to_builtins
@@ -41,8 +41,11 @@ class Beside:
     """What the page shows beside the run's own events: ``sample`` is text that the evaluation drew from the model, or why
     there is none; ``twin`` the verified run of equal bytes (:func:`marin.history.table.verdicts.twins`); ``wrong`` where the
     events of the run contradict one another; ``followed`` how far this user's own followers are behind its training
-    (:func:`marin.history.runs.followed`)."""
+    (:func:`marin.history.runs.followed`). Of a run that learned from rewards ``rewards`` are the means of its updates, and
+    ``drawn`` completions of the first and of the last update: title, and prompt, completion and reward of each."""
 
+    rewards: Sequence[float] = ()
+    drawn: Sequence[tuple[str, Sequence[tuple[str, str, str]]]] = ()
     sample: str = ""
     sample_missing: str = ""
     twin: str = ""
@@ -62,8 +65,8 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
         origin=origin,
         name=name_of(run.run, started.recipe),
         plan="" if (plan := plan_of(started.pipeline)) == MAIN else plan,
-        cards=list(cards_of(run)),
-        curve=curve_of(run),
+        cards=list(cards_of(run, beside.rewards)),
+        curve=curve_of(run, beside.rewards),
         verified=(word, date) if date else None,
         command=command,
         again=verify_command(run, command),
@@ -86,7 +89,7 @@ def run_page(run: Run, origin: str, beside: Beside = Beside()) -> bytes:
     )
 
 
-def cards_of(run: Run) -> Iterator[tuple[str, str]]:
+def cards_of(run: Run, rewards: Sequence[float] = ()) -> Iterator[tuple[str, str]]:
     """Name and value of what somebody asks first; what the run does not have (yet) is left out."""
     recipe, losses = run.started.body.recipe, run.losses
     yield "verified", _verified(run)[0]
@@ -95,7 +98,9 @@ def cards_of(run: Run) -> Iterator[tuple[str, str]]:
             yield title, f"{run.measured[name]:.4g}"
     if (bits := run.bits_per_byte) is not None:
         yield "bits per byte", f"{bits:.4g}"
-    if losses:
+    if rewards:
+        yield "mean reward", f"{rewards[0]:.3f} → {rewards[-1]:.3f}"
+    elif losses:
         yield "train loss", f"{losses[min(losses)]:.3f} → {losses[max(losses)]:.3f}"
     if model := model_of(recipe):
         yield "model", model
@@ -138,9 +143,12 @@ def _parameters(run: Run) -> int | None:
         return None
 
 
-def curve_of(run: Run) -> LossPlot | None:
-    """The losses by train step as a picture in a page; None without any."""
+def curve_of(run: Run, rewards: Sequence[float] = ()) -> LossPlot | None:
+    """The losses by train step as a picture in a page, or the mean rewards; None without any."""
     losses = run.losses
+    if rewards and losses:
+        told = f"mean reward from {rewards[0]:.4f} to {rewards[-1]:.4f} over {len(rewards)} train steps"
+        return loss_plot(dict(enumerate(rewards, min(losses))), told, seams=[fact.body.end for fact in run.segments])
     if not losses:
         return None
     first, last = min(losses), max(losses)

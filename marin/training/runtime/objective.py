@@ -7,7 +7,7 @@ drawn, and has under the reference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +17,7 @@ import numpy as np
 
 from marin.provenance.plugins import named
 from marin.recipe.objective import OBJECTIVES
-from marin.recipe.schema import Recipe
+from marin.recipe.schema import Execution, Recipe
 
 if TYPE_CHECKING:
     from ledger import Store
@@ -45,6 +45,9 @@ class Rollouts(Protocol):
         """Those of ``update`` (counted from the first of the phase), by the state before it. ``hint``: what somebody says they
         are, which is looked at and never believed."""
 
+    def close(self) -> None:
+        """End what draws beside this process."""
+
     @property
     def program(self) -> Mapping[str, str]:
         """Digests of what computes, by name."""
@@ -59,12 +62,14 @@ class ObjectivePlugin(Protocol):
     def counted(self, recipe: Recipe, tokens: jax.Array, numbers: jax.Array) -> jax.Array:
         """What that sum is divided by, float32."""
 
-    def rollouts(self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None) -> Rollouts:
-        """What draws. ``store`` has the prompts, where they are not shipped.
+    def rollouts(
+        self, recipe: Recipe, step: Step, vocab_size: int, tokenizer: Path, store: Store | None, execution: Execution
+    ) -> Rollouts:
+        """What draws. ``store`` has the prompts, where they are not shipped, and the state that judges.
 
         Raises:
             DataError: a prompt leaves no room for a completion, or the stored prompts are not such.
-            NotFound: they are not in the store.
+            NotFound: they are not in the store, or the judge is not.
             MissingEvidence: the file of a reward of one's own is not below the working folder, or is another one.
         """
 
@@ -74,6 +79,13 @@ class ObjectivePlugin(Protocol):
         Raises:
             UsageError: it has no objective, or the reward cannot be taken.
             DataError: the file has no prompts.
+        """
+
+    def said(self, recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
+        """Prompt, completion and reward of some of the completions in a record, for people.
+
+        Raises:
+            LedgerError: it is no record, or its prompts are not here.
         """
 
     def difference(self, recorded: bytes | None, found: bytes) -> str:

@@ -22,6 +22,7 @@ from marin.process.text import several
 from marin.process.waiting import waiting
 from marin.provenance.plugins import named
 from marin.recipe.model import WORDS
+from marin.recipe.objective import between_updates
 from marin.recipe.schema import Recipe
 from marin.record.events import TrainSegment
 from marin.verify.case import Case
@@ -111,11 +112,9 @@ def broken_record(case: Case, segments: Sequence[TrainSegment]) -> Divergence | 
         wanted = "the recipe's phase and the link to the run before it"
         found = "no run that it continues" if recipe.phase is not None else "a run that it continues, and no phase"
         return Divergence(recipe.first_step, (), wanted, found, "the link is broken")
-    if objective := recipe.objective:
-        within = [s.end for s in segments if (s.end - recipe.first_step) % objective.num_iterations]
-        if within:
-            one = f"one before train step {within[0]}"
-            return Divergence(within[0], (), "states between updates", one, "a segment ends in an update")
+    if within := [segment.end for segment in segments if not between_updates(recipe, segment.end)]:
+        one = f"one before train step {within[0]}"
+        return Divergence(within[0], (), "states between updates", one, "a segment ends in an update")
     if recipe.trainer.most_epochs is not None and (longer := too_long(recipe, tokens_trained(case))) is not None:
         return longer
     last, final = (until.step, until.state) if until else (recipe.last_step, case.run.output("train").digest)

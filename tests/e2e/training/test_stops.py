@@ -25,10 +25,12 @@ def edit(project: Project, **sections: Any) -> None:
     path.write_text(yaml.safe_dump(params))
 
 
-def stopped(project: Project, number: signal.Signals, *arguments: str) -> tuple[int, str]:
+def stopped(
+    project: Project, number: signal.Signals, *arguments: str, command: tuple[str, ...] = ("stage", "train")
+) -> tuple[int, str]:
     """`marin stage train`, signalled as soon as it has recorded its first segment; exit status and messages."""
     process = subprocess.Popen(
-        [sys.executable, "-c", STAGE, "stage", "train", *arguments],
+        [sys.executable, "-c", STAGE, *command, *arguments],
         cwd=project.folder,
         env=project.environment(),
         stderr=subprocess.PIPE,

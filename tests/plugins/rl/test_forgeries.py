@@ -12,6 +12,7 @@ import pytest
 from bench.forgeries.rewards import HONEST, LIES, Runs, prepared_runs
 from bench.forgeries.workshop import changes
 from ledger import MemoryStorage, Store
+from marin.plugins.rl.record import read_record
 from marin.training.loop import Steps
 
 pytestmark = pytest.mark.long(together="forgeries", seconds=40)
@@ -26,7 +27,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 def test_a_training_that_is_what_it_says_is_made_again(runs: Runs) -> None:
     told = runs.trained()
     assert runs.judged(told) == ""
-    assert {len(set(segment.batches)) for segment in told.segments} == {1}, "two train steps on the same completions"
+    assert {len(set(segment.batches)) for segment in told.segments} == {2}, "two train steps on the same completions"
+    records = [read_record(told.store.read(batch)) for segment in told.segments for batch in segment.batches[::2]]
+    assert [one.drawn_before for one in records if one is not None] == [0, 0, 2, 2], (
+        "one update behind, in each segment"
+    )
     assert runs.trained().segments == told.segments
 
 

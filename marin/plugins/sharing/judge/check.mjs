@@ -3404,6 +3404,7 @@ function namedBy(record, gone) {
   const objective = member(record.recipe, "objective");
   name(member(objective, "questions"), "the prompts that completions are drawn of");
   name(member(member(objective, "reward"), "digest"), "the code of the reward");
+  name(member(member(objective, "judge"), "artifact"), "the state that judges completions");
   for (const [step, view] of record.steps) {
     name(view.output.artifact, `output of ${step}`);
     for (const [table, digest] of Object.entries(view.tables)) name(digest, `table ${table} of ${step}`);

@@ -1,0 +1,119 @@
+"""Does a model of a million parameters that knows sums learn, from rewards alone, to say them?
+
+Question. In the texts that a small Llama was trained on, half of the sums have their answer, and half a question mark. Does GRPO,
+which rewards the right answer and nothing else, make it answer?
+
+Hypothesis. After 50 updates of 64 completions the held-out loss of sums with right answers is lower by more than 0.05 nats a
+token, and the mean reward of the last ten updates is above that of the first ten by more than 0.2.
+
+Regime. A Llama of about a million parameters, 800 train steps on sums of two numbers below 50, then a phase of 50 updates under
+profile exact: 8 prompts, 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
+
+Metrics. Held-out loss (nats a token) on sums with right answers, lower is better. The mean reward of each update is a curve of
+the run: rl/reward in MLflow, and on its page, with completions of the first and of the last update.
+
+Definition of done. Both arms are evaluated with every seed on the same text; each run passes `marin verify` with six PASS, the
+second seed's on another number of devices than trained it. All of it:
+
+    marin experiment register experiments/exp014_sums.py
+    marin run experiments/exp014_sums.py
+
+and `marin run experiments/exp014_sums.py --sanity-only` for two updates of it.
+
+Issue. docs/rl.md
+"""
+
+import json
+
+from experiments.defaults import default_continue, default_eval, default_tokenize, default_train
+from marin.graph import Context, Result, Step
+from marin.preregistration.registration import CostCap, Metric, Registration
+from marin.recipe.arithmetic import EXACT
+from marin.recipe.schema import Evaluation, Model, Objective, Optimizer, Trainer
+from marin.reporting.experiment import Plot, Report
+
+SEEDS = (1, 2)
+BELOW = 50
+"""Both numbers of a sum are less, as in the shipped prompts ``sums``."""
+MODEL = Model(hidden_dim=128, intermediate_dim=352, num_layers=4, num_heads=4, num_kv_heads=4, seq_len=32)
+OBJECTIVE = Objective(prompts="sums", reward="exact_match", num_generations=8, max_completion_length=4)
+
+
+def sums(context: Context) -> Result:
+    """Texts of one sum each: of the train split every other one without its answer, of the validation split none."""
+    draw = context.random()
+    for split, count in (("train", context.config["train"]), ("validation", context.config["validation"])):
+        lines = []
+        for number in range(count):
+            one, other = draw.randrange(context.config["below"]), draw.randrange(context.config["below"])
+            answer = "?" if split == "train" and number % 2 else str(one + other)
+            said = {"id": f"{split}-{number}", "text": f"{one}+{other}={answer}", "source": "sums", "metadata": {}}
+            lines.append(json.dumps(said))
+        (context.out / f"{split}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return Result(kind="corpus")
+
+
+def report(context: Context) -> Result:
+    """One row for each run; the mean of each arm."""
+    rows, series = [], dict[str, list[tuple[float, float]]]()
+    for place, arm in enumerate(context.config["arms"]):
+        for seed in context.config["seeds"]:
+            numbers = context.inputs[f"{arm}-seed{seed}"]
+            rows.append((arm, seed, numbers.metrics["loss"], numbers.run))
+            series.setdefault(arm, []).append((float(place), numbers.metrics["loss"]))
+    means = {arm: sum(loss for _, loss in points) / len(points) for arm, points in series.items()}
+    Report(
+        title="Sums, learned from rewards",
+        question="Does GRPO make a model answer that knows the answers?",
+        findings=[
+            *(f"mean loss on sums with right answers, {arm}: {mean:.4f}" for arm, mean in means.items()),
+            "rewards: `marin show RUN` has them segment by segment, MLflow each update's (rl/reward)",
+        ],
+        columns=("arm", "seed", "loss", "run"),
+        rows=rows,
+        plot=Plot(
+            "Loss on sums with right answers",
+            "arm (0: trained on texts, 1: on rewards too)",
+            "loss (nats a token)",
+            series,
+        ),
+    ).write(context.out)
+    return Result(kind="report", value=means, metrics={f"loss.{arm}": mean for arm, mean in means.items()})
+
+
+texts = Step("corpus/exp014", sums, {"train": 40_000, "validation": 500, "below": BELOW, "seed": 1})
+tokens = default_tokenize("exp014-bpe320", texts, vocab_size=320)
+measure = Evaluation(batch_size=16, max_sequences=128, minimal_pairs=0)
+numbers: dict[str, Step] = {}
+for seed in SEEDS:
+    base = default_train(
+        f"exp014-sft-seed{seed}",
+        tokens,
+        model=MODEL,
+        seed=seed,
+        trainer=Trainer(num_steps=800, batch_size=32, steps_per_segment=200),
+        optimizer=Optimizer(learning_rate=3e-3, warmup_steps=40),
+    )
+    rewarded = default_continue(
+        f"exp014-grpo-seed{seed}",
+        base,
+        trainer=Trainer(num_steps=50, batch_size=64, steps_per_segment=10),
+        optimizer=Optimizer(learning_rate=3e-4, warmup_steps=0),
+        arithmetic=EXACT,
+        objective=OBJECTIVE,
+    )
+    numbers |= {
+        f"{arm}-seed{seed}": default_eval(step, measure) for arm, step in {"sft": base, "grpo": rewarded}.items()
+    }
+experiment = Registration(
+    name="exp014_sums",
+    question="Does GRPO make a model answer sums, half of which it was trained not to answer?",
+    hypothesis="After 50 updates the held-out loss of sums with right answers is lower by more than 0.05 nats a token.",
+    primary=Metric(name="evaluate.loss", direction="lower"),
+    arms={arm: numbers[f"{arm}-seed{SEEDS[0]}"].config for arm in ("sft", "grpo")},
+    baseline="sft",
+    seeds=SEEDS,
+    test="welch",
+    cost_cap=CostCap(seconds=7200.0),
+)
+steps = [Step("report/sums", report, {"arms": ["sft", "grpo"], "seeds": SEEDS}, numbers)]

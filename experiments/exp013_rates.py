@@ -12,8 +12,8 @@ Metrics. Held-out loss (nats a token), lower is better.
 
 Definition of done. Twelve trainings are evaluated on the same held-out text; one table has them, one plot loss over the
 rate. The rule: the rate with the lowest held-out loss is the optimizer's, in exp013_optimizers.py and exp013_10m.py,
-whatever else is seen; where it is at an edge, that is said beside every result. The books are those of `marin data fetch
-books`.
+whatever else is seen; where it is at an edge, that is said beside every result. The books are the two that ship with the
+repository.
 
 Issue. docs/exact.md
 """
@@ -74,11 +74,7 @@ tokens = default_tokenize(
             name="books-and-grammar",
             parts={
                 "books": FilesDataset(
-                    name="books",
-                    globs=("books/*.txt",),
-                    split="paragraphs",
-                    paragraphs_per_document=8,
-                    validation_fraction=0.02,
+                    name="books", globs=("data/babylm_sample/train/*.train",), split="lines", validation_fraction=0.05
                 ),
                 "grammar": GrammarDataset(train_bytes=2_000_000, validation_bytes=60_000, minimal_pairs=60),
             },

@@ -64,7 +64,10 @@ SPARSE = ("model=moe-nano", "profile=exact")
 MIXTURES = [
     (["model=moe-nano"], "model.architecture: expected a dense one: under portable-cpu"),
     ([*SPARSE, "lora.rank=4"], "model.architecture: expected a dense one, where lora is trained"),
-    ([*SPARSE, "model.num_experts_per_tok=5"], "model.num_experts_per_tok: expected at most model.num_experts (4), found 5"),
+    (
+        [*SPARSE, "model.num_experts_per_tok=5"],
+        "model.num_experts_per_tok: expected at most model.num_experts (4), found 5",
+    ),
     ([*SPARSE, "model.num_experts_per_tok=0"], "model.num_experts_per_tok"),
     ([*SPARSE, "model.num_experts=1"], "model.num_experts"),
     ([*SPARSE, "--devices", "8", "--expert-parallel", "8"], "--expert-parallel: expected a divisor of"),

@@ -245,6 +245,13 @@ def freely(name: str, **variables: str) -> Row:
     return Row(name, environment=variables, tiny=True)
 
 
+def experts_apart(devices: int, apart: int, processes: int) -> Row:
+    """A row whose mixtures have their experts over ``apart`` devices."""
+    shaped = shape(devices, processes)
+    own = {name: {"apart": apart} for name, fields in GROUPS.items() if "experts" in fields}
+    return replace(shaped, name=f"{shaped.name}, experts over {apart} where there are some", own=own)
+
+
 EXACT_ROWS = (
     *ROWS[: -len(EMULATED)],
     *(freely(f"without the pass {name}", XLA_FLAGS=f"--xla_disable_hlo_passes={name}") for name in PASSES),
@@ -256,18 +263,15 @@ EXACT_ROWS = (
         for isa in INSTRUCTIONS
     ),
     freely("split for one thread", NPROC="1"),
-    Row(
-        "8 devices, experts over 4 where there are some",
-        devices=8,
-        case={"devices": 8},
-        own={name: {"apart": 4} for name, fields in GROUPS.items() if "experts" in fields},
-    ),
+    *(experts_apart(devices, apart, processes) for devices, apart, processes in ((2, 2, 1), (8, 4, 1), (4, 4, 2))),
     *(
         Row(f"{devices} devices, tensor parallel 2", devices=devices, case={"devices": devices, "tensor": 2})
         for devices in (2, 8)
     ),
+    Row("the reference: NumPy and whole numbers", case={"reference": True}, tiny=True),
+    *(Row(f"emulated {cpu}", processor=cpu, tiny=True) for cpu in (*EMULATED, processors.ARM)),
 )
-"""Of the groups of exact arithmetic. Emulated processors are in test_processors.py, where whole commands are executed."""
+"""Of the groups of exact arithmetic. Whole commands are executed by emulated processors too: test_processors.py."""
 
 
 def product_rows() -> list[Row]:
@@ -447,8 +451,15 @@ def code_under_test() -> str:
     believed."""
     starts = [
         HERE / "worker.py",
-        PROJECT / "marin" / "plugins" / "exact" / "step.py",
-    ]  # a profile's step is found by its name
+        *(
+            PROJECT / name
+            for name in (
+                "marin/plugins/exact/step.py",
+                "marin/training/experts/models.py",
+                "marin/training/optimizers/across.py",
+            )
+        ),
+    ]  # these are found by the name of a profile, a model and an optimizer
     seen, todo = {*starts}, [*starts]
     while todo:
         for name in re.findall(

@@ -34,7 +34,8 @@ class Case:
     training checkpoint, and go on from it; ``moves``: with so many devices after each stop. ``replicas``: of how many slices
     of a pod the devices are; ``tensor``: how many of them share matrices;
     ``apart``: over how many experts lie. ``tied``: Llama's embeddings are its head too,
-    as GPT-2's always are. ``experts``: of each layer of a mixture, of which a token gets two."""
+    as GPT-2's always are. ``experts``: of each layer of a mixture, of which a token gets two. ``reference``: what is compiled is
+    executed in NumPy and whole numbers."""
 
     name: str
     architecture: str = "llama"
@@ -60,6 +61,7 @@ class Case:
     apart: int = 1
     compiled: bool = False
     experts: int | None = None
+    reference: bool = False
 
 
 def recipe_of(case: Case) -> Any:
@@ -142,6 +144,8 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
 
     recipe = recipe_of(case)
     first = initial_state(recipe, VOCABULARY)
+    if case.reference:
+        return _described(case, first, *_by_reference(case, recipe, first))
     step = step_of(recipe, mesh_of(case.devices, case.replicas, case.tensor, case.apart), first)
     state = step.place(first)
     steps = []
@@ -173,16 +177,56 @@ def train(case: Case, kept: Path | None = None) -> dict[str, Any] | None:
         steps.append(
             [outcome.loss.tobytes().hex(), outcome.grad_norm.tobytes().hex(), outcome.fingerprint.tobytes().hex()]
         )
-    manifest = manifest_of(step.collect(state))
-    found = {
+    found = _described(case, first, step.collect(state), steps, float(outcome.loss))
+    return found | {"program": dict(step.program()), "foreign": step.foreign_products()} if case.compiled else found
+
+
+def _described(case: Case, first: Any, last: Any, steps: list[list[str]], loss: float) -> dict[str, Any]:
+    from marin.training.state import manifest_of
+
+    manifest = manifest_of(last)
+    return {
         "name": case.name,
         "start": manifest_of(first).digest,
         "state": manifest.digest,
         "steps": steps,
-        "loss": float(outcome.loss),
+        "loss": loss,
         "tensors": {tensor.path: tensor.digest for tensor in manifest.tensors},
     }
-    return found | {"program": dict(step.program()), "foreign": step.foreign_products()} if case.compiled else found
+
+
+def _by_reference(case: Case, recipe: Any, first: Any) -> tuple[Any, list[list[str]], float]:
+    """The last state, what is printed of the train steps, and the last loss, without a compiler (docs/exact.md)."""
+    import equinox as eqx
+    import jax
+    import numpy as np
+    from haliax.jax_utils import is_jax_array_like
+
+    from marin.plugins.exact import reference
+    from marin.plugins.exact.step import gradient_of, update_of
+    from marin.training.optimizers.rule import optimizer
+    from marin.training.state import arrays_of
+    from marin.training.step import fingerprint
+    from marin.training.step.slices import Layout
+
+    layout = Layout(first, optimizer(recipe), 1)
+    programs = gradient_of(recipe, layout).program, update_of(recipe, layout).program
+    step, cursor, *rest = (np.asarray(x) for x in arrays_of(first).values())
+    key, *own = rest
+    count, steps, mean = len(layout.params), [], np.float32(0)
+    for number in range(case.steps):
+        *grads, square, loss, weight = reference.run(programs[0], [*own[:count], *batch_of(case, number)])[: count + 3]
+        given = [*own, *grads]
+        if recipe.optimizer.elementwise:
+            given = [x.reshape(-1) if x.ndim else x for x in given]
+        *after, mean, norm = reference.run(programs[1], [*given, square, loss, weight])
+        own = [made.reshape(x.shape) for made, x in zip(after, own, strict=True)]
+        step, cursor = step + np.int32(1), cursor + np.uint32(case.batch)
+        prints = np.stack([fingerprint.of(x) for x in (step, cursor, key, *own)])
+        steps.append([mean.tobytes().hex(), norm.tobytes().hex(), prints.tobytes().hex()])
+    tensors, plain = eqx.partition(first, is_jax_array_like)
+    last = jax.tree.unflatten(jax.tree.structure(tensors), [step, cursor, key, *own])
+    return eqx.combine(last, plain), steps, float(mean)
 
 
 def main(arguments: list[str]) -> None:

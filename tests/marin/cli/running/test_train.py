@@ -45,6 +45,38 @@ def test_a_dry_run_of_a_sweep_has_one_object_a_run(marin: Marin, root: Path) -> 
     assert "all 2 recipes: 9 of 9 steps to run" in text, "corpus, tokenizer and tokens are theirs together"
 
 
+EXACT = ("model=nano", "profile=exact")
+ACROSS = [
+    ([*EXACT, "optimizer=muonn"], "did you mean muon?"),
+    ([*EXACT, "optimizer.name=muonn"], "optimizer.name: expected one of adafactor, adamh, adamw"),
+    ([*EXACT, "optimizer=soap"], "SOAP takes eigenvectors and QR factors from LAPACK"),
+    ([*EXACT, "optimizer=kron"], "Kron solves triangular systems by LAPACK"),
+    (["model=nano", "optimizer=muonh"], "optimizer.name: expected adamw or lion: under profile portable-cpu"),
+    ([*EXACT, "optimizer=muon", "lora.rank=4"], "optimizer.name: expected adamw or lion, where lora is trained"),
+    ([*EXACT, "optimizer=muon", "+optimizer.weight_decay_modules=[attn]"], "optimizer.weight_decay_modules"),
+    ([*EXACT, "optimizer=muon", "+optimizer.default_weight_decay_mask=true"], "optimizer.default_weight_decay_mask"),
+    ([*EXACT, "optimizer=muon", "optimizer.coefficient_type=sextic"], "optimizer.coefficient_type"),
+    ([*EXACT, "optimizer=muon", "optimizer.backend_steps=0"], "optimizer.backend_steps"),
+    ([*EXACT, "optimizer=scion", "optimizer.beta2=0.9"], "optimizer.beta2: expected 0.95: scion does not read it"),
+]
+"""Masks that a recipe has no field for, optimizers without an exact form, and ones that are meant for other recipes."""
+SPARSE = ("model=moe-nano", "profile=exact")
+MIXTURES = [
+    (["model=moe-nano"], "model.architecture: expected a dense one: under portable-cpu"),
+    ([*SPARSE, "lora.rank=4"], "model.architecture: expected a dense one, where lora is trained"),
+    (
+        [*SPARSE, "model.num_experts_per_tok=5"],
+        "model.num_experts_per_tok: expected at most model.num_experts (4), found 5",
+    ),
+    ([*SPARSE, "model.num_experts_per_tok=0"], "model.num_experts_per_tok"),
+    ([*SPARSE, "model.num_experts=1"], "model.num_experts"),
+    ([*SPARSE, "--devices", "8", "--expert-parallel", "8"], "--expert-parallel: expected a divisor of"),
+    ([*SPARSE, "--devices", "4", "--expert-parallel", "3"], "--expert-parallel: expected a divisor of"),
+    ([*EXACT, "--devices", "2", "--expert-parallel", "2"], "--expert-parallel: expected"),
+    ([*SPARSE, "arithmetic.gather=layer"], "arithmetic.gather: expected"),
+]
+
+
 SEARCH = ("-m", "model=nano", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=12")
 
 
@@ -81,6 +113,8 @@ def test_a_dry_run_of_a_search_has_its_first_trial_and_as_many_times_its_cost(ma
         ([*SEARCH, "trainer.batch_size=8,16", "hydra.sweeper.n_jobs=0"], "a search without trials"),
         ([*SEARCH, "optimizer.learning_rate=interval(nan,1e-2)", "--dry-run"], "a space without bounds"),
         (["arithmetic.generator=rbg"], "threefry2x32-partitionable, found 'rbg'"),
+        *ACROSS,
+        *MIXTURES,
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(marin: Marin, root: Path, arguments: list[str], message: str) -> None:

@@ -4210,7 +4210,7 @@ if (typeof process !== "undefined" && process.versions?.node && process.argv[1])
 /** A folder that the reader chose: its files are read here and go nowhere. */
 class ChosenSource {
   constructor(files) {
-    this.files = new Map([...files].map((file) => [file.webkitRelativePath.replace(/^[^/]*\//, ""), file]));
+    this.files = new Map(files);
   }
 
   async read(path, most) {
@@ -4305,12 +4305,59 @@ function drawError(error, place) {
 
 class Stopped extends Error {}
 
+const WORKER = "judge"; // the name of a worker that answers one question
+
+/** What the page asks: of which files, and what. */
+function answered({ files, address, asked }, progress) {
+  return judge(files.length ? new ChosenSource(files) : new AddressSource(address), { ...asked, progress });
+}
+
+/** The answer of a worker with this very program: the page stays awake, and to stop it is to end it. Null where a browser has none. */
+function fromWorker(program, question, progress, stop) {
+  return new Promise((resolve, reject) => {
+    const address = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
+    const worker = new Worker(address, { type: "module", name: WORKER });
+    const end = (settle, value) => {
+      worker.terminate();
+      URL.revokeObjectURL(address);
+      settle(value);
+    };
+    let begun = false;
+    worker.onerror = (event) => (begun ? end(reject, new Error(event.message ?? "the worker ended")) : end(resolve, null));
+    worker.onmessage = ({ data: { part, found, error } }) => {
+      begun = true;
+      if (part) progress(...part).catch(() => {});
+      else if (error) end(reject, error.asked ? new Usage(error.said) : new Error(error.said));
+      else if (found) end(resolve, found);
+    };
+    stop.addEventListener("click", () => end(reject, new Stopped()), { once: true });
+    worker.postMessage(question);
+  });
+}
+
+if (typeof WorkerGlobalScope !== "undefined" && globalThis.name === WORKER) {
+  postMessage({});
+  let told = 0;
+  const progress = async (...part) => {
+    if (performance.now() - told < 30) return;
+    told = performance.now();
+    postMessage({ part });
+  };
+  onmessage = async ({ data }) => {
+    try {
+      postMessage({ found: await answered(data, progress) });
+    } catch (error) {
+      postMessage({ error: { said: error.message, asked: error instanceof Usage } });
+    }
+  };
+}
+
 function page() {
   const at = (id) => document.getElementById(id);
   const [form, report, bar, status, stop, start] = ["check", "report", "bar", "status", "stop", "start"].map(at);
   const served = location.protocol === "http:" || location.protocol === "https:";
-  const program = [...document.scripts].find(({ type }) => type === "module");
-  at("program").textContent = digestText(sha256(encoder.encode(program.textContent)));
+  const program = [...document.scripts].find(({ type }) => type === "module").textContent;
+  at("program").textContent = digestText(sha256(encoder.encode(program)));
   at("run").value = /^#[a-z0-9]{1,64}$/.test(location.hash) ? location.hash.slice(1) : "";
   if (!served) at("place").textContent = "This page was opened from a disk: choose the folder that you want to check.";
   at("folder").required = !served;
@@ -4334,11 +4381,11 @@ function page() {
     [start.disabled, stop.disabled, bar.hidden] = [true, false, false];
     status.textContent = "Checking.";
     const split = (id) => at(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
-    const chosen = at("folder").files;
+    const files = [...at("folder").files].map((file) => [file.webkitRelativePath.replace(/^[^/]*\//, ""), file]);
     try {
-      const source = chosen.length ? new ChosenSource(chosen) : new AddressSource(new URL(".", location.href).href);
-      const asked = { keys: split("key"), witnesses: split("witnesses"), run: at("run").value.trim(), execute: at("step").value.trim() || at("execute").value, progress };
-      const found = await judge(source, asked);
+      const asked = { keys: split("key"), witnesses: split("witnesses"), run: at("run").value.trim(), execute: at("step").value.trim() || at("execute").value };
+      const question = { files, address: new URL(".", location.href).href, asked };
+      const found = (await fromWorker(program, question, progress, stop)) ?? (await answered(question, progress));
       drawReport(found, report);
       report.dataset.found = JSON.stringify(found);
       status.textContent = "Done.";

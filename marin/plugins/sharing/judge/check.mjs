@@ -2390,7 +2390,8 @@ function polynomial(...coefficients) {
 const LOG2E = fround(1.4426950408889634);
 const LN2_HIGH = fround(0.693359375);
 const LN2_LOW = fround(-2.1219444e-4);
-const expP = polynomial(0.00019900444, 0.0013934545, 0.0083332974, 0.041666456, 0.16666667, 0.5);
+const EXP_P = [0.00019900444, 0.0013934545, 0.0083332974, 0.041666456, 0.16666667, 0.5];
+const expP = polynomial(...EXP_P);
 const logP = polynomial(0.07149754, -0.11571201, 0.116615117, -0.124110505, 0.14249936, -0.1666848, 0.20000708, -0.2499999, 0.3333333);
 const tanhP = polynomial(0.0022958347, -0.008346973, 0.021769958, -0.053959407, 0.13333304, -0.33333334);
 const sineP = polynomial(2.7237736e-6, -0.00019839991, 0.008333332, -0.16666667);
@@ -2495,6 +2496,204 @@ const COMPARED = {
   eq: (a, b) => a === b, ne: (a, b) => a !== b, lt: (a, b) => a < b, le: (a, b) => a <= b, gt: (a, b) => a > b, ge: (a, b) => a >= b, is_finite: Number.isFinite,
 };
 
+// WebAssembly, where there is any: the same numbers, four or eight at a time. KERNELS is in its text form, of which `assembled` makes
+// bytes. Everything that it computes is computed without it too, by the functions beside it, and both have to give the same bits.
+
+const FEW = 32; // numbers for which no kernel is called
+const BLOCK = 16384; // bytes that are computed at a time: operands at 0 and BLOCK, the result at 2 * BLOCK
+const SCALARS = {
+  loop: 0x03, br_if: 0x0d, select: 0x1b, "local.get": 0x20, "local.set": 0x21, "local.tee": 0x22, "f32.store": 0x38, "i32.const": 0x41, "f32.const": 0x43,
+  "f64.const": 0x44, "i32.lt_u": 0x49, "i32.add": 0x6a, "f64.add": 0xa0, "f32.demote_f64": 0xb6,
+};
+const VECTORS = {
+  "v128.load": 0x00, "v128.store": 0x0b, "v128.const": 0x0c, "i8x16.shuffle": 0x0d, "i32x4.splat": 0x11, "f32x4.splat": 0x13, "f64x2.splat": 0x14,
+  "i32x4.extract_lane": 0x1b, "f64x2.extract_lane": 0x21, "f32x4.eq": 0x41, "f32x4.lt": 0x43, "v128.and": 0x4e, "v128.andnot": 0x4f, "v128.bitselect": 0x52,
+  "f64x2.promote_low_f32x4": 0x5f, "f32x4.nearest": 0x6a, "i16x8.narrow_i32x4_s": 0x85, "f64x2.nearest": 0x94, "i32x4.shl": 0xab, "i32x4.shr_s": 0xac,
+  "i32x4.add": 0xae, "i32x4.sub": 0xb1, "i32x4.max_u": 0xb9, "i32x4.dot_i16x8_s": 0xba, "f32x4.abs": 0xe0, "f32x4.neg": 0xe1, "f32x4.sqrt": 0xe3,
+  "f32x4.add": 0xe4, "f32x4.sub": 0xe5, "f32x4.mul": 0xe6, "f32x4.div": 0xe7, "f64x2.add": 0xf0, "f64x2.mul": 0xf2, "i32x4.trunc_sat_f32x4_s": 0xf8,
+  "f64x2.convert_low_i32x4_s": 0xfe, "f64x2.convert_low_i32x4_u": 0xff,
+};
+const TYPES = { i32: 0x7f, f32: 0x7d, f64: 0x7c, v128: 0x7b };
+
+const unsigned = (value) => (value < 128 ? [value] : [(value & 127) | 128, ...unsigned(value >>> 7)]);
+const signed = (value) => (value >= -64 && value < 64 ? [value & 127] : [(value & 127) | 128, ...signed(value >> 7)]);
+const counted = (items) => [...unsigned(items.length), ...items.flat()];
+
+/** A module of functions with one memory, all exported by their names. */
+function assembled(text) {
+  const words = text.match(/[()]|[^\s()]+/g);
+  let at = 0;
+  const tree = () => {
+    const found = [];
+    for (; at < words.length && words[at] !== ")"; at++) found.push(words[at] === "(" ? (at++, tree()) : words[at]);
+    return found;
+  };
+  const section = (number, items) => [number, ...counted(counted(items))];
+  const functions = tree().map(([, name, ...rest]) => {
+    const [params, results, locals] = ["param", "result", "local"].map((word) => rest.filter(([first]) => first === word));
+    const body = rest.slice(params.length + results.length + locals.length);
+    const types = (list) => counted(list.map((one) => TYPES[one.at(-1)]));
+    const names = [...params, ...locals].map(([, own]) => own);
+    return {
+      name: counted([...encoder.encode(name.slice(1))]),
+      type: [0x60, ...types(params), ...types(results)],
+      code: counted([...counted(locals.map((one) => [1, TYPES[one.at(-1)]])), ...body.flatMap((one) => instruction(one, names)), 0x0b]),
+    };
+  });
+  return Uint8Array.from([
+    ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
+    ...section(1, functions.map(({ type }) => type)),
+    ...section(3, functions.map((_, n) => unsigned(n))),
+    ...section(5, [[0, 1]]),
+    ...section(7, [[...counted([...encoder.encode("memory")]), 2, 0], ...functions.map(({ name }, n) => [...name, 0, ...unsigned(n)])]),
+    ...section(10, functions.map(({ code }) => code)),
+  ]);
+}
+
+/** An instruction after its operands; `labels`: of the loops around it, the inner first. */
+function instruction([name, ...rest], names, labels = []) {
+  const said = rest.filter((one) => !Array.isArray(one));
+  const around = name === "loop" ? [said[0], ...labels] : labels;
+  const inner = rest.filter(Array.isArray).flatMap((one) => instruction(one, names, around));
+  if (name === "loop") return [SCALARS.loop, 0x40, ...inner, 0x0b];
+  const number = (kind) => [...new Uint8Array(kind.of(Number(said[0])).buffer)];
+  const immediate = {
+    "br_if": () => unsigned(labels.indexOf(said[0])),
+    "i32.const": () => signed(Number(said[0])),
+    "f32.const": () => number(Float32Array),
+    "f64.const": () => number(Float64Array),
+    "v128.const": () => said.slice(1).flatMap((one) => [...new Uint8Array(Int32Array.of(Number(one)).buffer)]),
+  }[name];
+  const code = name in SCALARS ? [SCALARS[name]] : [0xfd, ...unsigned(VECTORS[name])];
+  if (immediate) return [...inner, ...code, ...immediate()];
+  if (name.startsWith("local.")) return [...inner, ...code, ...unsigned(names.indexOf(said[0]))];
+  if (/\.(load|store)$/.test(name)) return [...inner, ...code, 0, ...unsigned(Number(said[0]?.replace("offset=", "") ?? 0))];
+  return [...inner, ...code, ...said.map(Number)]; // lanes
+}
+
+const get = (name) => `(local.get $${name})`;
+const set = (name, text) => `(local.set $${name} ${text})`;
+const locals = (type, names) => names.replace(/\w+/g, (name) => `(local $${name} ${type})`);
+const params = (type, names) => names.replace(/\w+/g, (name) => `(param $${name} ${type})`);
+const from = (name, offset = 0) => `(v128.load offset=${offset} ${get(name)})`;
+const onward = (loop, name, step, end) => `(br_if $${loop} (i32.lt_u (local.tee $${name} (i32.add ${get(name)} ${step})) ${get(end)}))`;
+const bytes = (count) => `(i32.const ${count})`;
+const upper = (text) => `(i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.tee $v ${text}) ${get("v")})`;
+const whole4 = (value) => `(i32x4.splat (i32.const ${value}))`;
+const float4 = (value) => `(f32x4.splat (f32.const ${value}))`;
+
+/** Four float32 at a time, each with the rule for small numbers. */
+const fl4 = (text) => `(v128.andnot (local.tee $r ${text}) (f32x4.lt (f32x4.abs ${get("r")}) ${get("least")}))`;
+const [add4, sub4, mul4, div4] = ["add", "sub", "mul", "div"].map((name) => (a, b) => fl4(`(f32x4.${name} ${a} ${b})`));
+const polynomial4 = (x, [first, ...more]) => more.reduce((value, c) => add4(mul4(value, x), float4(c)), float4(first));
+const two4 = (n) => `(i32x4.shl (i32x4.add ${n} ${whole4(127)}) (i32.const 23))`;
+const reciprocal4 = (text) => div4(float4(1), text);
+const nearest8 = [0, 16].map((offset) => `(i32x4.trunc_sat_f32x4_s (f32x4.nearest (f32x4.mul ${from("at", offset)} ${get("s")})))`).join(" ");
+
+/** What sets $y to exp of $x, in the order of `exp`. */
+const EXP4 = [
+  set("c", `(v128.bitselect ${get("x")} ${float4(-87.5)} (f32x4.lt ${float4(-87.5)} ${get("x")}))`),
+  set("c", `(v128.bitselect ${get("c")} ${float4(89)} (f32x4.lt ${get("c")} ${float4(89)}))`),
+  set("k", fl4(`(f32x4.nearest ${mul4(get("c"), float4(LOG2E))})`)),
+  set("c", sub4(sub4(get("c"), mul4(get("k"), float4(LN2_HIGH))), mul4(get("k"), float4(LN2_LOW)))),
+  set("y", add4(add4(mul4(mul4(get("c"), get("c")), polynomial4(get("c"), EXP_P)), get("c")), float4(1))),
+  set("k", `(i32x4.trunc_sat_f32x4_s ${get("k")})`),
+  set("c", `(i32x4.shr_s ${get("k")} (i32.const 1))`),
+  set("y", mul4(mul4(get("y"), two4(get("c"))), two4(`(i32x4.sub ${get("k")} ${get("c")})`))),
+  set("y", `(v128.bitselect ${get("y")} ${get("x")} (f32x4.eq ${get("x")} ${get("x")}))`),
+].join("\n");
+
+/** An operation on a block. */
+const block4 = (name, text, before = "") => `(func $${name} ${params("i32", "end")} ${locals("i32", "at")} ${locals("v128", "least r x c k y")}
+  ${set("least", float4(LEAST))}
+  (loop $next ${set("x", from("at"))} ${before} (v128.store offset=${2 * BLOCK} ${get("at")} ${text}) ${onward("next", "at", bytes(16), "end")}))`;
+const [X4, Y4] = [get("x"), from("at", BLOCK)];
+
+// A product of two factors of 15 bits and another fit into 31 bits: s. Sums of many s are kept twice, as the sum of s >> 16 (h), and of s
+// modulo 2^32 (l): h 2^16 and l - h 2^16, which 65,536 of them leave below 2^32, are the sum.
+const PAIRS = ["00", "01", "10", "11"];
+const exactSum = (n) => {
+  const part = (text, kind) => `(f64x2.add (f64x2.convert_low_i32x4_${kind} ${text}) (f64x2.convert_low_i32x4_${kind} ${upper(text)}))`;
+  const high = `(f64x2.mul ${part(get(`h${n}`), "s")} (f64x2.splat (f64.const 65536)))`;
+  return `${set(`l${n}`, `(i32x4.sub ${get(`l${n}`)} (i32x4.shl ${get(`h${n}`)} (i32.const 16)))`)}
+    ${set(`t${n}`, `(f64x2.add ${get(`t${n}`)} (f64x2.add ${high} ${part(get(`l${n}`), "u")}))`)}`;
+};
+const stored = (n) => `(f32.store offset=${4 * Number(n[1])} ${get(`out${n[0]}`)}
+    (f32.demote_f64 (f64.add (f64x2.extract_lane 0 ${get(`t${n}`)}) (f64x2.extract_lane 1 ${get(`t${n}`)}))))`;
+const ZERO = "(v128.const i32x4 0 0 0 0)";
+
+const KERNELS = `
+${["add", "sub", "mul"].map((name) => block4(name, fl4(`(f32x4.${name} ${X4} ${Y4})`))).join("\n")}
+${block4("div", mul4(X4, reciprocal4(Y4)))}
+${block4("sqrt", `(f32x4.sqrt ${X4})`)}
+${block4("neg", fl4(`(f32x4.neg ${X4})`))}
+${block4("exp", get("y"), EXP4)}
+${block4("logistic", reciprocal4(add4(float4(1), get("y"))), set("x", sub4(float4(0), X4)) + EXP4)}
+
+(func $largest ${params("i32", "at end")} (result i32) ${locals("v128", "v most")}
+  (loop $next
+    ${set("most", `(i32x4.max_u ${get("most")} (v128.and ${from("at")} ${whole4(0x7fffffff)}))`)}
+    ${onward("next", "at", bytes(16), "end")})
+  ${set("most", `(i32x4.max_u ${get("most")} ${upper(get("most"))})`)}
+  ${set("most", `(i32x4.max_u ${get("most")} (i8x16.shuffle 4 5 6 7 0 1 2 3 4 5 6 7 0 1 2 3 ${get("most")} ${get("most")}))`)}
+  (i32x4.extract_lane 0 ${get("most")}))
+
+(func $sum ${params("i32", "at end")} ${params("f64", "scale")} (result f64) ${locals("v128", "v s t")}
+  ${set("s", `(f64x2.splat ${get("scale")})`)}
+  (loop $next
+    ${[from("at"), upper(from("at"))].map((text) => set("t", `(f64x2.add ${get("t")} (f64x2.nearest (f64x2.mul (f64x2.promote_low_f32x4 ${text}) ${get("s")})))`)).join("\n")}
+    ${onward("next", "at", bytes(16), "end")})
+  (f64.add (f64x2.extract_lane 0 ${get("t")}) (f64x2.extract_lane 1 ${get("t")})))
+
+(func $factors ${params("i32", "at end to")} ${params("f32", "scale")} ${locals("v128", "s")}
+  ${set("s", `(f32x4.splat ${get("scale")})`)}
+  (loop $next
+    (v128.store ${get("to")} (i16x8.narrow_i32x4_s ${nearest8}))
+    ${set("to", `(i32.add ${get("to")} ${bytes(32)})`)}
+    ${onward("next", "at", bytes(32), "end")}))
+
+(func $products ${params("i32", "a b size until out0 out1")}
+  ${locals("i32", "x part end")} ${locals("v128", "v")} ${locals("v128", PAIRS.map((n) => `h${n} l${n} t${n}`).join(" "))} ${locals("v128", "x0 x1 y0 y1")}
+  (loop $rows
+    ${PAIRS.map((n) => set(`t${n}`, ZERO)).join(" ")}
+    ${set("x", get("a"))}
+    ${set("part", `(i32.add ${get("b")} ${get("size")})`)}
+    (loop $parts
+      ${PAIRS.map((n) => set(`h${n}`, ZERO) + set(`l${n}`, ZERO)).join(" ")}
+      ${set("end", `(i32.add ${get("b")} ${bytes(32 * 65536)})`)}
+      ${set("end", `(select ${get("end")} ${get("part")} (i32.lt_u ${get("end")} ${get("part")}))`)}
+      (loop $next
+        ${set("x0", from("x"))} ${set("x1", from("x", 16))} ${set("y0", from("b"))} ${set("y1", from("b", 16))}
+        ${PAIRS.map((n) => `${set("v", `(i32x4.dot_i16x8_s ${get(`x${n[0]}`)} ${get(`y${n[1]}`)})`)}
+        ${set(`l${n}`, `(i32x4.add ${get(`l${n}`)} ${get("v")})`)} ${set(`h${n}`, `(i32x4.add ${get(`h${n}`)} (i32x4.shr_s ${get("v")} (i32.const 16)))`)}`).join("\n")}
+        ${set("x", `(i32.add ${get("x")} ${bytes(32)})`)}
+        ${onward("next", "b", bytes(32), "end")})
+      ${PAIRS.map(exactSum).join("\n")}
+      (br_if $parts (i32.lt_u ${get("b")} ${get("part")})))
+    ${PAIRS.map(stored).join("\n")}
+    ${set("out0", `(i32.add ${get("out0")} ${bytes(8)})`)}
+    ${set("out1", `(i32.add ${get("out1")} ${bytes(8)})`)}
+    (br_if $rows (i32.lt_u ${get("b")} ${get("until")}))))
+
+(func $scaled ${params("i32", "at end backs")} ${params("f32", "own")} ${locals("v128", "s r least")}
+  ${set("least", float4(LEAST))}
+  ${set("s", `(f32x4.splat ${get("own")})`)}
+  (loop $next
+    (v128.store ${get("at")} ${mul4(mul4(from("at"), get("s")), from("backs"))})
+    ${set("backs", `(i32.add ${get("backs")} ${bytes(16)})`)}
+    ${onward("next", "at", bytes(16), "end")}))`;
+
+let kernels; // null where there are none
+
+/** The functions of KERNELS, with their memory. A browser without WebAssembly's vectors, or a page whose policy forbids it, has none. */
+async function loadKernels() {
+  if (kernels !== undefined) return;
+  kernels = null;
+  if (typeof WebAssembly === "undefined") return;
+  const { instance } = await WebAssembly.instantiate(assembled(KERNELS)).catch(() => ({}));
+  if (instance) kernels = instance.exports;
+}
+
 function stridesOf(shape) {
   const strides = new Array(shape.length);
   for (let axis = shape.length - 1, step = 1; axis >= 0; step *= shape[axis--]) strides[axis] = step;
@@ -2519,25 +2718,61 @@ function eachRow(shape, strides, offset, visit) {
   }
 }
 
-/** A strided view of some data, written out. */
-function copied(data, shape, strides, offset = 0, out = new data.constructor(elements(shape))) {
-  if (!out.length) return out;
-  if (!shape.length) {
-    out[0] = data[offset];
-    return out;
+/** The same view with as few axes as it can have. */
+function merged(shape, strides) {
+  const axes = [];
+  for (const [axis, length] of shape.entries()) {
+    const [before, step] = [axes.at(-1), strides[axis]];
+    if (length === 1) continue;
+    if (before?.step === step * length) axes.splice(-1, 1, { length: before.length * length, step });
+    else axes.push({ length, step });
   }
+  if (!axes.length) axes.push({ length: 1, step: 1 });
+  return [axes.map(({ length }) => length), axes.map(({ step }) => step)];
+}
+
+/** Columns as rows, a few at a time: what a processor has near it is few lines of memory. */
+function columns(data, from, step, out, to, rows, length) {
+  for (let first = 0; first < rows; first += 8) {
+    const last = Math.min(first + 8, rows);
+    for (let n = 0; n < length; n++) for (let row = first; row < last; row++) out[to + row * length + n] = data[from + n * step + row];
+  }
+}
+
+/** Numbers of four bytes as one kind of array: a compiler makes better code for few kinds. */
+function words(data) {
+  return data.BYTES_PER_ELEMENT === 4 ? new Int32Array(data.buffer, data.byteOffset, data.length) : data;
+}
+
+/** A strided view of some data, written out. */
+function copied(source, wide, steps, offset = 0, made = new source.constructor(elements(wide))) {
+  if (made.length) copyInto(words(made), words(source), wide, steps, offset);
+  return made;
+}
+
+function copyInto(out, data, wide, steps, offset) {
+  const [shape, strides] = merged(wide, steps);
   const [length, step] = [shape.at(-1), strides.at(-1)];
   let to = 0;
+  const rows = shape.at(-2);
+  if (strides.at(-2) === 1) {
+    eachRow(shape.slice(0, -1), strides.slice(0, -1), offset, (from) => {
+      columns(data, from, step, out, to, rows, length);
+      to += rows * length;
+    });
+    return;
+  }
   eachRow(shape, strides, offset, (from) => {
     if (step === 1) out.set(data.subarray(from, from + length), to);
+    else if (step === 0) out.fill(data[from], to, to + length);
     else for (let n = 0; n < length; n++) out[to + n] = data[from + n * step];
     to += length;
   });
-  return out;
 }
 
 /** Written into a strided view. */
-function placed(source, shape, out, strides, offset) {
+function placed(made, shape, into, strides, offset) {
+  const [source, out] = [words(made), words(into)];
   if (!source.length) return;
   if (!shape.length) {
     out[offset] = source[0];
@@ -2572,8 +2807,29 @@ function exponentOf(largest, least) {
   return largest === 0 ? least : Math.max(((bitsOf(largest) >> 23) & 255) - 126, least);
 }
 
+/** A part of an array where the kernels take their operands, with zeros behind it; how many bytes it has with them. */
+function staged(data, from, to) {
+  const own = new Float32Array(kernels.memory.buffer);
+  own.set(data.subarray(from, to));
+  const whole = (to - from + 7) & ~7;
+  return 4 * own.fill(0, to - from, whole).subarray(0, whole).length;
+}
+
+/** What a part of an array comes to, a block after the other. */
+function byBlocks(from, count, visit) {
+  for (let at = from; at < from + count; at += BLOCK / 4) visit(at, Math.min(at + BLOCK / 4, from + count));
+}
+
+function magnitude(bits) {
+  return bits < 0x7f800000 ? floatOf(bits) : NaN;
+}
+
 function largestOf(data, from, count) {
   let most = 0;
+  if (kernels && count >= FEW && data instanceof Float32Array) {
+    byBlocks(from, count, (at, end) => (most = Math.max(most, kernels.largest(0, staged(data, at, end)))));
+    return magnitude(most);
+  }
   for (let n = from; n < from + count; n++) {
     const size = Math.abs(data[n]);
     if (!(size < Infinity)) return NaN;
@@ -2589,9 +2845,16 @@ function sums(data, rows, length, out) {
     const most = largestOf(data, row * length, length);
     const scale = 2 ** (bits - exponentOf(most, -90));
     let total = 0;
-    for (let n = row * length; n < (row + 1) * length; n++) total += rint(data[n] * scale);
+    if (kernels && length >= FEW) byBlocks(row * length, length, (at, end) => (total += kernels.sum(0, staged(data, at, end), scale)));
+    else for (let n = row * length; n < (row + 1) * length; n++) total += rint(data[n] * scale);
     out[row] = most === most ? mul(fl(total), 1 / scale) : NaN;
   }
+}
+
+/** What makes whole numbers up to 2^bits of the numbers of a row. */
+function scaleOf(most, bits) {
+  const e = exponentOf(most, -45);
+  return twoTo(bits - (bits === 15 && most * twoTo(15 - e) > 32639 ? e + 1 : e));
 }
 
 /** Rows of float32 as whole numbers up to 2^bits, and what each is multiplied with afterwards. */
@@ -2604,9 +2867,7 @@ function factorsOf(data, rows, length, bits) {
       back[row] = NaN;
       continue;
     }
-    let e = exponentOf(most, -45);
-    if (bits === 15 && most * 2 ** (15 - e) > 32639) e += 1;
-    const scale = 2 ** (bits - e);
+    const scale = scaleOf(most, bits);
     for (let n = row * length; n < (row + 1) * length; n++) whole[n] = rint(data[n] * scale);
     back[row] = 1 / scale;
   }
@@ -2668,22 +2929,66 @@ function scaledPair(out, row, j, j1, s, t, own, back0, back1) {
   out[row + j1] = mul(mul(fl(t), own), back1);
 }
 
-function contracted(settings, values) {
+/** The same by kernels, which take rows in pairs, sixteen bytes of the one after sixteen of the other. False where there is no room. */
+function quickProducts(a, b, bits, out) {
+  const { memory, largest, factors, products, scaled } = kernels;
+  const width = (a.length + 7) & ~7;
+  const row = 4 * width; // of float32, or of a pair of factors
+  const line = 16 * Math.ceil(b.rows / 4);
+  const rowsA = Math.max(3 * BLOCK, row * a.rows, row * b.rows);
+  const rowsB = rowsA + row * Math.ceil(a.rows / 2);
+  const backs = rowsB + row * Math.ceil(b.rows / 2);
+  const [first, second, end] = [1, 2, 3].map((n) => backs + n * line);
+  try {
+    memory.grow(Math.max(0, Math.ceil((end - memory.buffer.byteLength) / 65536)));
+  } catch {
+    return false;
+  }
+  const own = new Float32Array(memory.buffer);
+  const converted = (side, lead, to) => {
+    const found = new Float32Array(side.rows);
+    const at = lead * side.rows * side.length;
+    if (side.length === width) own.set(side.data.subarray(at, at + side.rows * width));
+    else {
+      own.fill(0, 0, side.rows * width);
+      for (let n = 0; n < side.rows; n++) own.set(side.data.subarray(at + n * side.length, at + (n + 1) * side.length), n * width);
+    }
+    for (let n = 0; n < side.rows; n++) {
+      const most = magnitude(largest(row * n, row * (n + 1)));
+      const scale = scaleOf(most, bits);
+      if (most === most) factors(row * n, row * (n + 1), to + row * (n >> 1) + 16 * (n & 1), scale);
+      found[n] = most === most ? 1 / scale : NaN;
+    }
+    return found;
+  };
+  for (let lead = 0; lead < a.lead; lead++) {
+    const backsA = converted(a, lead, rowsA);
+    own.set(converted(b, lead, rowsB), backs / 4);
+    for (let n = 0; n < a.rows; n++) {
+      const from = n % 2 ? second : first;
+      if (from === first) products(rowsA + (row * n) / 2, rowsB, row, backs, first, second);
+      scaled(from, from + line, backs, backsA[n]);
+      out.set(own.subarray(from / 4, from / 4 + b.rows), (lead * a.rows + n) * b.rows);
+    }
+  }
+  return true;
+}
+
+function contracted(settings, values, out) {
   if (settings.rounding) throw new Missing("products that are rounded by random bits, which this page does not execute");
   const sides = values.map(({ data, shape }, side) => {
     const [summed, batch] = [settings.summed[side], settings.batch[side]];
     const free = shape.map((_, axis) => axis).filter((axis) => !summed.includes(axis) && !batch.includes(axis));
     const size = (axes) => elements(axes.map((axis) => shape[axis]));
     const arranged = transposed({ data, shape }, [...batch, ...free, ...summed]).data;
-    const [lead, rows, length] = [size(batch), size(free), size(summed)];
-    return { lead, rows, length, ...factorsOf(arranged, lead * rows, length, settings.bits ?? 15) };
+    return { data: arranged, lead: size(batch), rows: size(free), length: size(summed) };
   });
-  const [a, b] = sides;
-  const out = new Float32Array(a.lead * a.rows * b.rows);
+  const bits = settings.bits ?? 15;
+  if (kernels && out.length && sides[0].length && quickProducts(...sides, bits, out)) return;
+  const [a, b] = sides.map((side) => ({ ...side, ...factorsOf(side.data, side.lead * side.rows, side.length, bits) }));
   for (let n = 0; n < a.lead; n++) {
     multiplied(a, b, a.rows, b.rows, a.length, { a: n * a.rows, b: n * b.rows }, out, n * a.rows * b.rows);
   }
-  return out;
 }
 
 /** The windows of a gather or scatter: where each begins in the operand, and in the result. */
@@ -2714,6 +3019,7 @@ function windowAxes(shape, settings) {
 }
 
 function gathered(settings, [operand, index], form, out) {
+  out.fill(0);
   if (settings.mode === "fill") {
     word.setUint32(0, settings.fill);
     out.fill(form.dtype === "float32" ? word.getFloat32(0) : form.dtype === "int32" ? word.getInt32(0) : settings.fill);
@@ -2758,7 +3064,11 @@ function scattered(settings, [operand, index, updates], add) {
   if (!floats) return out;
   const sum = operand.data.slice();
   if (most !== most) return sum.fill(NaN);
-  for (let n = 0; n < sum.length; n++) if (out[n] !== 0) sum[n] = fl(sum[n] + mul(fl(out[n]), 1 / scale));
+  eachWindow(operand.shape, index, sizes, settings, updates.shape, (to) => {
+    const added = copied(out, shape, view, to);
+    placed(copied(sum, shape, view, to).map((value, n) => (added[n] === 0 ? value : fl(value + mul(fl(added[n]), 1 / scale)))), shape, sum, view, to);
+    placed(added.fill(0), shape, out, view, to); // another window may lie in the same place
+  });
   return sum;
 }
 
@@ -2800,8 +3110,9 @@ function reduced({ data, shape }, axes, out, rule) {
 /** What an operation gives, from its values; those with programs of their own are in `execute`. */
 const OPERATIONS = {
   select: ({ out }, [condition, no, yes]) => {
-    const single = condition.data.length === 1;
-    for (let n = 0; n < out.length; n++) out[n] = condition.data[single ? 0 : n] ? yes.data[n] : no.data[n];
+    const [chosen, to, one, two] = [condition.data, words(out), words(yes.data), words(no.data)];
+    if (chosen.length === 1) to.set(chosen[0] ? one : two);
+    else for (let n = 0; n < to.length; n++) to[n] = chosen[n] ? one[n] : two[n];
   },
   convert: ({ out, form }, [{ data, form: from }]) => {
     const [least, most] = form.dtype === "int32" ? [-2147483648, 2147483647] : [0, 4294967295];
@@ -2906,11 +3217,11 @@ const OPERATIONS = {
   minimum: ({ out, settings }, [value]) => reduced(value, settings.axes, out, Math.min),
   all: ({ out, settings }, [value]) => reduced(value, settings.axes, out, (a, b) => a & b),
   any: ({ out, settings }, [value]) => reduced(value, settings.axes, out, (a, b) => a | b),
-  dot: ({ out, settings }, values) => out.set(contracted(settings, values)),
+  dot: ({ out, settings }, values) => contracted(settings, values, out),
   gather: ({ out, form, settings }, values) => gathered(settings, values, form, out),
   scatter: ({ out, settings }, values) => out.set(scattered(settings, values, false)),
   scatter_add: ({ out, settings }, values) => out.set(scattered(settings, values, true)),
-  seed: ({ out }, [{ data }]) => data.forEach((value, n) => (out[2 * n + 1] = value)),
+  seed: ({ out }, [{ data }]) => data.forEach((value, n) => out.set([0, value], 2 * n)),
   fold: ({ out }, [keys, numbers]) => {
     for (let n = 0; n < out.length / 2; n++) {
       const number = numbers.data[numbers.data.length === 1 ? 0 : n] >>> 0;
@@ -2922,30 +3233,23 @@ const OPERATIONS = {
   draw: ({ out, settings }, [{ data }]) => drawn(data, elements(settings.shape), (n, [a, b]) => (out[n] = a ^ b)),
 };
 
-/** The most frequent ones, each in a function of its own, which a compiler makes better code of. */
-const QUICK = {
-  add: (out, x, y) => {
-    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] + y[n]);
-  },
-  sub: (out, x, y) => {
-    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] - y[n]);
-  },
-  mul: (out, x, y) => {
-    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * y[n]);
-  },
-  div: (out, x, y) => {
-    for (let n = 0; n < out.length; n++) out[n] = fl(x[n] * fl(1 / y[n]));
-  },
-  exp: (out, x) => {
-    for (let n = 0; n < out.length; n++) out[n] = exp(x[n]);
-  },
-};
+/** Elementwise, by the kernel of the same name. */
+function blockwise(name, out, x, y) {
+  byBlocks(0, out.length, (at, end) => {
+    const own = new Float32Array(kernels.memory.buffer);
+    own.set(x.subarray(at, end));
+    if (y) own.set(y.subarray(at, end), BLOCK / 4);
+    kernels[name](4 * (end - at));
+    out.set(own.subarray(BLOCK / 2, BLOCK / 2 + end - at), at);
+  });
+}
 
 /** One element after another. */
 function elementwise(name, out, values, form) {
   const [a, b] = values;
-  if (out instanceof Float32Array && Object.hasOwn(QUICK, name)) {
-    QUICK[name](out, a.data, b?.data);
+  const long = out.length >= FEW && values.every(({ data }) => data.length === out.length);
+  if (kernels && long && out instanceof Float32Array && Object.hasOwn(kernels, name)) {
+    blockwise(name, out, a.data, b?.data);
     return;
   }
   const compared = member(COMPARED, name);
@@ -2962,26 +3266,44 @@ function elementwise(name, out, values, form) {
   else for (let n = 0; n < count; n++) out[n] = rule(a.data[n]);
 }
 
-/** Room for a tensor; a program is the operator's, and may ask for any. */
-function arrayFor({ dtype, shape }) {
-  const count = elements(shape);
-  if (!(count * 4 <= MOST_BYTES)) throw new Missing("a program makes a larger tensor than this page holds", { found: visible(shape.join(" x ").slice(0, 60)) });
-  return new ARRAYS[dtype](count);
+/** Arrays of values that nothing uses any more: to take one of them is faster than a new one. */
+class Spare {
+  byLength = new Map();
+
+  /** Room for a tensor, with anything in it; a program is the operator's, and may ask for any. */
+  take({ dtype, shape }) {
+    const count = elements(shape);
+    if (!(count * 4 <= MOST_BYTES)) throw new Missing("a program makes a larger tensor than this page holds", { found: visible(shape.join(" x ").slice(0, 60)) });
+    const left = dtype === "float32" && this.byLength.get(count);
+    return left?.length ? left.pop() : new ARRAYS[dtype](count);
+  }
+
+  give(data) {
+    if (!(data instanceof Float32Array) || data.length < 4096) return;
+    if (!this.byLength.has(data.length)) this.byLength.set(data.length, []);
+    this.byLength.get(data.length).push(data);
+  }
 }
 
 /** The values that a program gives, with one bit pattern for all that is no number. `constants`: arrays by digest. `pause`: awaited now and then. */
 async function execute(program, inputs, constants, pause = async () => {}) {
-  const found = await executed(program, inputs, constants, pause);
-  for (const data of found) if (data instanceof Float32Array) for (let n = 0; n < data.length; n++) if (data[n] !== data[n]) data[n] = NaN;
-  return found;
+  await loadKernels();
+  const found = await executed(program, inputs, { constants, pause, spare: new Spare() });
+  return found.map(settled);
 }
 
-async function executed(program, inputs, constants, pause) {
+function settled(data) {
+  if (data instanceof Float32Array) for (let n = 0; n < data.length; n++) if (data[n] !== data[n]) data[n] = NaN;
+  return data;
+}
+
+async function executed(program, inputs, around) {
+  const { constants, pause, spare } = around;
   const known = new Map();
   const forms = program.forms.map(([dtype, shape]) => ({ dtype, shape }));
-  const give = (number, data) => {
+  const give = (number, data, own = false) => {
     const form = forms[number];
-    known.set(number, { data, shape: form.shape, form });
+    known.set(number, { data, shape: form.shape, form, own });
   };
   program.inputs.forEach((number, at) => give(number, inputs[at]));
   for (const [number, digest] of program.constants) give(number, constants.get(digest));
@@ -2991,33 +3313,38 @@ async function executed(program, inputs, constants, pause) {
   for (const [at, [name, used, made, settings, bodies]] of program.operations.entries()) {
     const values = used.map((number) => known.get(number));
     if (bodies.length) {
-      const outputs = await looped(name, settings, bodies, values, constants, pause);
+      for (const value of values) value.own = false; // what a program takes it may give back
+      const outputs = await looped(name, settings, bodies, values, around);
       made.forEach((number, n) => give(number, outputs[n]));
     } else {
       const form = forms[made[0]];
-      const out = arrayFor(form);
+      const out = spare.take(form);
       const rule = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : null;
       if (rule) rule({ out, form, settings, whole: same32(form.dtype === "int32") }, values);
       else elementwise(name, out, values, form);
-      give(made[0], out);
+      give(made[0], out, true);
       await pause();
     }
-    for (const number of used) if (last.get(number) === at) known.delete(number);
+    for (const number of used) {
+      if (last.get(number) !== at) continue;
+      if (known.get(number)?.own) spare.give(known.get(number).data);
+      known.delete(number);
+    }
   }
   return program.outputs.map((number) => known.get(number).data);
 }
 
-async function looped(name, settings, bodies, values, constants, pause) {
+async function looped(name, settings, bodies, values, around) {
   if (name === "cond") {
     const chosen = clamped(values[0].data[0], bodies.length - 1);
-    return executed(bodies[chosen], values.slice(1).map(({ data }) => data), constants, pause);
+    return executed(bodies[chosen], values.slice(1).map(({ data }) => data), around);
   }
   if (name === "while") {
     const { asked, done } = settings;
     const given = values.map(({ data }) => data);
     let carry = given.slice(asked + done);
-    while ((await executed(bodies[0], [...given.slice(0, asked), ...carry], constants, pause))[0][0]) {
-      carry = await executed(bodies[1], [...given.slice(asked, asked + done), ...carry], constants, pause);
+    while ((await executed(bodies[0], [...given.slice(0, asked), ...carry], around))[0][0]) {
+      carry = await executed(bodies[1], [...given.slice(asked, asked + done), ...carry], around);
     }
     return carry;
   }
@@ -3028,12 +3355,12 @@ async function looped(name, settings, bodies, values, constants, pause) {
   let carry = values.slice(kept, kept + carried).map(({ data }) => data);
   const made = bodies[0].outputs.slice(carried).map((number) => {
     const [dtype, shape] = bodies[0].forms[number];
-    return arrayFor({ dtype, shape: [length, ...shape] });
+    return around.spare.take({ dtype, shape: [length, ...shape] });
   });
   for (let turn = 0; turn < length; turn++) {
     const n = reverse ? length - 1 - turn : turn;
     const own = rows.map(({ data }) => data.subarray((n * data.length) / length, ((n + 1) * data.length) / length));
-    const found = await executed(bodies[0], [...fixed, ...carry, ...own], constants, pause);
+    const found = await executed(bodies[0], [...fixed, ...carry, ...own], around);
     carry = found.slice(0, carried);
     found.slice(carried).forEach((value, at) => made[at].set(value, n * value.length));
   }
@@ -3884,7 +4211,7 @@ if (typeof process !== "undefined" && process.versions?.node && process.argv[1])
 /** A folder that the reader chose: its files are read here and go nowhere. */
 class ChosenSource {
   constructor(files) {
-    this.files = new Map([...files].map((file) => [file.webkitRelativePath.replace(/^[^/]*\//, ""), file]));
+    this.files = new Map(files);
   }
 
   async read(path, most) {
@@ -3979,12 +4306,59 @@ function drawError(error, place) {
 
 class Stopped extends Error {}
 
+const WORKER = "judge"; // the name of a worker that answers one question
+
+/** What the page asks: of which files, and what. */
+function answered({ files, address, asked }, progress) {
+  return judge(files.length ? new ChosenSource(files) : new AddressSource(address), { ...asked, progress });
+}
+
+/** The answer of a worker with this very program: the page stays awake, and to stop it is to end it. Null where a browser has none. */
+function fromWorker(program, question, progress, stop) {
+  return new Promise((resolve, reject) => {
+    const address = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
+    const worker = new Worker(address, { type: "module", name: WORKER });
+    const end = (settle, value) => {
+      worker.terminate();
+      URL.revokeObjectURL(address);
+      settle(value);
+    };
+    let begun = false;
+    worker.onerror = (event) => (begun ? end(reject, new Error(event.message ?? "the worker ended")) : end(resolve, null));
+    worker.onmessage = ({ data: { part, found, error } }) => {
+      begun = true;
+      if (part) progress(...part).catch(() => {});
+      else if (error) end(reject, error.asked ? new Usage(error.said) : new Error(error.said));
+      else if (found) end(resolve, found);
+    };
+    stop.addEventListener("click", () => end(reject, new Stopped()), { once: true });
+    worker.postMessage(question);
+  });
+}
+
+if (typeof WorkerGlobalScope !== "undefined" && globalThis.name === WORKER) {
+  postMessage({});
+  let told = 0;
+  const progress = async (...part) => {
+    if (performance.now() - told < 30) return;
+    told = performance.now();
+    postMessage({ part });
+  };
+  onmessage = async ({ data }) => {
+    try {
+      postMessage({ found: await answered(data, progress) });
+    } catch (error) {
+      postMessage({ error: { said: error.message, asked: error instanceof Usage } });
+    }
+  };
+}
+
 function page() {
   const at = (id) => document.getElementById(id);
   const [form, report, bar, status, stop, start] = ["check", "report", "bar", "status", "stop", "start"].map(at);
   const served = location.protocol === "http:" || location.protocol === "https:";
-  const program = [...document.scripts].find(({ type }) => type === "module");
-  at("program").textContent = digestText(sha256(encoder.encode(program.textContent)));
+  const program = [...document.scripts].find(({ type }) => type === "module").textContent;
+  at("program").textContent = digestText(sha256(encoder.encode(program)));
   at("run").value = /^#[a-z0-9]{1,64}$/.test(location.hash) ? location.hash.slice(1) : "";
   if (!served) at("place").textContent = "This page was opened from a disk: choose the folder that you want to check.";
   at("folder").required = !served;
@@ -4008,11 +4382,11 @@ function page() {
     [start.disabled, stop.disabled, bar.hidden] = [true, false, false];
     status.textContent = "Checking.";
     const split = (id) => at(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
-    const chosen = at("folder").files;
+    const files = [...at("folder").files].map((file) => [file.webkitRelativePath.replace(/^[^/]*\//, ""), file]);
     try {
-      const source = chosen.length ? new ChosenSource(chosen) : new AddressSource(new URL(".", location.href).href);
-      const asked = { keys: split("key"), witnesses: split("witnesses"), run: at("run").value.trim(), execute: at("step").value.trim() || at("execute").value, progress };
-      const found = await judge(source, asked);
+      const asked = { keys: split("key"), witnesses: split("witnesses"), run: at("run").value.trim(), execute: at("step").value.trim() || at("execute").value };
+      const question = { files, address: new URL(".", location.href).href, asked };
+      const found = (await fromWorker(program, question, progress, stop)) ?? (await answered(question, progress));
       drawReport(found, report);
       report.dataset.found = JSON.stringify(found);
       status.textContent = "Done.";

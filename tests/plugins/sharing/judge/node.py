@@ -53,13 +53,17 @@ def checked(
     return Checked(done.returncode, json.loads(done.stdout))
 
 
-def evaluated(script: str, *, given: str = "") -> Any:
+WITH_OR_WITHOUT = pytest.mark.parametrize("options", [(), ("--noexpose-wasm",)], ids=["WebAssembly", "none"])
+"""Options of node: the arithmetic by kernels, and by JavaScript alone."""
+
+
+def evaluated(script: str, *, given: str = "", options: tuple[str, ...] = ()) -> Any:
     """What an expression of the judge's own parts gives, as JSON. ``given``: on the standard input, as ``given`` there."""
     text = (
         f'import {{ readFileSync }} from "node:fs"; import * as judge from "{PROGRAM.as_uri()}";'
         f'const given = readFileSync(0, "utf8"); process.stdout.write(JSON.stringify(await ({script})()));'
     )
-    command = [NODE, "--input-type=module", "--eval", text]
+    command = [NODE, *options, "--input-type=module", "--eval", text]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.sharing.judge.node import evaluated, needs_node
+from tests.plugins.sharing.judge.node import WITH_OR_WITHOUT, evaluated, needs_node
 
 pytestmark = needs_node
 
@@ -68,7 +68,8 @@ def test_every_answer_is_the_recorded_one(name: str, script: str) -> None:
     assert len(answers) > 5 and all(answers), answers
 
 
+@WITH_OR_WITHOUT
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("exact-*.json")), ids=lambda path: path.stem)
-def test_every_bit_of_a_program_comes_out(path: Path) -> None:
-    answers = evaluated(PROGRAM, given=path.read_text("utf-8"))
+def test_every_bit_of_a_program_comes_out(path: Path, options: tuple[str, ...]) -> None:
+    answers = evaluated(PROGRAM, given=path.read_text("utf-8"), options=options)
     assert answers and all(answers), answers

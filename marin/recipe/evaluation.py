@@ -53,9 +53,11 @@ class TasksDuring(Section, frozen=True):
 
 
 class TextSamples(Section, frozen=True):
-    """What a state says after each of ``prompts``: at most ``max_tokens``, drawn by ``seed``; ``temperature`` 0 takes the likeliest."""
+    """What a state says after each of ``prompts``: ``max_tokens`` at most, by ``seed``; at ``temperature`` 0 the likeliest."""
 
-    prompts: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=10_000)], ...], Meta(min_length=1, max_length=64)]
+    prompts: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=10_000)], ...], Meta(min_length=1, max_length=64)
+    ]
     max_tokens: Annotated[int, Meta(ge=1, le=65_536)] = 40
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.8
     seed: Seed = 0

@@ -47,7 +47,10 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
             new = {"samples": [one._asdict() for one in texts[shown:]]} if texts[shown:] else {}
             print_json({"run": name, "status": view.status, **({} if now is None else now.as_json()), **new})
         else:
-            say(status_line(view, now), *(f"  before train step {at}: {prompt}|{text}" for at, prompt, text in texts[shown:]))
+            say(
+                status_line(view, now),
+                *(f"  before train step {at}: {prompt}|{text}" for at, prompt, text in texts[shown:]),
+            )
         shown = len(texts)
     ctx.exit(0 if view is not None and view.status == "completed" else 1)
 

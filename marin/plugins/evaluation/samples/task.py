@@ -68,7 +68,10 @@ def read(path: Path, names: Sequence[str] = ()) -> list[EvaluationTask]:
         lines = path.read_bytes().decode().splitlines()
     except OSError as error:
         raise DataMissing(
-            "prompts cannot be read", where=str(path), found=error.strerror or str(error), cure="check its path and mode"
+            "prompts cannot be read",
+            where=str(path),
+            found=error.strerror or str(error),
+            cure="check its path and mode",
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(

@@ -17,6 +17,8 @@ EVAL_COMPLETED = "eval.completed/v1"
 EVALUATION_RECORDED = "evaluation.recorded/v1"
 EVALUATION_MEASURED = "evaluation.measured/v1"
 MODEL_EXPORTED = "model.exported/v1"
+TEXT_SAMPLES = "text-samples 1"
+"""The ``harness`` of an evaluation that is texts, which states continued."""
 
 
 class EvalCompleted(Body, frozen=True):

@@ -12,9 +12,9 @@ from marin.errors import DataError, DataMissing, UsageError
 from marin.plugins.evaluation.recorded.records import Settings, config_digest, digests_of
 from marin.plugins.evaluation.recorded.task import LONGEST_LINE, EvaluationTask
 from marin.recipe.evaluation import TextSamples
-from marin.record.events import CheckpointSaved, EvaluationRecorded
+from marin.record.events import TEXT_SAMPLES, CheckpointSaved, EvaluationRecorded
 
-VERSION = "text-samples 1"
+VERSION = TEXT_SAMPLES
 NAME, SPLIT, KIND = "samples", "prompts", "continued"
 
 

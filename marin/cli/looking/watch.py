@@ -84,8 +84,8 @@ def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None, list[A
 def status_line(view: Run, now: Underway | None) -> str:
     """What is said of a run at a moment, in a line."""
     if now is None:
-        ends = {name: view.metrics[name] for name in ("train.loss_last", "evaluate.loss") if name in view.metrics}
-        words = {"train.loss_last": "train loss", "evaluate.loss": "loss"}
+        words = {"train.loss_last": "train loss", "loop.loss_last": "train loss", "evaluate.loss": "loss"}
+        ends = {name: view.metrics[name] for name in words if name in view.metrics}
         return " · ".join([view.status, *(f"{words[name]} {value:.4f}" for name, value in ends.items())])
     parts = [now.line]
     if now.train_loss is not None:

@@ -28,10 +28,10 @@ class SampledText(NamedTuple):
 def said(root: Root, run: str) -> list[SampledText]:
     """What states of ``run`` said, in the order in which it was recorded: as its events say it, and nothing of it is proven. A
     record that is not in the store, or is none, is left out: `marin verify` says so."""
-    return list(_said(root.history(), root.store_to_read(), run))
+    return list(_texts(root.history(), root.store_to_read(), run))
 
 
-def _said(history: History, store: Store, run: str) -> Iterator[SampledText]:
+def _texts(history: History, store: Store, run: str) -> Iterator[SampledText]:
     for body in recorded_evaluations(history, run):
         if not isinstance(body, EvaluationRecorded) or body.harness != VERSION:
             continue

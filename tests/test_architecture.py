@@ -203,6 +203,7 @@ FLOORS = (
 ON_DEMAND = {
     "marin/evaluation/importing.py": "jax, where a model is imported",
     "marin/kinds/known.py": "what finds plugins, for a type that the core does not have",
+    "marin/graph/execution/stage.py": "jax begins under the arithmetic contract, once for all steps of a sweep",
     "marin/library/model.py": "jax begins under the arithmetic contract",
     "marin/library/run.py": "jax, where a model, a batch or a verification needs it",
     "marin/process/waiting.py": "the ledger, which a command that is loaded may not have loaded",

@@ -210,3 +210,17 @@ def names_of(statement: ast.stmt) -> set[str]:
         return {statement.name, *(node.attr for node in stored if isinstance(node.ctx, ast.Store))}
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def test_the_wheel_says_the_pythons_that_are_tested_each_week() -> None:
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
+    named = [
+        line.rpartition(" ")[2] for line in declared if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", line)
+    ]
+    found = re.search(
+        r"^readonly oldest=(\d+) newest=(\d+)", (PROJECT / ".ci/environment").read_text("utf-8"), re.MULTILINE
+    )
+    assert found is not None
+    assert named == [f"3.{minor}" for minor in range(int(found[1]), int(found[2]) + 1)]
+    weekly = (PROJECT / ".github/workflows/weekly.yml").read_text("utf-8")
+    assert f"version: {named}".replace("'", '"') in weekly

@@ -9,7 +9,7 @@ from secrets import token_bytes
 from typing import Literal
 
 from ledger import Event
-from marin.errors import MissingEvidence
+from marin.errors import MissingEvidence, UsageError
 from marin.kinds.kind import Fact as Fact
 from marin.kinds.kind import StepView as StepView
 from marin.recipe.schema import Recipe, from_plain
@@ -107,7 +107,15 @@ class ExecutedRun:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe as it was recorded; raises :class:`UsageError` when this version cannot read it."""
+        """The recipe as it was recorded; raises :class:`UsageError` when this version cannot read it, or a loop of its user's own
+        recorded the run."""
+        if self.is_loop:
+            raise UsageError(
+                "a loop of its user's own recorded this run",
+                where=f"run {self.run}",
+                expected="a run of the pipeline, whose recipe says how its model is made",
+                cure=f"it is looked at by `marin show {self.run}`, and executed again by `marin verify {self.run} --by COMMAND`",
+            )
         return from_plain(self.started.body.recipe, where=f"run {self.run}")
 
     @property

@@ -22,7 +22,7 @@ from marin.record.events import DEFAULT_PIPELINE
 def _during(recipe: Recipe) -> object:
     """What is measured of a run's states while it trains."""
     asked = recipe.evaluation
-    return None if asked.every is None else plain((asked.every, asked.sets, asked.tasks))
+    return None if asked.every is None else plain((asked.every, asked.sets, asked.tasks, asked.samples))
 
 
 DURING = Beside("evaluation", _during)

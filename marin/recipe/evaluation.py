@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from marin.errors import UsageError
-from marin.recipe.section import Count, Name, Positive, Section
+from marin.recipe.section import Count, Name, Positive, Section, Seed
 
 
 class CorpusSet(Section, frozen=True, tag="corpus", tag_field="kind", kw_only=True):
@@ -52,11 +52,22 @@ class TasksDuring(Section, frozen=True):
     num_fewshot: Count | None = None
 
 
+class TextSamples(Section, frozen=True):
+    """What a state says after each of ``prompts``: ``max_tokens`` at most, by ``seed``; at ``temperature`` 0 the likeliest."""
+
+    prompts: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=10_000)], ...], Meta(min_length=1, max_length=64)
+    ]
+    max_tokens: Annotated[int, Meta(ge=1, le=65_536)] = 40
+    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.8
+    seed: Seed = 0
+
+
 class Evaluation(Section, frozen=True):
     """What is measured on the held-out split, and what of the states that the training records on its way.
 
-    ``every`` so many train steps the recorded state is measured on ``sets`` (None: the validation split) and ``tasks``.
-    That reads states and decides no bit of one: neither the training nor the step ``evaluate`` has it in its identity.
+    ``every`` so many train steps the recorded state is measured on ``sets`` (None: the validation split) and ``tasks``, and
+    says something (``samples``). That reads states and decides no bit of one: it is in the identity of no step.
     """
 
     batch_size: Positive = 16
@@ -65,6 +76,7 @@ class Evaluation(Section, frozen=True):
     every: Positive | None = None
     sets: Annotated[dict[Name, HeldOut], Meta(min_length=1, max_length=64)] | None = None
     tasks: TasksDuring | None = None
+    samples: TextSamples | None = None
 
 
 def check_evaluation(asked: Evaluation, segment: int, parts: Collection[str], where: str) -> None:
@@ -75,13 +87,13 @@ def check_evaluation(asked: Evaluation, segment: int, parts: Collection[str], wh
     """
     every = asked.every
     if every is None:
-        if asked.sets is not None or asked.tasks is not None:
+        if (asked.sets, asked.tasks, asked.samples) != (None, None, None):
             raise UsageError(
-                "sets or tasks that are never measured",
+                "sets, tasks or samples of no state",
                 where=f"{where}: evaluation.every",
                 expected="a number of train steps",
                 found="null",
-                cure="set evaluation.every, or leave evaluation.sets and evaluation.tasks out",
+                cure="set evaluation.every, or leave evaluation.sets, tasks and samples out",
             )
         return
     if every % segment:

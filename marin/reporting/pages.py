@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,6 +45,9 @@ def draw(root: Root, run: str, name: str, preview: str = "", inspector: Inspecto
             from marin.reporting.lineage.page import lineage_page, read_samples
 
             return lineage_page(loaded, origin, read_samples(loaded, root.store(), inspector=inspector))
+        case "samples.json":
+            rows = named("marin.pages", "samples", f"the page {name}")(root, run)
+            return json.dumps({"columns": ["before train step", "prompt", "text"], "data": rows}).encode()
         case "collection.html":
             drawn: bytes = named("marin.pages", "collection", f"the page {name}")(root, loaded)
             return drawn

@@ -44,7 +44,9 @@ class Attempt:
 class Job:
     """One piece of work. ``retries``: how often a process that died is replaced. ``observe`` is called from another
     thread for every process that died, before the next one starts, so that the caller can record it. ``launches``: the
-    job starts work of its own on the same Ray (a training), so it is a process beside this one and no task there."""
+    job starts work of its own on the same Ray (a training), so it is a process beside this one and no task there.
+    ``prepare`` is called with the payload in a process whose forks do all jobs that are ``alike``, one after another: the
+    imports of the first are there for the others. Processes that are not of this machine alone do not look at it."""
 
     name: str
     function: Function
@@ -54,6 +56,8 @@ class Job:
     retries: int = 2
     observe: Callable[[Attempt], None] | None = None
     launches: bool = False
+    prepare: Function | None = None
+    alike: str = ""
 
 
 class JobFuture(Future[bytes]):

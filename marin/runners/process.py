@@ -1,4 +1,5 @@
-"""Jobs on this machine without an engine: a fresh process each, as many at a time as the resources allow."""
+"""Jobs on this machine without an engine: a fresh process each, or a fork of a prepared one, as many at a time as the resources
+allow."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import sys
 import threading
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from types import TracebackType
+from typing import BinaryIO
 
 from ledger import Unavailable
 from marin.provenance.environment import available_cores
@@ -32,6 +35,7 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
         self._mutex = threading.Condition()
         self._waiting: list[tuple[JobFuture, str]] = []
         self._running: dict[JobFuture, threading.Thread] = {}
+        self._prepared: list[_Process] = []
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -45,6 +49,31 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
             future.cancel()
         for thread in running.values():
             thread.join()
+        for process in self._prepared:
+            process.end()
+
+    def _answer(self, future: JobFuture, named: str, gpus: list[int], stopped: threading.Event) -> tuple[bytes, str]:
+        """What one process answered, and how it died, "" if it did not."""
+        job = future.job
+        environment = {**os.environ, **job.environment}
+        if gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+        alike = "" if gpus or not job.alike else json.dumps([job.alike, environment], sort_keys=True)
+        with self._mutex:
+            known = next((process for process in self._prepared if alike and process.alike == alike), None)
+            if known is not None:
+                self._prepared.remove(known)
+        used = known or _Process.begun(environment, alike)
+        future.stoppable(lambda: _stop(used.process, stopped))
+        if stopped.is_set():
+            _stop(used.process, stopped)
+        data, death = used.answer(job, named)
+        if death or stopped.is_set() or not alike:
+            used.end()
+        else:
+            with self._mutex:
+                self._prepared.append(used)
+        return data, death
 
     def submit(self, job: Job) -> JobFuture:
         """See :class:`marin.runners.jobs.JobRunner`.
@@ -113,7 +142,7 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
         job = future.job
         stopped = threading.Event()
         for number in range(1, job.retries + 2):
-            data, death = _process(future, named, gpus, stopped)
+            data, death = self._answer(future, named, gpus, stopped)
             if stopped.is_set():
                 raise CancelledError
             attempt = Attempt(number, death)
@@ -125,41 +154,55 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
         raise gave_up(job, future.attempts)
 
 
-def _process(future: JobFuture, named: str, gpus: list[int], stopped: threading.Event) -> tuple[bytes, str]:
-    """One process: what it answered, and how it died, "" if it did not."""
-    job = future.job
-    environment = {**os.environ, **job.environment}
-    if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
-    reading, writing = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "marin.runners.child", str(writing)],
-        stdin=subprocess.PIPE,
-        stdout=standard_error(),
-        pass_fds=(writing,),
-        env=environment,
-        start_new_session=True,
-    )
-    os.close(writing)
-    future.stoppable(lambda: _stop(process, stopped))
-    if stopped.is_set():
-        _stop(process, stopped)
-    assert process.stdin is not None
-    with open(reading, "rb") as stream, process.stdin:
+@dataclass(frozen=True, eq=False)
+class _Process:
+    """A process that does jobs, where its answers come from, and which jobs are ``alike`` for it: "" for one job alone."""
+
+    process: subprocess.Popen[bytes]
+    answers: BinaryIO
+    alike: str
+
+    @classmethod
+    def begun(cls, environment: dict[str, str], alike: str) -> _Process:
+        """A new one."""
+        reading, writing = os.pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "marin.runners.child", str(writing)],
+            stdin=subprocess.PIPE,
+            stdout=standard_error(),
+            pass_fds=(writing,),
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(writing)
+        return cls(process, open(reading, "rb"), alike)
+
+    def answer(self, job: Job, named: str) -> tuple[bytes, str]:
+        """What it answered, and how it died, "" if it did not."""
+        assert self.process.stdin is not None
+        prepare = reference(job.prepare) if self.alike and job.prepare is not None else ""
+        head = {"function": named, "size": len(job.payload), "prepare": prepare}
         with suppress(BrokenPipeError):
-            process.stdin.write(
-                json.dumps({"function": named, "size": len(job.payload)}).encode() + b"\n" + job.payload
-            )
-            process.stdin.flush()
-        data = stream.read()
-        status = process.wait()
-    if is_whole(data):
-        return data, ""
-    if status == 0:
-        return b"", "ended without an answer"
-    with suppress(ValueError):
-        return b"", f"killed by {signal.Signals(-status).name}"
-    return b"", f"exit status {status}"
+            self.process.stdin.write(json.dumps(head).encode() + b"\n" + job.payload)
+            self.process.stdin.flush()
+        data = self.answers.readline()
+        if data.endswith(b"\n"):
+            data += self.answers.read(json.loads(data).get("size", 0))
+        if is_whole(data):
+            return data, ""
+        status = self.process.wait()
+        if status == 0:
+            return b"", "ended without an answer"
+        with suppress(ValueError):
+            return b"", f"killed by {signal.Signals(-status).name}"
+        return b"", f"exit status {status}"
+
+    def end(self) -> None:
+        """Wait for its end; there are no more jobs."""
+        assert self.process.stdin is not None
+        with self.answers, suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
 
 
 def _stop(process: subprocess.Popen[bytes], stopped: threading.Event) -> None:

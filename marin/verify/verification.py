@@ -339,7 +339,7 @@ class Verification:
 
     def _evaluation(self, case: Case, model: Verdict) -> Verdict:
         record, found = case.record, None
-        if record.evaluations or record.measured or case.run.recipe.evaluation.every is not None:
+        if record.evaluations or record.measured or (not self.run.is_loop and case.run.recipe.evaluation.every):
             judge = named(JUDGES, EVALUATION, "evaluations of the run")
             found = judge(case, self.scope.sample, self.reader.checkpoint().root)
         if found is not None:
@@ -348,6 +348,7 @@ class Verification:
             return replace(verdict, lines=(*verdict.lines, *_withdrawn(record)))
         numbers = "stands" if record.aside else "is recorded"
         own = f"the pipeline's own evaluation is judged by model; no number of a harness {numbers}"
+        own = "nothing was evaluated of what the loop saved" if self.run.is_loop else own
         return Verdict(
             "PASS" if model.outcome == "PASS" and "evaluate" in case.run.steps else "NOT_RUN",
             (own, *_withdrawn(record)),

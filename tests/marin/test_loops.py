@@ -69,7 +69,9 @@ def execute(folder: Path, change: str = "pass") -> Root:
 
 def judged(root: Root, by: str) -> Report:
     options = Options(execution=Execution(), remember=False, by=by, sources=NOBODY)
-    return Verification(root, "latest", options).report()
+    report = Verification(root, "latest", options).report()
+    assert words(report).get("evaluation", "NOT_RUN") == "NOT_RUN", "nothing was evaluated, and that is said so"
+    return report
 
 
 def words(report: Report) -> dict[str, str]:
@@ -157,6 +159,16 @@ def test_another_bit_is_found_by_step_and_tensor(
     assert (report.divergence.step, report.divergence.explanation) == (step, what)
     assert report.divergence.tensors == tensors
     assert "the same bits both times" in report.verdicts["training"].lines[1]
+
+
+@pytest.mark.parametrize("command", [["sample", "latest", "The"], ["train", "--continue", "latest", "--dry-run"]])
+def test_what_needs_a_recipe_says_that_a_loop_has_none(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    execute(folder)
+    assert main.run(command) == 2
+    said = capsys.readouterr().err
+    assert "a loop of its user's own recorded this run" in said and "unknown key" not in said
 
 
 def test_a_program_that_differs_from_itself_is_told_apart(folder: Path) -> None:

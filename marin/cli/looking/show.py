@@ -21,6 +21,7 @@ from marin.cli.looking.find import (
 from marin.cli.looking.log import describe
 from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
+from marin.cli.looking.watch import said
 from marin.cli.naming import known_digest
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
@@ -124,7 +125,8 @@ def show(options: ShowOptions) -> None:
         elif options.as_json:
             found = {"same_as": twin_of(root, view) or None, "contradiction": _contradiction(root, view) or None}
             now = underway(root.history(), view, datetime.now(UTC))
-            print_json({**whole(view), **found, "underway": None if now is None else now.as_json()})
+            texts = [one._asdict() for one in said(root, view.run)]
+            print_json({**whole(view), **found, "samples": texts, "underway": now and now.as_json()})
         else:
             _show_run(root, view)
 
@@ -245,6 +247,9 @@ def _show_run(root: Root, view: Run) -> None:
     if view.metrics:
         say()
         print_fields([(name, written(value)) for name, value in view.metrics.items()])
+    if texts := said(root, view.run):
+        say()
+        print_table(("before step", "prompt", "what it said"), [(str(step), *rest) for step, *rest in texts], empty="")
     if view.segments:
         say()
         segments, drawn = [fact.body for fact in view.segments], rewards(history, view.run)

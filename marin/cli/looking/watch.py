@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from marin.cli.output import print_json, say
 from marin.history.run import Run
 from marin.history.runs import load, resolve
 from marin.history.table.underway import Underway, underway
+from marin.provenance.plugins import points
 from marin.record.root import Root, open_root
 
 SECONDS, AGAIN = 1.0, 15.0
@@ -39,18 +41,29 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
     name = resolve(root.history(), run)
     if not as_json:
         say(f"run {name}, from {root.location}; Ctrl-C ends the watching, not the run", err=True)
-    view = None
-    for view, now in changes(root, name):
+    view, shown = None, 0
+    for view, now, texts in changes(root, name):
         if as_json:
-            print_json({"run": name, "status": view.status, **({} if now is None else now.as_json())})
+            new = {"samples": [one._asdict() for one in texts[shown:]]} if texts[shown:] else {}
+            print_json({"run": name, "status": view.status, **({} if now is None else now.as_json()), **new})
         else:
-            say(status_line(view, now))
+            say(
+                status_line(view, now),
+                *(f"  before train step {at}: {prompt}|{text}" for at, prompt, text in texts[shown:]),
+            )
+        shown = len(texts)
     ctx.exit(0 if view is not None and view.status == "completed" else 1)
 
 
-def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None]]:
-    """The run at each change of what is said of it; the last is its end."""
-    reader, before, size, looked = root.reader(), "", -1, 0.0
+def said(root: Root, run: str) -> list[Any]:
+    """What states of the run said after prompts: train step, prompt and text (``evaluation.samples``), as its events have it."""
+    point = points("marin.pages").get("samples")
+    return [] if point is None else list(point.load()(root, run))
+
+
+def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None, list[Any]]]:
+    """The run at each change of what is said of it, with what its states said; the last is its end."""
+    reader, before, size, looked = root.reader(), ("", 0), -1, 0.0
     while True:
         newest = reader.refresh().size
         if newest != size or time.monotonic() - looked > AGAIN:
@@ -58,20 +71,21 @@ def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None]]:
             history = root.history()
             view = load(history, run)
             now = underway(history, view, datetime.now(UTC))
-            line = status_line(view, now)
-            if line != before:
-                yield view, now
+            texts = said(root, run)
+            told = (status_line(view, now), len(texts))
+            if told != before:
+                yield view, now, texts
             if now is None:
                 return
-            before = line
+            before = told
         time.sleep(SECONDS)
 
 
 def status_line(view: Run, now: Underway | None) -> str:
     """What is said of a run at a moment, in a line."""
     if now is None:
-        ends = {name: view.metrics[name] for name in ("train.loss_last", "evaluate.loss") if name in view.metrics}
-        words = {"train.loss_last": "train loss", "evaluate.loss": "loss"}
+        words = {"train.loss_last": "train loss", "loop.loss_last": "train loss", "evaluate.loss": "loss"}
+        ends = {name: view.metrics[name] for name in words if name in view.metrics}
         return " · ".join([view.status, *(f"{words[name]} {value:.4f}" for name, value in ends.items())])
     parts = [now.line]
     if now.train_loss is not None:

@@ -25,7 +25,10 @@ from marin.execution.plan import Plan
 from marin.graph.execution.work import by_bytes
 from marin.graph.results import results_at
 from marin.graph.variants import Variant
+from marin.kinds.families.step import DATA_STEPS
 from marin.pipeline.stages import PIPELINE
+from marin.process.arithmetic import apply
+from marin.process.waiting import waiting
 from marin.recipe.schema import Execution, Recipe, from_plain, plain
 from marin.record.events import Json
 from marin.record.root import Root, open_root
@@ -107,6 +110,18 @@ def stage_on_ray(
         with open_jobs("ray", address=execution.address, root=root.absolute) as jobs:
             jobs.submit(job).result()
     return True
+
+
+@by_bytes(StageTask)
+def prepare_stage(task: StageTask) -> StageTask:
+    """Import what the steps that compute import, under the contract of the task."""
+    if task.stage not in DATA_STEPS:
+        apply(from_plain(task.recipe, where=task.name).arithmetic, task.execution)
+        with waiting("importing jax and Levanter"):
+            import marin.evaluation.evaluate
+            import marin.training.export
+            import marin.training.run  # noqa: F401
+    return task
 
 
 @by_bytes(StageTask)

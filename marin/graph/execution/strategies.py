@@ -19,11 +19,12 @@ from marin.execution import tracker
 from marin.execution.leases.granted import Grant
 from marin.execution.plan import Plan
 from marin.graph.execution.record import Options, Work
-from marin.graph.execution.stage import StageAnswer, StageTask, execute_stage
+from marin.graph.execution.stage import StageAnswer, StageTask, execute_stage, prepare_stage
 from marin.graph.execution.work import FunctionTask, execute_job
 from marin.graph.planning import Planner
 from marin.graph.results import Action, NodeResult
 from marin.graph.step import Step
+from marin.process.arithmetic import settings
 from marin.provenance.environment import available_cores
 from marin.record.root import Root
 from marin.runners.jobs import Job, error_of
@@ -139,6 +140,8 @@ class Stages:
             ),
             environment=tracker.environment(),
             launches=trains,
+            prepare=prepare_stage,
+            alike=str(settings(variant.recipe.arithmetic, execution)) if asked.runner == "local" else "",
         )
 
     def ended(self, work: Work, answer: bytes) -> Ended | None:

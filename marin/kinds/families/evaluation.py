@@ -9,6 +9,8 @@ from marin.kinds.kind import Fact, Held, Kind, Pair, RunContext, hex_metrics
 
 EVAL_COMPLETED = "eval.completed/v1"
 MODEL_EXPORTED = "model.exported/v1"
+TEXT_SAMPLES = "text-samples 1"
+"""The ``harness`` of an evaluation that is texts, which states continued."""
 
 
 class EvalCompleted(Body, frozen=True):

@@ -12,7 +12,7 @@ from ledger import canonical_digest
 from marin.recipe.section import Section
 
 RECIPE_VERSION = 1
-DURING = ("every", "sets", "tasks")
+DURING = ("every", "sets", "tasks", "samples")
 FACTORS = ("factor_bits", "factor_rounding")
 BY_LAYER = ("gather", "attention", "attention_block", "loss_block", "loss_vocabulary")
 SCALE = ("rope", "decay", "rounding", "z_loss", "states_at_words", "most_epochs")

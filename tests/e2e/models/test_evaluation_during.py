@@ -90,7 +90,8 @@ root.append([Draft(event.type, evaluation_stream(run), {**body, "sets": measured
 
 def evaluating(project: Project, **sections: Any) -> None:
     """The project's parameters, with an evaluation during training."""
-    asked = {**PARAMS["evaluation"], "every": 3, "sets": SETS}  # type: ignore[dict-item]
+    samples = {"prompts": ["The dog"], "max_tokens": 6}
+    asked = {**PARAMS["evaluation"], "every": 3, "sets": SETS, "samples": samples}  # type: ignore[dict-item]
     parameters = {**PARAMS, "evaluation": asked, **sections}
     (project.folder / "params.yaml").write_text(json.dumps(parameters), encoding="utf-8")
 
@@ -150,9 +151,12 @@ def test_the_curves_are_drawn_while_it_trains(during: Project) -> None:
     }
     status, _, curves = (during.home / "curves").read_text().partition(" ")
     assert status == "RUNNING"
-    assert json.loads(curves) == {key: [[3, value]] for key, value in told.items()}
+    drawn = json.loads(curves)
+    ((step, tokens),) = drawn.pop("evaluation/samples.tokens")
+    assert step == 3 and 1 <= tokens <= 6
+    assert drawn == {key: [[3, value]] for key, value in told.items()}
     (folder,) = (during.home / "cache" / "views").glob("*/wandb/offline-run-*")
-    points = [point for point in read_offline_run(folder).points if "evaluated_step" in point]
+    points = [point for point in read_offline_run(folder).points if "evaluation/held.loss" in point]
     assert [{key: point[key] for key in told} | {"evaluated_step": 3} for point in points] == [
         told | {"evaluated_step": 3}
     ]
@@ -163,9 +167,21 @@ def test_it_verifies(during: Project) -> None:
     assert (status, report["verdicts"]["evaluation"]) == (0, "PASS"), report
     assert report["evaluation"]["requests_answered"] == report["evaluation"]["requests_total"] > 8
     status, report = during.verify("--only", "evaluation", "--sample", "2", "--no-record")
-    assert (status, report["verdicts"]["evaluation"], report["evaluation"]["requests_answered"]) == (4, "PARTIAL", 4), (
+    assert (status, report["verdicts"]["evaluation"], report["evaluation"]["requests_answered"]) == (4, "PARTIAL", 6), (
         report
     )
+
+
+def test_what_a_state_said_is_shown_where_runs_are_looked_at(during: Project) -> None:
+    shown = json.loads(during.marin("show", "latest", "--json").stdout)["samples"]
+    assert [(one["step"], one["prompt"]) for one in shown] == [(3, "The dog"), (6, "The dog")]
+    watched = during.marin("watch", "latest")
+    assert watched.returncode == 0 and watched.stdout.count("The dog|") == 2
+    assert f"The dog|{shown[0]['text']}" in watched.stdout or not shown[0]["text"].isprintable()
+    again = during.marin(
+        "generate", "latest", "--step", "3", "--prompt", "The dog", "--max-tokens", "6", "--temperature", "0.8"
+    )
+    assert again.stdout.removesuffix("\n") == shown[0]["text"] or not shown[0]["text"].isprintable()
 
 
 @pytest.mark.table

@@ -38,6 +38,9 @@ from marin.kinds.families.measured import (
 from marin.plugins.evaluation.harness.installed import check_installed
 from marin.plugins.evaluation.heldout.asked import first_requested, recorded_settings, settings_of, without_tasks
 from marin.plugins.evaluation.heldout.sets import check_files, read_sets
+from marin.plugins.evaluation.samples.said import texts_of
+from marin.plugins.evaluation.samples.task import settings_of as settings_of_samples
+from marin.plugins.evaluation.samples.task import task_of, without_samples
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring
@@ -57,10 +60,14 @@ if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
     from marin.evaluation.subject import Subject
     from marin.plugins.evaluation.harness.tasks import NamedTasks
+    from marin.plugins.evaluation.recorded.evaluated import Evaluated
     from marin.plugins.evaluation.recorded.records import Settings, TaskGroup
     from marin.plugins.evaluation.recorded.task import EvaluationTask
 
 log = logging.getLogger(__name__)
+
+SETS, TASKS, SAMPLES = "sets", "tasks", "samples"
+"""What a recipe may ask of a state."""
 
 
 def due(recipe: Recipe, step: int) -> bool:
@@ -174,16 +181,18 @@ class Measuring:
         from marin.evaluation.scoring import Scorer
         from marin.evaluation.subject import open_subject
 
-        for saved, kinds in missing:
+        for saved, wanted in missing:
             if not self.root.store().has(saved.artifact):
                 log.warning("the state before train step %d is not in the store: not measured", saved.step)
                 continue
             subject = open_subject(view, self.root.store(), saved.step)
             self._scorer = self._scorer.holding(subject.model) if self._scorer else Scorer(subject.model, self.recipe)
-            if EVALUATION_MEASURED in kinds:
+            if SETS in wanted:
                 self._measure(subject, self._scorer)
-            if EVALUATION_RECORDED in kinds:
+            if TASKS in wanted:
                 self._evaluate(subject, self._scorer)
+            if SAMPLES in wanted:
+                self._sample(subject, self._scorer)
 
     def _measure(self, subject: Subject, scorer: Scorer) -> None:
         from marin.plugins.evaluation.heldout.measuring import measured
@@ -197,14 +206,29 @@ class Measuring:
 
     def _evaluate(self, subject: Subject, scorer: Scorer) -> None:
         from marin.plugins.evaluation.harness.recording import evaluated
-        from marin.plugins.evaluation.recorded.evaluated import numbers
-        from marin.plugins.evaluation.recorded.records import write_tree
 
         assert self.asked is not None, "tasks are evaluated where the recipe has some"
         tasks, settings = self.asked
-        found = evaluated(subject, scorer, tasks, settings)
+        self._record(subject, evaluated(subject, scorer, tasks, settings))
+
+    def _sample(self, subject: Subject, scorer: Scorer) -> None:
+        from marin.plugins.evaluation.samples.drawing import evaluated
+
+        asked = self.recipe.evaluation.samples
+        assert asked is not None, "samples are drawn where the recipe has prompts"
+        with bar(f"samples {subject.step}", len(asked.prompts)) as progress:
+            tasks, settings = [task_of(asked)], settings_of_samples(asked)
+            found = evaluated(subject, scorer, tasks, settings, progress=lambda done: progress(done, ""))
+        self._record(subject, found)
+        for text in texts_of(found.samples):
+            log.info("before train step %d: %s", subject.step, text)
+
+    def _record(self, subject: Subject, found: Evaluated) -> None:
+        from marin.plugins.evaluation.recorded.evaluated import numbers
+        from marin.plugins.evaluation.recorded.records import write_tree
+
         with TemporaryDirectory(prefix="marin-eval-") as base:
-            write_tree(Path(base), tasks, found.samples, numbers(found.results), settings.groups)
+            write_tree(Path(base), found.tasks, found.samples, numbers(found.results), found.settings.groups)
             artifact = self.root.store().put_tree(Path(base)).digest
         self.journal.record(EVALUATION_RECORDED, found.body(subject, artifact))
 
@@ -268,18 +292,21 @@ def _due(view: Run, until: int) -> list[CheckpointSaved]:
 
 
 def _missing(root: Root, view: Run, until: int) -> list[tuple[CheckpointSaved, set[str]]]:
-    """Recorded states that are due, with the kinds of evaluation that none of them has."""
+    """Recorded states that are due, with what the recipe asks of them and they do not have."""
     recorded, asked = list(recorded_evaluations(root.history(), view.run)), view.recipe.evaluation.tasks
     measured = {(body.step, body.state) for body in recorded if isinstance(body, EvaluationMeasured)}
     evaluated = [body for body in recorded if isinstance(body, EvaluationRecorded)]
     # Up to any state: the first evaluation of what is asked for may be of a later one.
     unasked = set(without_tasks(asked, _due(view, view.recipe.last_step), evaluated) if asked is not None else ())
+    samples = view.recipe.evaluation.samples
+    silent = without_samples(samples, _due(view, until), evaluated) if samples is not None else []
     found = []
     for saved in _due(view, until):
-        kinds = set() if (saved.step, saved.state) in measured else {EVALUATION_MEASURED}
-        kinds |= {EVALUATION_RECORDED} if saved in unasked else set()
-        if kinds:
-            found.append((saved, kinds))
+        wanted = set() if (saved.step, saved.state) in measured else {SETS}
+        wanted |= {TASKS} if saved in unasked else set()
+        wanted |= {SAMPLES} if saved in silent else set()
+        if wanted:
+            found.append((saved, wanted))
     return found
 
 

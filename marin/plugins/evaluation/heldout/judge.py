@@ -22,6 +22,7 @@ from marin.kinds.families.measured import EvaluationMeasured, MeasuredSet
 from marin.plugins.evaluation.heldout.asked import without_tasks
 from marin.plugins.evaluation.heldout.companion import due
 from marin.plugins.evaluation.heldout.sets import CODE, DEFAULT, corpus_set, set_of
+from marin.plugins.evaluation.samples.task import without_samples
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import CorpusSet
@@ -121,12 +122,14 @@ def _lacking(case: Case) -> Iterator[str]:
         if steps := _steps(without):
             yield f"the recipe wants {name} measured on the state before train step {steps}, and nothing of it is recorded"
     asked, evaluated = recipe.evaluation.tasks, [fact.body for fact in case.record.evaluations]
-    states = [saved[step] for step in wanted if step in saved]
+    states, samples = [saved[step] for step in wanted if step in saved], recipe.evaluation.samples
     if asked is not None and (steps := _steps(body.step for body in without_tasks(asked, states, evaluated))):
         line = (
             f"the recipe wants the tasks {', '.join(asked.names)[:200]} of the state before train step {steps}, and no"
         )
         yield line + " evaluation of them under its settings, of the documents of the first one, is recorded"
+    if samples is not None and (steps := _steps(body.step for body in without_samples(samples, states, evaluated))):
+        yield f"the recipe wants samples of the state before train step {steps}, and none after its prompts are recorded"
 
 
 def _steps(lacking: Iterable[int]) -> str:

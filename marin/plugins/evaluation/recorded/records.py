@@ -260,12 +260,16 @@ def read_samples(folder: Path, name: str) -> Iterator[Sample]:
     Raises:
         DataError: a line is no sample.
     """
-    path = folder / "samples" / f"{name}.jsonl"
-    for number, line in enumerate(_bytes(path).splitlines(), start=1):
+    yield from decoded_samples(_bytes(folder / "samples" / f"{name}.jsonl"), f"samples/{name}.jsonl")
+
+
+def decoded_samples(data: bytes, where: str) -> Iterator[Sample]:
+    """The samples of such a file. Raises as :func:`read_samples`."""
+    for number, line in enumerate(data.splitlines(), start=1):
         try:
             yield msgspec.json.decode(line, type=Sample)
         except UNREADABLE as error:
-            raise _unreadable(f"samples/{name}.jsonl, line {number}", str(error)) from None
+            raise _unreadable(f"{where}, line {number}", str(error)) from None
 
 
 def _decoded(path: Path, kind: Any) -> Any:

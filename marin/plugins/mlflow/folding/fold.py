@@ -161,6 +161,7 @@ class Fold:
             steps=bool(projected.fold.states),
             replayed=bool(projected.fold.verdicts()),
             collected=known.started is not None and bool(collections_of(known.started.body.recipe)),
+            sampled=projected.sampled,
         )
         yield Shelve(projected.id(), run, at, mounts, pages)
 

@@ -46,6 +46,8 @@ class ProjectedRun:
     exports: list[ModelExported] = field(default_factory=list)
     withdrawn: set[str] = field(default_factory=set)
     """States that its training recorded and withdrew."""
+    sampled: bool = False
+    """Whether samples of text are recorded of its states."""
     disagreement: int | None = None
     """The first train step that was recorded twice, with other losses."""
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from marin.history.projection.pages import SAMPLES
 from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
 from marin.kinds.known import numbers_of
 from marin.plugins.mlflow.folding.curves import OF_STATE
 from marin.plugins.mlflow.folding.intents import Intent, ModelLogged, ModelRegistered, Points, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
-from marin.record.events import CheckpointSaved, EvalCompleted, LoopSegment, ModelExported, StepCompleted, TrainSegment
+from marin.record.events import (
+    TEXT_SAMPLES,
+    CheckpointSaved,
+    EvalCompleted,
+    EvaluationRecorded,
+    LoopSegment,
+    ModelExported,
+    StepCompleted,
+    TrainSegment,
+)
 from marin.record.verdicts import EVALUATION
 
 EXPORTED = (
@@ -74,6 +85,9 @@ def measured(recorded: RecordedEvent, projected: ProjectedRun, body: Any) -> Ite
     that was withdrawn, on which no verdict is."""
     if not projected.stands(body.state):
         return
+    if isinstance(body, EvaluationRecorded) and body.harness == TEXT_SAMPLES and not projected.sampled:
+        projected.sampled = True
+        yield Tags(projected.id(), {"mlflow.loggedArtifacts": json.dumps([{"path": SAMPLES, "type": "table"}])})
     for name, numbers in numbers_of(body).items():
         for key, value in numbers.items():
             points = [(body.step, float.fromhex(value))]

@@ -6,12 +6,11 @@ says is only compared with. A segment on its own starts from the stored state th
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,8 @@ from tempfile import TemporaryDirectory
 from ledger import LedgerError, StateManifest, Store
 from marin.errors import Unsupported
 from marin.execution.continued import checkout
-from marin.process.cache import compilation_cache, own_folder
+from marin.process.cache import compilation_cache
+from marin.process.compilation import compiling
 from marin.process.progress import Report
 from marin.process.waiting import waiting
 from marin.provenance.environment import available_cores
@@ -367,16 +367,3 @@ def _blob(store: Store, digest: str) -> bytes | None:
         return store.read(digest)
     except LedgerError:
         return None
-
-
-@contextmanager
-def compiling(name: str) -> Iterator[None]:
-    """While entered, the only process of this user on this machine that compiles what is called ``name``. Of several
-    that begin together one compiles, on all cores, and the others then find its programs."""
-    with (own_folder("compiling") / name).open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            logger.info("waiting for another process, which compiles the same programs")
-            fcntl.flock(held, fcntl.LOCK_EX)
-        yield

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ledger import LedgerError, Store
-from marin.history.runs import History, recorded_evaluations
+from marin.history.runs import History
+from marin.history.table.evaluations import recorded_evaluations
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.recorded.records import Sample, decoded_samples
 from marin.plugins.evaluation.samples.task import NAME, VERSION
 from marin.process.text import visible
-from marin.record.events import EvaluationRecorded
 from marin.record.root import Root
 
 LONGEST = 8 * 2**20

@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 
 from marin.errors import DataError, DataMissing, UsageError
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.recorded.records import Settings, config_digest, digests_of
 from marin.plugins.evaluation.recorded.task import LONGEST_LINE, EvaluationTask
 from marin.recipe.evaluation import TextSamples
-from marin.record.events import TEXT_SAMPLES, CheckpointSaved, EvaluationRecorded
+from marin.record.events import TEXT_SAMPLES, CheckpointSaved
 
 VERSION = TEXT_SAMPLES
 NAME, SPLIT, KIND = "samples", "prompts", "continued"

@@ -8,6 +8,7 @@ from typing import Any
 
 from marin.history.projection.pages import SAMPLES
 from marin.history.projection.text import LOSS, TOKENS, curve_key, model_name, output_tags, single_key
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.kinds.known import numbers_of
 from marin.plugins.mlflow.folding.curves import OF_STATE
 from marin.plugins.mlflow.folding.intents import Intent, ModelLogged, ModelRegistered, Points, Tags
@@ -16,7 +17,6 @@ from marin.record.events import (
     TEXT_SAMPLES,
     CheckpointSaved,
     EvalCompleted,
-    EvaluationRecorded,
     LoopSegment,
     ModelExported,
     StepCompleted,

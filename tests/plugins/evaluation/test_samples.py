@@ -14,6 +14,7 @@ import pytest
 from marin.errors import DataError, DataMissing, UsageError
 from marin.evaluation.scoring import Prompt, Scorer, request_name
 from marin.evaluation.subject import Subject
+from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.judge import asker_of, read_tree
 from marin.plugins.evaluation.recorded.comparison import first_difference
 from marin.plugins.evaluation.recorded.evaluated import Evaluated, numbers
@@ -22,7 +23,7 @@ from marin.plugins.evaluation.samples.drawing import evaluated
 from marin.plugins.evaluation.samples.said import texts_of
 from marin.plugins.evaluation.samples.task import NAME, checked, read, settings_of, task_of, without_samples
 from marin.recipe.evaluation import TextSamples
-from marin.record.events import CheckpointSaved, EvaluationRecorded
+from marin.record.events import CheckpointSaved
 
 LONG = "more than the context of this model holds, which is sixty-four of its tokens"
 ASKED = TextSamples(prompts=("The dog", LONG, "The dog", "<|endoftext|>"), max_tokens=6, seed=5)

@@ -52,13 +52,6 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     return built if recipe.lora is None else adapters().only_adapters(built)
 
 
-def learning_rates(recipe: Recipe, first: int, end: int) -> list[float]:
-    """The rates of the optimizer's updates number ``first`` to ``end - 1``, counted from 0."""
-    config, steps = _configured(recipe)
-    schedule = config.lr_scheduler(steps)
-    return [float(schedule(number)) for number in range(first, end)]
-
-
 def groups(recipe: Recipe, parameters: Any) -> Mapping[str, list[int]]:
     """Which tensors an optimizer that looks across them moves by which of its rules: numbers of the leaves of a tree of
     named arrays, by Levanter's own mask, which goes by a model's layers and the axes of their matrices."""

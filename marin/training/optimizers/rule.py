@@ -55,7 +55,9 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
 def groups(recipe: Recipe, parameters: Any) -> Mapping[str, list[int]]:
     """Which tensors an optimizer that looks across them moves by which of its rules: numbers of the leaves of a tree of
     named arrays, by Levanter's own mask, which goes by a model's layers and the axes of their matrices."""
-    found: Mapping[str, list[int]] = across_tensors().groups(recipe.optimizer.name, configuration(recipe)[0], parameters)
+    found: Mapping[str, list[int]] = across_tensors().groups(
+        recipe.optimizer.name, configuration(recipe)[0], parameters
+    )
     return found
 
 

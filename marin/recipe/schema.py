@@ -46,6 +46,7 @@ from marin.recipe.objective import check_objective
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
+from marin.recipe.section import Keep as Keep
 from marin.recipe.section import Lora as Lora
 from marin.recipe.section import Phase as Phase
 from marin.recipe.section import Tokens as Tokens
@@ -296,13 +297,6 @@ class Recipe(Section, frozen=True):
         whole = tokens // self.model.seq_len // self.together * self.together
         before, lost = (self.phase.first_sequence, self.phase.uncounted) if self.phase is not None else (0, 0)
         return 0 if lost else max(0, self.trainer.most_epochs * whole - before) // self.trainer.batch_size
-
-
-class Keep(Section, frozen=True):
-    """Which training checkpoints are kept: the newest ``last``, and every so many train steps one (0: no others)."""
-
-    every: Count = 0
-    last: Positive = 1
 
 
 class Execution(Section, frozen=True):

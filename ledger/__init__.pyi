@@ -69,8 +69,8 @@ from ledger.log.mirror import Mirrored as Mirrored
 from ledger.log.mirror import mirror_log as mirror_log
 from ledger.log.projection import Projection as Projection
 from ledger.log.projection import Stray as Stray
+from ledger.log.proving import make_proof as make_proof
 from ledger.log.reader import LogReader as LogReader
-from ledger.log.reader import make_proof as make_proof
 from ledger.log.trust import check_signers as check_signers
 from ledger.log.trust import follow_keys as follow_keys
 from ledger.log.vouching.events import check_vouched as check_vouched
@@ -132,6 +132,7 @@ from ledger.store.trees.files import StoredFolder as StoredFolder
 from ledger.store.trees.manifest import Manifest as Manifest
 from ledger.store.trees.manifest import ManifestEntry as ManifestEntry
 from ledger.store.trees.scan import describe_tree as describe_tree
+from ledger.tensors.putting import packed_size as packed_size
 from ledger.tensors.putting import put_slices as put_slices
 from ledger.tensors.shards import PartialTensor as PartialTensor
 from ledger.tensors.shards import hash_shards as hash_shards
@@ -142,7 +143,6 @@ from ledger.tensors.slices import load_slices as load_slices
 from ledger.tensors.slices import publish_slices as publish_slices
 from ledger.tensors.slices import put_slice as put_slice
 from ledger.tensors.slices import write_slices as write_slices
-from ledger.tensors.statepack import packed_size as packed_size
 from ledger.tensors.statepack import read_state as read_state
 from ledger.tensors.tensors import StateManifest as StateManifest
 from ledger.tensors.tensors import TensorHasher as TensorHasher

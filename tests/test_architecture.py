@@ -556,7 +556,7 @@ def test_who_appends_waits_for_nothing_that_judges_or_stamps() -> None:
 
 PRINTS = {
     "marin/cli/output.py": "the room that prints",
-    "marin/process/text.py": "logging",
+    "marin/process/logs.py": "logging",
     "marin/cli/main.py": "flush, and silence when the reader left",
     "marin/cli/reference.py": "docs/commands.md, our own words",
     "ledger/reference.py": "ledger/REFERENCE.md, our own words",
@@ -567,7 +567,6 @@ PRINTS = {
     "marin/graph/execution/progress.py": "a bar whose notes are visible",
     "marin/process/progress.py": "a bar whose notes are visible",
     "marin/process/interpreter.py": "flush",
-    "marin/process/hugepages.py": "flush",
     "marin/process/waiting.py": "counts seconds on a terminal",
     "marin/runners/process.py": "hands its own stderr to a child",
     "marin/plugins/ray/cluster.py": "sends Ray's words to stderr",
@@ -600,7 +599,7 @@ def breaches_of_printing(source: str, file: str) -> list[str]:
         logs = call in ("logging.basicConfig", "logging.StreamHandler", "traceback.print_exc", "warnings.showwarning")
         if (stream and file not in PRINTS) or (
             (printing or logs)
-            and file not in ("marin/cli/output.py", "marin/process/text.py")
+            and file not in ("marin/cli/output.py", "marin/process/logs.py")
             and not (call == "Console" and file.endswith("/progress.py"))
         ):
             found.append(f"{file}:{node.lineno} {ast.unparse(node)[:60]}")

@@ -181,7 +181,7 @@ def test_rows(run: Run, root: Root, data: bytes, tokenizer: Path) -> list[Rows]:
 def estimates(root: Root, run: Run, groups: Sequence[Group]) -> dict[str, np.ndarray]:
     """By name, float64[groups, held-out documents]: above 0, the document is said to help."""
     from marin.evaluation.subject import open_subject
-    from marin.training.optimizers.rule import learning_rates
+    from marin.plugins.explain.states import learning_rates
 
     store = root.store()
     states = sorted({fact.body.step for fact in run.checkpoints})

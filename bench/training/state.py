@@ -25,7 +25,7 @@ from pathlib import Path
 
 from bench.figure import Figure, seconds
 from bench.training.train_step import VOCABULARY, numbers
-from marin.process import hugepages
+from marin.process import interpreter
 from marin.process.arithmetic import apply
 from marin.recipe.composition import compose
 from marin.recipe.schema import Execution
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where the store is made, and removed afterwards; a real disk")
     options = parser.parse_args()
-    hugepages.begin_again(["train"])  # as `marin train` does
+    interpreter.begin_again(["train"])  # as `marin train` does
     logging.basicConfig(level=logging.WARNING)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="marin-state-", dir=options.folder) as base:

@@ -17,7 +17,7 @@ to the messages.
 A machine is seldom idle for long, so it can be measured in slices: `--seconds` ends the pairs of a row, and `--keep`
 adds them to a file of JSON lines; a row is then about all pairs of its kind in that file that the same code gave.
 
-`--pages` says who gets huge pages (`marin/process/hugepages.py`): `product` is ours, as `marin` begins, and the
+`--pages` says who gets huge pages (`marin/process/interpreter.py`): `product` is ours, as `marin` begins, and the
 other as it comes; with `both` or `neither` only the step differs. `page faults` are those of a step, the median.
 
 `peak` is the most memory of a process while it steps, after compilation. `recording` is what a step of ours pays for
@@ -46,7 +46,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from marin.process import hugepages
+from marin.process import interpreter
 from marin.process.arithmetic import apply
 from marin.provenance.code import files_digest
 from marin.recipe.form.optimizer import completed
@@ -387,13 +387,13 @@ class Peer:
 
     def __init__(self, what: str, size: str, devices: int, pages_of: Pages) -> None:
         large = pages_of == "both" or (pages_of == "product" and what in ("ours", "exact", "muon"))
-        pages = hugepages.wanted(["train"], os.environ) if large else None
+        pages = interpreter.wanted(["train"], os.environ) if large else None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.training.train_step", "--serve", f"{what}:{size}:{devices}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | ({hugepages.VARIABLE: pages} if pages else {}),
+            env=os.environ | ({interpreter.VARIABLE: pages} if pages else {}),
         )
         self.parameters = 0
 

@@ -27,7 +27,8 @@ from ledger.errors import AlreadyExists, Refused, StorageFailed
 from ledger.format.event import KEY_RETIRED, KEY_ROTATED, Draft
 from ledger.format.note import Signer, VerifierKey, check_key_name
 from ledger.log.keys import secret_of, signer_of
-from ledger.log.reader import LogReader, make_proof
+from ledger.log.proving import make_proof
+from ledger.log.reader import LogReader
 from ledger.log.trust import link_path, read_links
 from ledger.log.writer import Log
 from ledger.storage.port import Storage

@@ -15,7 +15,6 @@ from ledger.format.checkpoint import LogCheckpoint
 from ledger.format.event import Event
 from ledger.format.layout import LOG
 from ledger.format.note import VerifierKey
-from ledger.format.proof import LogProof
 from ledger.format.tlog import consistency_proof, inclusion_proof, tree_root
 from ledger.log.trust import check_signers, follow_keys
 from ledger.log.view import LogView
@@ -183,14 +182,3 @@ def _decode(index: int, entry: bytes) -> Event:
             expected=error.expected,
             found=error.found,
         ) from error
-
-
-def make_proof(reader: LogReader, index: int) -> LogProof:
-    """The proof that entry ``index`` is in the log at the reader's checkpoint.
-
-    Raises:
-        NotFound: the log has no such entry, or its bytes are not here.
-        Tampered: what is here does not lead to the checkpoint.
-    """
-    entry = reader.entry(index)
-    return LogProof(index, tuple(reader.inclusion_proof(index)), reader.note().decode(), entry)

@@ -38,7 +38,7 @@ from ledger.storage.plain import open_plain
 from ledger.store.blobs.hashing import Hashed, hash_file, hash_stream
 from ledger.store.blobs.reflink import clone
 from ledger.store.layout import BLOBS, INCOMING, PACKED, blob_name, packed_name, tree_name
-from ledger.store.packs.packing import CHUNK_MAX, Chunks, Packed, chunks_of, cut_by_content, cut_by_size
+from ledger.store.packs.packing import CHUNK_MAX, Chunks, Packed, cut_by_content, exactly
 from ledger.store.parts import PART_SIZE, PartHashes, small_digest
 from ledger.store.store import BATCH_BYTES, Store
 from ledger.store.trees.manifest import Manifest
@@ -568,3 +568,15 @@ def _batches(blobs: Iterable[_MissingBlob], workers: int, most_blobs: int = 1024
             batch, held = [], 0
     if batch:
         yield batch
+
+
+def cut_by_size(stream: BinaryIO) -> Iterator[bytes]:
+    """The chunks of a stream, 8 MiB each but the last."""
+    while block := exactly(stream, PART_SIZE):
+        yield block
+
+
+def chunks_of(digest: str, stream: BinaryIO, cut: Callable[[BinaryIO], Iterator[bytes]]) -> Chunks:
+    """The record of a blob by one way of cutting; nothing is stored."""
+    chunks = tuple((small_digest(chunk), len(chunk)) for chunk in cut(stream))
+    return Chunks(digest, sum(size for _, size in chunks), chunks)

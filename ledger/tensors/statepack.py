@@ -78,21 +78,3 @@ def _packed(store: Store, digest: str, view: memoryview, width: int, base: str |
         return None
     kept = store.blobs.put_bytes(planes)
     return Planes(digest, len(view), kept.digest, width, base, depth)
-
-
-def packed_size(store: Store, tree: str) -> int:
-    """Bytes that the files of a tree take in the store as they are kept, each blob once, without what they rest on."""
-    seen: set[str] = set()
-    total = 0
-    for entry in store.manifest(tree):
-        if entry.digest in seen:
-            continue
-        seen.add(entry.digest)
-        packed = store.blobs.packed(entry.digest)
-        if isinstance(packed, Planes):
-            total += store.blobs.size(packed.planes) + len(packed.encode())
-        elif packed is not None:
-            total += sum(dict(packed.chunks).values()) + len(packed.encode())
-        else:
-            total += entry.size
-    return total

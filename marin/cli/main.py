@@ -26,10 +26,9 @@ import click
 from marin import __version__
 from marin.cli.lazy import COMPLETING, Lazy, LazyGroup, root_option
 from marin.cli.output import say
-from marin.process.hugepages import begin_again
-from marin.process.interpreter import collect_less_often, leave, with_room
+from marin.process.interpreter import begin_again, collect_less_often, leave, with_room
 from marin.process.interruption import Attended
-from marin.process.text import log_to
+from marin.process.logs import log_to
 
 EXIT_MISSING = 3
 EXIT_DEFECT = 70

@@ -28,13 +28,12 @@ from marin.history.catalog_rows import FOLDS, SCHEMA, VERSION, ArtifactView, Che
 from marin.history.labels import Labels
 from marin.history.run import Fact, Run, status
 from marin.history.runs import LATEST, evaluation_stream, pick, stream_of
-from marin.history.table.verdicts import same_numbers, twins
 from marin.kinds.known import type_of
 from marin.record import events as kinds
 from marin.record.events import LoopSegment, ReplayCompleted, TrainSegment
 from marin.record.root import Root, catch_up
 from marin.record.trust.authorship import Written, of_this_log
-from marin.record.verdicts import answerable, bytes_of, counting, overall, standing
+from marin.record.verdicts import answerable, bytes_of, counting, overall, same_numbers, standing, twins
 
 _WAIT = 10.0
 _WITH_LOSSES: tuple[type[TrainSegment | LoopSegment], ...] = (TrainSegment, LoopSegment)

@@ -23,6 +23,7 @@ from marin.errors import DataError
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.provenance.plugins import named
 from marin.recipe import schema as recipes
+from marin.recipe.model import EXCLUSION
 from marin.recipe.schema import Recipe
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def trained(corpus: Path, recipe: Recipe) -> bytes:
     )
     files, without = train_files(corpus), dict[str, frozenset[int]]()
     if recipe.exclude is not None:
-        without = named(*recipes.EXCLUSION, "exclude").excluded(corpus, recipe)
+        without = named(*EXCLUSION, "exclude").excluded(corpus, recipe)
     tokenizer.train_from_iterator(
         chain.from_iterable(
             _batches(path, without.get(part, frozenset()), wanted.sample_fraction) for part, path in files.items()
@@ -174,5 +175,5 @@ TOKENIZER = StepDefinition(
     config=config,
     starts=("marin/pipeline/tokenizer.py",),
     run=run,
-    plugins=lambda recipe: (recipes.EXCLUSION,) if recipe.exclude is not None else (),
+    plugins=lambda recipe: (EXCLUSION,) if recipe.exclude is not None else (),
 )

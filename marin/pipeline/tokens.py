@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from marin.execution.step import StepDefinition, StepResult, Task
 from marin.recipe import schema as recipes
+from marin.recipe.model import APART, EXCLUSION, LEARNED
 from marin.recipe.schema import Recipe, chats
 from marin.runners.places import place_of
 
@@ -41,9 +42,9 @@ def run(task: Task) -> StepResult:
 def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
     """What knows which tokens of a conversation are learned, what sets documents apart, and what excludes them."""
     return (
-        *((recipes.LEARNED,) if recipes.may_be_masked(recipe) else ()),
-        *((recipes.APART,) if recipe.together > 1 else ()),
-        *((recipes.EXCLUSION,) if recipe.exclude is not None else ()),
+        *((LEARNED,) if recipes.may_be_masked(recipe) else ()),
+        *((APART,) if recipe.together > 1 else ()),
+        *((EXCLUSION,) if recipe.exclude is not None else ()),
     )
 
 

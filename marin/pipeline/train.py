@@ -12,7 +12,7 @@ from marin.process.arithmetic import apply
 from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import step_plugins
-from marin.recipe.model import IMPORTED, WORDS, model_plugins
+from marin.recipe.model import BLANKS, IMPORTED, LEARNING, WORDS, model_plugins
 from marin.recipe.objective import objective_plugins
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
@@ -73,8 +73,8 @@ def plugins(recipe: Recipe) -> tuple[tuple[str, str], ...]:
         *model_plugins(recipe),
         *recipe.optimizer.plugins,
     )
-    learned = (recipes.LEARNING,) if recipes.may_be_masked(recipe) else ()
-    blank = (recipes.BLANKS,) if recipe.exclude is not None else ()
+    learned = (LEARNING,) if recipes.may_be_masked(recipe) else ()
+    blank = (BLANKS,) if recipe.exclude is not None else ()
     return (*own, *read, *((WORDS,) if counted else ()), *learned, *blank)
 
 

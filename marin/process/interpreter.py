@@ -1,4 +1,4 @@
-"""What CPython does with the memory of programs that import Levanter, and what they ask of it instead.
+"""What CPython and the C library do with the memory of programs that import Levanter, and what they ask of them instead.
 
 Objects. Hundreds of thousands are made while Levanter and jax are imported. With its first settings the collector of
 reference cycles looks through the youngest of them after every 700, finds next to nothing, and takes about an eighth of
@@ -7,6 +7,12 @@ the time. At the end of a process Python takes all of them apart, one by one: se
 Frames. A thread gets memory for the frames of its functions in chunks of 16 KiB (Python/pystate.c, ``push_chunk``), and a
 chunk goes back to the system as soon as the first frame in it ends. A loop that happens to run where a chunk ends asks the
 system for memory, and gives it back, at each call that it makes, as happens all through the imports of Levanter.
+
+Pages. Huge pages for large tensors, asked for before a process begins that will compute. A train step allocates a gradient for
+every logical shard and gives it back, and the kernel makes and clears the pages each time: at 25 million parameters hundreds
+of thousands of 4 KiB in one step (``bench.training.train_step`` counts them). glibc (2.35 and newer) asks for huge ones where
+``GLIBC_TUNABLES`` says so, and reads that once, when a process begins. So a command that computes begins again with it set;
+what it starts inherits it. How memory is paged decides no bit. ``GLIBC_TUNABLES=glibc.malloc.hugetlb=0`` is respected.
 """
 
 from __future__ import annotations
@@ -17,7 +23,8 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -26,6 +33,13 @@ OBJECTS = 20_000
 
 ROOM = 512 << 10
 """Bytes for frames in one piece: some thousand calls, one inside the other."""
+
+VARIABLE = "GLIBC_TUNABLES"
+TUNABLE = "glibc.malloc.hugetlb"
+COMPUTING = frozenset({"train", "run", "verify", "evaluate"})
+"""Words of a command line that computes: commands of `marin`, and stages. The other stages would gain less than a second
+beginning takes."""
+_KERNEL = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def collect_less_often() -> None:
@@ -58,3 +72,35 @@ def leave(status: int) -> NoReturn:
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads, closed, none
             stream.flush()
     os._exit(status)
+
+
+def begin_again(arguments: Sequence[str]) -> None:
+    """Execute this very program again with the variable set, if ``arguments`` name a command that computes and it helps
+    here."""
+    value = wanted(arguments, os.environ)
+    if value is None or not sys.executable:
+        return
+    os.environ[VARIABLE] = value
+    sys.stdout.flush()
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
+    except OSError:  # then with small pages
+        return
+
+
+def wanted(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """What the variable should be; None where it is right, or nothing would come of it."""
+    present = environ.get(VARIABLE, "")
+    if TUNABLE in present or COMPUTING.isdisjoint(arguments) or not has_huge_pages():
+        return None
+    return ":".join(part for part in (present, f"{TUNABLE}=1") if part)
+
+
+def has_huge_pages() -> bool:
+    """Whether this C library gives huge pages by a tunable, and this kernel has them."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        recent = name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) >= (2, 35)
+        return recent and "[never]" not in _KERNEL.read_text(encoding="ascii")
+    except (OSError, ValueError):  # another libc or kernel
+        return False

@@ -8,11 +8,8 @@ text that is printed, logged or drawn goes through :func:`visible`, in the rooms
 from __future__ import annotations
 
 import json
-import logging
 import re
-import sys
 import time
-from typing import TextIO
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
     chr(code)
@@ -54,12 +51,6 @@ def visible_json(value: object, indent: int | None = None) -> str:
     return _UNSEEN_IN_JSON.sub(lambda found: _in_json(found[0]), text)
 
 
-def in_markdown(text: str) -> str:
-    """``text`` inside a line of Markdown: visible, one line, and nothing of it a link, an image, a tag, a code span or
-    the border of a cell."""
-    return re.sub(r"[\\`<\[|]", r"\\\g<0>", visible(" ".join(text.split())))
-
-
 def _has_glyph(letter: str) -> bool:
     return letter.isprintable() and letter not in _BLANK
 
@@ -75,20 +66,6 @@ def _in_json(letter: str) -> str:
 
 ERASED = "\r\x1b[K"
 """Goes to the begin of a terminal's line and empties it: a bar or a count of seconds may stand there, of any process."""
-
-
-class OneLine(logging.Formatter):
-    """A record of ours is one visible line; what libraries say keeps its lines, each made visible. On a ``terminal`` it
-    takes the place of what is drawn live, which is drawn again below."""
-
-    def __init__(self, form: str, *, terminal: bool = False) -> None:
-        super().__init__(form)
-        self._before = ERASED if terminal else ""
-
-    def format(self, record: logging.LogRecord) -> str:
-        told = super().format(record)
-        own = record.name.partition(".")[0] in ("ledger", "marin") and not record.exc_info
-        return self._before + visible(told, keep="" if own else "\n")
 
 
 def written(value: float) -> str:
@@ -126,23 +103,3 @@ def mark_output() -> None:
 def seconds_silent() -> float:
     """Seconds in which nothing was said; at first, since this process began."""
     return time.monotonic() - _said[0]
-
-
-class _Saying(logging.StreamHandler[TextIO]):
-    def emit(self, record: logging.LogRecord) -> None:
-        super().emit(record)
-        mark_output()
-
-
-def log_to(stream: TextIO, *, level: int, own: int, form: str = "%(message)s") -> None:
-    """Log to ``stream``: this project's packages from level ``own`` on, all others from ``level`` on."""
-    handler = _Saying(stream)
-    handler.setFormatter(OneLine(form, terminal=stream.isatty()))
-    logging.basicConfig(handlers=[handler], level=level, force=True)
-    for name in ("ledger", "marin"):
-        logging.getLogger(name).setLevel(own)
-
-
-def log_as_worker() -> None:
-    """Log to stderr as a process does that a command started."""
-    log_to(sys.stderr, level=logging.WARNING, own=logging.INFO)

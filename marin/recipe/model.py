@@ -19,6 +19,12 @@ IMPORTED, CHATS, WORDS, EXPERTS, LORA = (
 """Group and name of what reads a model made elsewhere, of what writes the template of its conversations, of what counts the
 words and epochs that it has seen, of what has its experts, and its adapters."""
 
+APART, BLANKS, EXCLUSION, LEARNED, LEARNING = (
+    ("marin.tokens", name) for name in ("apart", "blank", "exclusion", "learned", "learning")
+)
+"""Group and name of what makes a sequence of each document, of blank tokens in a train step, of what excludes documents, and
+of what knows which tokens of a conversation are learned, before the first train step too."""
+
 
 class Model(Section, frozen=True):
     """A decoder-only language model of Levanter, by architecture and sizes; ``qwen3`` is a Llama whose queries and keys are

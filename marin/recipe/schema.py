@@ -46,6 +46,7 @@ from marin.recipe.objective import check_objective
 from marin.recipe.section import Artifact as Artifact
 from marin.recipe.section import Count, Digest, Documents, Name, Order, Positive, Section, Seed, Sha256, Weight
 from marin.recipe.section import Initial as Initial
+from marin.recipe.section import Keep as Keep
 from marin.recipe.section import Lora as Lora
 from marin.recipe.section import Phase as Phase
 from marin.recipe.section import Tokens as Tokens
@@ -135,11 +136,6 @@ class MixtureDataset(Section, frozen=True, tag="mixture", tag_field="kind", kw_o
 
 
 Dataset = SingleDataset | MixtureDataset
-APART, BLANKS, EXCLUSION, LEARNED, LEARNING = (
-    ("marin.tokens", name) for name in ("apart", "blank", "exclusion", "learned", "learning")
-)
-"""Group and name of what makes a sequence of each document, of blank tokens in a train step, of what excludes documents, and
-of what knows which tokens of a conversation are learned, before the first train step too."""
 DATASETS: dict[str, type[Struct]] = {kind.__struct_config__.tag: kind for kind in get_args(Dataset)}
 
 
@@ -156,11 +152,9 @@ def chats(dataset: Dataset) -> list[FilesDataset]:
 
 def may_be_masked(recipe: Recipe) -> bool:
     """Whether documents of it may say which of their tokens are learned: conversations, and what somebody else made."""
-    plain = all(
-        isinstance(part, GrammarDataset | UrlDataset) or (isinstance(part, FilesDataset) and not part.chat)
-        for part in parts(recipe.dataset).values()
-    )
-    return not plain or recipe.tokens.artifact is not None or recipe.together > 1
+    kinds = (ArtifactDataset, DocumentsDataset, WebDataset)
+    made = any(isinstance(part, kinds) or getattr(part, "chat", None) for part in parts(recipe.dataset).values())
+    return made or recipe.tokens.artifact is not None or recipe.together > 1
 
 
 def artifacts(recipe: Recipe) -> dict[str, Artifact]:
@@ -305,13 +299,6 @@ class Recipe(Section, frozen=True):
         return 0 if lost else max(0, self.trainer.most_epochs * whole - before) // self.trainer.batch_size
 
 
-class Keep(Section, frozen=True):
-    """Which training checkpoints are kept: the newest ``last``, and every so many train steps one (0: no others)."""
-
-    every: Count = 0
-    last: Positive = 1
-
-
 class Execution(Section, frozen=True):
     """How this machine executes a recipe. Never part of an identity."""
 
@@ -338,8 +325,7 @@ class Execution(Section, frozen=True):
     self_check_every: Count = 0
     """Execute every so many train steps twice and compare, to notice a machine that computes wrongly; 0: never."""
     pack_checkpoints: bool = False
-    """Keep training checkpoints tensor by tensor, as what changed since the one before: exact, smaller, slower to
-    read."""
+    """Keep training checkpoints tensor by tensor, as what changed since the one before: exact, smaller, slower to read."""
     keep: Keep | None = None
     """Which training checkpoints collection leaves alone; None: all."""
     samplers: Count = 0

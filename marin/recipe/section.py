@@ -118,3 +118,10 @@ class Tokens(Section, frozen=True):
     def stops(self) -> tuple[int, ...]:
         """The ids of the tokens that end a text which is generated."""
         return (self.end,) if self.stop_tokens is None else self.stop_tokens
+
+
+class Keep(Section, frozen=True):
+    """Which training checkpoints are kept: the newest ``last``, and every so many train steps one (0: no others)."""
+
+    every: Count = 0
+    last: Positive = 1

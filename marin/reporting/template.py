@@ -113,3 +113,9 @@ def _moment(time: str) -> str:
 
 def _script_source(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def in_markdown(text: str) -> str:
+    """``text`` inside a line of Markdown: visible, one line, and nothing of it a link, an image, a tag, a code span or
+    the border of a cell."""
+    return re.sub(r"[\\`<\[|]", r"\\\g<0>", visible(" ".join(text.split())))

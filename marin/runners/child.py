@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from marin.process.confinement import end_with
 from marin.process.interpreter import collect_less_often, leave, with_room
-from marin.process.text import log_as_worker
+from marin.process.logs import log_as_worker
 from marin.process.waiting import waiting
 from marin.runners.jobs import answer, resolve
 

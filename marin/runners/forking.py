@@ -21,7 +21,7 @@ import msgspec
 
 from marin.process.confinement import end_with
 from marin.process.interpreter import collect_less_often, leave, with_room
-from marin.process.text import log_as_worker
+from marin.process.logs import log_as_worker
 from marin.runners.jobs import answer, resolve
 from marin.work.placed import Start, Work, decode, prepare
 

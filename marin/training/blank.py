@@ -21,7 +21,8 @@ import numpy as np
 
 from marin.errors import DataError
 from marin.provenance.plugins import named
-from marin.recipe.schema import BLANKS, Recipe
+from marin.recipe.model import BLANKS
+from marin.recipe.schema import Recipe
 from marin.training.data import Batch, DataOrder, Span, batch_digest
 from marin.training.runtime import hosts
 from marin.training.tokens.cache import BLANK

@@ -34,7 +34,8 @@ from levanter.models.lm_model import LmExample
 from marin.data.mixture import Interleave
 from marin.errors import DataError, UsageError
 from marin.provenance.plugins import named
-from marin.recipe.schema import BLANKS, Recipe, parts
+from marin.recipe.model import BLANKS
+from marin.recipe.schema import Recipe, parts
 from marin.recipe.section import Order
 from marin.training.permutation import Epochs, LevanterFeistel, SwapOrNot
 from marin.training.runtime import hosts

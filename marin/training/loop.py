@@ -21,9 +21,9 @@ from ledger import StateManifest, Store, Tampered, digest_bytes
 from marin.errors import Diverged, Unsupported, UsageError
 from marin.process.arithmetic import check_device, check_devices
 from marin.provenance.plugins import named
-from marin.recipe.model import IMPORTED
+from marin.recipe.model import BLANKS, IMPORTED
 from marin.recipe.objective import between_updates
-from marin.recipe.schema import BLANKS, CPU_PROFILES, Execution, Recipe
+from marin.recipe.schema import CPU_PROFILES, Execution, Recipe
 from marin.record.fingerprint import step_fingerprint
 from marin.training.checkpoints.digesting import describe
 from marin.training.checkpoints.loading import load_slices

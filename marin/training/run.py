@@ -22,9 +22,9 @@ from marin.process.cache import compilation_cache
 from marin.process.progress import bar
 from marin.process.waiting import waiting
 from marin.provenance.plugins import named
-from marin.recipe.model import WORDS
+from marin.recipe.model import LEARNING, WORDS
 from marin.recipe.objective import between_updates
-from marin.recipe.schema import LEARNING, Keep, Recipe, may_be_masked
+from marin.recipe.schema import Keep, Recipe, may_be_masked
 from marin.recipe.seeds import seeds_of
 from marin.record.events import (
     CHECKPOINT_SAVED,

@@ -57,7 +57,7 @@ def environment(folder: Path, base: Mapping[str, str] = os.environ, *, compiled:
     }
     kept.pop("NPROC", None)
     places = {f"XDG_{kind.upper()}_HOME": str(folder / kind) for kind in ("config", "state", "cache")}
-    # `marin verify` begins its process again for huge pages (marin/process/hugepages.py): minutes, where it is emulated,
+    # `marin verify` begins its process again for huge pages (marin/process/interpreter.py): minutes, where it is emulated,
     # and whatever the process had said before is said twice.
     small = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
     return kept | places | small | {"MARIN_CACHE": str(compiled or folder / "marin"), "PYTHONPATH": str(PROJECT)}

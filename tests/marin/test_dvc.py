@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from bench.house import gauges
+from marin.cli.running.dvc_lock import first_changed
 from marin.execution.plan import step_config
 from marin.execution.step import StepDefinition
-from marin.pipeline.dvc_lock import first_changed
 from marin.pipeline.stages import PIPELINE
 from marin.recipe.params import load_params
 from marin.recipe.schema import FilesDataset, Initial, Lora, Mixture, Objective, Phase, Recipe, Tokenizer

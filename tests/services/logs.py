@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from marin.process.text import OneLine
+from marin.process.logs import OneLine
 
 
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
-    """What :func:`marin.process.text.log_to` left is taken away."""
+    """What :func:`marin.process.logs.log_to` left is taken away."""
     root = logging.getLogger()
     loggers = (root, logging.getLogger("ledger"), logging.getLogger("marin"))
     levels = [logger.level for logger in loggers]

@@ -136,12 +136,12 @@ collect_less_often()
 
 def what_computes() -> dict[str, str]:
     """Imported, under the contract of arithmetic, which is in force from now on; the variables that it set."""
-    from marin.process import arithmetic, hugepages
+    from marin.process import arithmetic, interpreter
     from marin.recipe.schema import Arithmetic, Execution
 
     before = dict(os.environ)
     arithmetic.apply(Arithmetic(), Execution(devices=1))
-    os.environ.setdefault(hugepages.VARIABLE, f"{hugepages.TUNABLE}=0")  # a fork does not begin again
+    os.environ.setdefault(interpreter.VARIABLE, f"{interpreter.TUNABLE}=0")  # a fork does not begin again
     contract = {name: value for name, value in os.environ.items() if before.get(name) != value}
     jobs()
     import marin.graph.execution.loop

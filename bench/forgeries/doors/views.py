@@ -17,14 +17,13 @@ from marin.execution.plan import identity_of
 from marin.history.catalog import open_catalog
 from marin.history.labels import label_stream, speaks_for_the_ledger
 from marin.history.runs import evaluation_stream, load, stream_of
-from marin.history.table.verdicts import passed_as
 from marin.kinds.families.measured import EVALUATION_MEASURED
 from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.folding.intents import AliasSet, Points, PointsGone, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun
 from marin.record import events as kinds
 from marin.record.root import Root, open_root
-from marin.record.verdicts import EVALUATION, NAMES, described
+from marin.record.verdicts import EVALUATION, NAMES, described, passed_as
 
 FORGED = 0.271828
 """A loss that nobody measured."""

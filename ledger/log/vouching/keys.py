@@ -18,7 +18,8 @@ from ledger.format.note import Signer, VerifierKey
 from ledger.format.proof import LogProof, verify_proof
 from ledger.log.keyring import STREAM, write_private
 from ledger.log.keys import read_private, secret_of
-from ledger.log.reader import LogReader, make_proof
+from ledger.log.proving import make_proof
+from ledger.log.reader import LogReader
 from ledger.log.vouching.events import ALGORITHM, USE, check_revoked, check_vouched, possession_text, public_key
 from ledger.log.writer import Log
 from ledger.storage.port import Storage

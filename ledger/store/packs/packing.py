@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from ledger.errors import LedgerError, Malformed, Tampered, Unavailable
 from ledger.format.canonical import canonical_bytes, parse_canonical
 from ledger.format.digest import parse_digest
-from ledger.store.parts import PART_SIZE, small_digest
+from ledger.store.parts import PART_SIZE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,18 +163,6 @@ def cut_by_content(stream: BinaryIO) -> Iterator[bytes]:
         yield bytes(chunk.data)
 
 
-def cut_by_size(stream: BinaryIO) -> Iterator[bytes]:
-    """The chunks of a stream, 8 MiB each but the last."""
-    while block := _exactly(stream, PART_SIZE):
-        yield block
-
-
-def chunks_of(digest: str, stream: BinaryIO, cut: Callable[[BinaryIO], Iterator[bytes]]) -> Chunks:
-    """The record of a blob by one way of cutting; nothing is stored."""
-    chunks = tuple((small_digest(chunk), len(chunk)) for chunk in cut(stream))
-    return Chunks(digest, sum(size for _, size in chunks), chunks)
-
-
 # Planes
 
 
@@ -207,7 +195,7 @@ def restored(packed: Planes, frames: BinaryIO, base: BinaryIO | None) -> Iterato
     try:
         with unpacker.stream_reader(frames, read_across_frames=True, closefd=False) as planes:
             while left:
-                block = np.frombuffer(_exactly(planes, min(left, PART_SIZE)), dtype=np.uint8)
+                block = np.frombuffer(exactly(planes, min(left, PART_SIZE)), dtype=np.uint8)
                 if len(block) != min(left, PART_SIZE):
                     break
                 whole = len(block) // packed.width * packed.width
@@ -281,7 +269,7 @@ def _xor(data: memoryview, base: BinaryIO | None) -> NDArray[np.uint8]:
     block = np.frombuffer(data, dtype=np.uint8)
     if base is None:
         return block
-    other = np.frombuffer(_exactly(base, len(block)), dtype=np.uint8)
+    other = np.frombuffer(exactly(base, len(block)), dtype=np.uint8)
     if len(other) != len(block):
         raise Tampered(
             "the base of a packed blob is too short",
@@ -292,7 +280,7 @@ def _xor(data: memoryview, base: BinaryIO | None) -> NDArray[np.uint8]:
     return block ^ other
 
 
-def _exactly(stream: BinaryIO, count: int) -> bytes:
+def exactly(stream: BinaryIO, count: int) -> bytes:
     """Up to ``count`` bytes, fewer only at the end."""
     pieces = []
     while count and (piece := stream.read(count)):

@@ -25,10 +25,9 @@ from marin.history.table.query import chosen, in_order
 from marin.history.table.rows import Column, Row, Table
 from marin.history.table.underway import Underway, underway
 from marin.history.table.varied import varied
-from marin.history.table.verdicts import passed_as
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
-from marin.record.verdicts import described
+from marin.record.verdicts import described, passed_as
 
 COLUMNS = ("run", "started", "dataset", "model", "steps", "loss", "perplexity", "verified")
 """What is shown without being asked for; what differs among the runs stands before the loss. How far a run has come stands

@@ -8,7 +8,7 @@ from marin.cli.tables import print_fields
 from marin.history.run import Run
 from marin.history.runs import LATEST, History
 from marin.history.table.machine import rewards
-from marin.history.table.verdicts import passed_as
+from marin.record.verdicts import passed_as
 
 NEXT = (
     ("marin verify {run}", "replay data and training, compare every bit"),

@@ -63,7 +63,7 @@ def repro(ctx: click.Context, options: ReproOptions) -> None:
         else:
             say_outcome(stage, outcome)
 
-    from marin.pipeline.dvc_lock import first_changed
+    from marin.cli.running.dvc_lock import first_changed
     from marin.pipeline.stages import PIPELINE
 
     steps = PIPELINE.steps if options.name is None else (*PIPELINE.before(options.name), PIPELINE.step(options.name))

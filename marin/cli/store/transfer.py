@@ -6,8 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +17,11 @@ from ledger import Progress as Done
 from marin.cli.choice import OneOf
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import agree, print_json, say
+from marin.cli.store.progress import byte_bar
 from marin.cli.tables import report_findings
 from marin.errors import MissingEvidence, UsageError
 from marin.history.runs import resolve, stream_of
-from marin.process.text import several, visible
+from marin.process.text import several
 from marin.recipe.units import human_size
 from marin.record.root import Root, open_root
 
@@ -245,26 +245,6 @@ def _transfer(
         f"{would}{several(copied.blobs, 'files')}, {human_size(copied.size)}; {copied.there} were there; "
         f"{several(len(digests), 'artifacts')}, {copied.trees} of them trees"
     )
-
-
-@contextmanager
-def byte_bar(name: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar over bytes with speed and remaining time; called with bytes done, bytes in all and a short note."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(visible(name), total=None, note="")
-        yield lambda done, total, note: progress.update(task, completed=done, total=total, note=visible(note))
 
 
 def changed_files(diff: bytes) -> list[str]:

@@ -7,17 +7,22 @@ sums and contractions are sums of int64. Anyone who trusts neither reads docs/ex
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from marin.plugins.exact import functions, moving
+from marin.plugins.exact import functions
 from marin.plugins.exact.program import BOOL, FLOAT, INT, LEAST, UINT, Factors, Operation, Program
 from marin.training.runtime import threefry
 
 F, W = np.float32, np.int32
 type Values = list[np.ndarray]
+type Settings = Mapping[str, Any]
+"""Of a gather or a scatter, as XLA's manual defines it: ``window`` (axes of the result that run over a window), ``dropped`` (axes
+of the operand that a window has size one in), ``indexed`` (axes of the operand that an index names), ``batch`` with
+``index_batch`` (axes that operand and indices share), ``sizes`` of a window, and ``mode``: ``clip`` moves a window inside,
+``fill`` leaves it out."""
 
 
 class Rounding:
@@ -226,15 +231,15 @@ def _dot(one: Operation, values: Values, key: Key) -> np.ndarray:
 
 def _gathered(program: Program, one: Operation, values: Values) -> np.ndarray:
     operand, index = values
-    return moving.gather(operand, index, program.forms[one.outputs[0]].shape, one.settings)
+    return gathered(operand, index, program.forms[one.outputs[0]].shape, one.settings)
 
 
 def _scatter_add(program: Program, one: Operation, values: Values) -> np.ndarray:
     operand, index, updates = values
     if operand.dtype != F:
-        return moving.scatter(operand, index, updates, one.settings, add=True)
+        return scattered(operand, index, updates, one.settings, add=True)
     whole, back = addends(updates, max(1, math.prod(index.shape[:-1])))
-    sums = moving.scatter(np.zeros(operand.shape, np.int64), index, whole, one.settings, add=True)
+    sums = scattered(np.zeros(operand.shape, np.int64), index, whole, one.settings, add=True)
     return TO.add(operand, TO.mul(sums.astype(np.float64).astype(F), back))
 
 
@@ -421,7 +426,7 @@ _OPERATIONS: Mapping[str, Rule] = {
     "all": lambda program, one, values: np.all(values[0], axis=_axes(one)),
     "any": lambda program, one, values: np.any(values[0], axis=_axes(one)),
     "gather": _gathered,
-    "scatter": lambda program, one, values: moving.scatter(values[0], values[1], values[2], one.settings, add=False),
+    "scatter": lambda program, one, values: scattered(values[0], values[1], values[2], one.settings, add=False),
     "scatter_add": _scatter_add,
     "seed": lambda program, one, values: _words(np.zeros_like(values[0]), values[0]),
     "fold": lambda program, one, values: _words(*threefry.folded(values[0], values[1].astype(np.uint32))),
@@ -430,3 +435,63 @@ _OPERATIONS: Mapping[str, Rule] = {
 }
 OPERATIONS = frozenset(_OPERATIONS) | frozenset(_LOOPS) | {"dot"}
 """Every operation that a program may have."""
+
+
+def windows(
+    shape: Sequence[int], index: np.ndarray, sizes: Sequence[int], settings: Settings
+) -> Iterator[tuple[tuple[int, ...], list[int], bool]]:
+    """Of each index: its place among the indices, where its window begins in an operand of ``shape``, and whether the
+    window lies inside; with ``clip`` it always does."""
+    for place in np.ndindex(*index.shape[:-1]):
+        start = [0] * len(shape)
+        for number, axis in enumerate(settings["indexed"]):
+            start[axis] = int(index[(*place, number)])
+        for axis, index_axis in zip(settings["batch"], settings["index_batch"], strict=True):
+            start[axis] = place[index_axis]
+        highest = [length - size for length, size in zip(shape, sizes, strict=True)]
+        inside = all(0 <= at <= last for at, last in zip(start, highest, strict=True))
+        if settings["mode"] == "clip":
+            start, inside = [min(max(at, 0), last) for at, last in zip(start, highest, strict=True)], True
+        yield place, start, inside
+
+
+def _window(start: Sequence[int], sizes: Sequence[int], settings: Settings) -> tuple[Any, ...]:
+    """What indexes the operand for one window, without the axes that a window has no extent in."""
+    gone = {*settings["dropped"], *settings["batch"]}
+    return tuple(
+        at if axis in gone else slice(at, at + size) for axis, (at, size) in enumerate(zip(start, sizes, strict=True))
+    )
+
+
+def _place(place: tuple[int, ...], rank: int, window: Sequence[int]) -> tuple[Any, ...]:
+    """What indexes the result (the updates) for one index: its own axes where they are no window's."""
+    own = iter(place)
+    return tuple(slice(None) if axis in window else next(own) for axis in range(rank))
+
+
+def gathered(operand: np.ndarray, index: np.ndarray, shape: tuple[int, ...], settings: Settings) -> np.ndarray:
+    """The windows of ``operand`` at ``index``; ``fill`` in the settings is the word for those that are left out."""
+    result = np.zeros(shape, operand.dtype)
+    if settings["mode"] == "fill":
+        word = np.asarray([settings["fill"]], np.uint32)
+        result[...] = word.astype(bool)[0] if operand.dtype == bool else word.view(operand.dtype)[0]
+    for place, start, inside in windows(operand.shape, index, settings["sizes"], settings):
+        if inside:
+            found = operand[_window(start, settings["sizes"], settings)]
+            result[_place(place, result.ndim, settings["window"])] = found
+    return result
+
+
+def scattered(
+    operand: np.ndarray, index: np.ndarray, updates: np.ndarray, settings: Settings, *, add: bool
+) -> np.ndarray:
+    """``operand`` with its windows at ``index`` replaced by ``updates``, or added to."""
+    result = operand.copy()
+    gone = {*settings["dropped"], *settings["batch"]}
+    extents = iter(updates.shape[axis] for axis in settings["window"])
+    sizes = [1 if axis in gone else next(extents) for axis in range(operand.ndim)]
+    for place, start, inside in windows(operand.shape, index, sizes, settings):
+        if inside:
+            where, one = _window(start, sizes, settings), updates[_place(place, updates.ndim, settings["window"])]
+            result[where] = result[where] + one if add else one
+    return result

@@ -18,7 +18,7 @@ from marin.process.cache import compilation_cache
 from marin.recipe.schema import Recipe
 from marin.training.checkpoints.whole import load
 from marin.training.initial import initial_state
-from marin.training.optimizers.rule import learning_rates
+from marin.training.optimizers.rule import configuration
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.verify.jax.tensors import arrays_of
 from marin.verify.segments.screening import Finding, Screening
@@ -109,3 +109,10 @@ def _unusual(run: Run, travelled: Mapping[str, Mapping[int, float]]) -> list[Fin
         for position, (score, path) in sorted(worst.items())
         if score > Z_LIMIT
     ]
+
+
+def learning_rates(recipe: Recipe, first: int, end: int) -> list[float]:
+    """The rates of the optimizer's updates number ``first`` to ``end - 1``, counted from 0."""
+    config, steps = configuration(recipe)
+    schedule = config.lr_scheduler(steps)
+    return [float(schedule(number)) for number in range(first, end)]

@@ -16,8 +16,7 @@ from typing import Any
 from marin.history.projection.identity import Ids
 from marin.plugins.lab.analysis import Findings, conclusion, spent
 from marin.plugins.lab.statistics import Comparison, Summary
-from marin.process.text import in_markdown
-from marin.reporting.template import render
+from marin.reporting.template import in_markdown, render
 
 ARMS = ("metric", "arm", "n", "mean", "sd", "least", "greatest")
 COMPARISONS = ("metric", "arm", "against", "difference", "95% interval", "pairs", "r", "test", "p", "p (Holm)")

@@ -27,7 +27,7 @@ from marin.plugins.ray.software import other_software_than
 from marin.plugins.ray.writer import SpooledJournal, WriterConnection
 from marin.process.arithmetic import apply
 from marin.process.interpreter import collect_less_often, with_room
-from marin.process.text import log_as_worker
+from marin.process.logs import log_as_worker
 from marin.recipe.schema import CPU_PROFILES, Execution, from_plain
 from marin.record.events import Body, Json
 from marin.record.root import open_root

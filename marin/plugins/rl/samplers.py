@@ -21,10 +21,10 @@ import numpy as np
 from ledger import LedgerError, Unavailable
 from marin.process.arithmetic import APPLIED, apply, settings
 from marin.process.cache import compilation_cache
-from marin.process.compilation import compiling
 from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
 from marin.record.events import Json
 from marin.runners.places import place_of
+from marin.training.runtime.turn import compiling
 from marin.work.placed import Worker
 
 if TYPE_CHECKING:

@@ -84,7 +84,11 @@ def home_of(key: VerifierKey, storage: Storage, place: str) -> str:
 
 
 def log_at(home: str, key: VerifierKey) -> LogReader | None:
-    """The log of ``key``'s origin at ``home``, whose checkpoint holds; None where there is none any more."""
+    """The log of ``key``'s origin at ``home``, whose checkpoint holds; None where there is none any more.
+
+    Raises:
+        Unavailable: the place cannot be asked.
+    """
     try:
         storage = open_storage(home, readonly=True)
         named = named_keys(storage)

@@ -18,12 +18,11 @@ from marin.errors import UsageError
 from marin.history.names import data_of, model_of, name_of
 from marin.history.projection.text import flatten
 from marin.history.run import MAIN, Run, plan_of, representative
-from marin.history.table.verdicts import in_order
 from marin.recipe.cost import parameters
 from marin.recipe.units import duration
 from marin.record.events import LOOP
 from marin.record.outputs import bytes_of
-from marin.record.verdicts import NEVER, overall
+from marin.record.verdicts import NEVER, in_order, overall
 from marin.reporting.plot import LossPlot, loss_plot
 from marin.reporting.template import copying, render
 from marin.reporting.verify_command import verify_command
@@ -39,7 +38,7 @@ LONGEST_FACT = 500
 @dataclass(frozen=True)
 class Beside:
     """What the page shows beside the run's own events: ``sample`` is text that the evaluation drew from the model, or why
-    there is none; ``twin`` the verified run of equal bytes (:func:`marin.history.table.verdicts.twins`); ``wrong`` where the
+    there is none; ``twin`` the verified run of equal bytes (:func:`marin.record.verdicts.twins`); ``wrong`` where the
     events of the run contradict one another; ``followed`` how far this user's own followers are behind its training
     (:func:`marin.history.runs.followed`). Of a run that learned from rewards ``rewards`` are the means of its updates, and
     ``drawn`` completions of the first and of the last update: title, and prompt, completion and reward of each."""

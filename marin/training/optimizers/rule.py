@@ -47,26 +47,21 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     One that moves each number by itself is without clipping: the gradient's global norm is a sum across tensors and
     devices, whose order the train step fixes (``step.slice_update``). With ``recipe.lora`` it moves adapters alone.
     """
-    config, steps = _configured(recipe)
+    config, steps = configuration(recipe)
     built = config.build(steps)
     return built if recipe.lora is None else adapters().only_adapters(built)
-
-
-def learning_rates(recipe: Recipe, first: int, end: int) -> list[float]:
-    """The rates of the optimizer's updates number ``first`` to ``end - 1``, counted from 0."""
-    config, steps = _configured(recipe)
-    schedule = config.lr_scheduler(steps)
-    return [float(schedule(number)) for number in range(first, end)]
 
 
 def groups(recipe: Recipe, parameters: Any) -> Mapping[str, list[int]]:
     """Which tensors an optimizer that looks across them moves by which of its rules: numbers of the leaves of a tree of
     named arrays, by Levanter's own mask, which goes by a model's layers and the axes of their matrices."""
-    found: Mapping[str, list[int]] = across_tensors().groups(recipe.optimizer.name, _configured(recipe)[0], parameters)
+    found: Mapping[str, list[int]] = across_tensors().groups(
+        recipe.optimizer.name, configuration(recipe)[0], parameters
+    )
     return found
 
 
-def _configured(recipe: Recipe) -> tuple[OptimizerConfig, int]:
+def configuration(recipe: Recipe) -> tuple[OptimizerConfig, int]:
     """Levanter's configuration, and the length of its schedule in train steps."""
     phase, steps = recipe.phase, whole(recipe)
     begin = phase.first_step if phase is not None and phase.schedule == "restart" else 0

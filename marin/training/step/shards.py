@@ -40,7 +40,8 @@ from jax.sharding import PartitionSpec as P
 from levanter.models.lm_model import LmExample
 
 from marin.provenance.plugins import named
-from marin.recipe.schema import BLANKS, Recipe
+from marin.recipe.model import BLANKS
+from marin.recipe.schema import Recipe
 from marin.training.loss import routed_losses, token_losses
 from marin.training.model import attention_mask, compute_dtype
 from marin.training.optimizers.rule import optimizer

@@ -29,7 +29,8 @@ from marin.data.tokenizer import load_tokenizer
 from marin.errors import DataError, UsageError
 from marin.execution.step import StepResult, Task
 from marin.provenance.plugins import named
-from marin.recipe.schema import APART, EXCLUSION, Artifact, Recipe, as_recorded, chats
+from marin.recipe.model import APART, EXCLUSION
+from marin.recipe.schema import Artifact, Recipe, as_recorded, chats
 from marin.tensors.token_caches import WORDS_FILE, cache_content
 from marin.training.tokens.cache import BLANK, read_tokens
 from marin.training.tokens.encoding import Encoded, encoded_split, has_mask

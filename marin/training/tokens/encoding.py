@@ -18,7 +18,7 @@ from marin.data.documents import Document, documents_of, read_documents, stretch
 from marin.data.tokenizer import Tokenizer, load_tokenizer, parse_tokenizer
 from marin.process.progress import Report, bar
 from marin.provenance.plugins import named
-from marin.recipe.schema import LEARNED
+from marin.recipe.model import LEARNED
 from marin.work.placed import Run, Worker
 
 if TYPE_CHECKING:

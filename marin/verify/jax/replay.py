@@ -20,7 +20,6 @@ from ledger import LedgerError, StateManifest, Store
 from marin.errors import Unsupported
 from marin.execution.continued import checkout
 from marin.process.cache import compilation_cache
-from marin.process.compilation import compiling
 from marin.process.progress import Report
 from marin.process.waiting import waiting
 from marin.provenance.environment import available_cores
@@ -33,6 +32,7 @@ from marin.training.run import compiled_identity, program_identity
 from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.objective import objective_plugin
+from marin.training.runtime.turn import compiling
 from marin.training.step.slices import SlicedState
 from marin.verify.derivation.series import Measured
 from marin.verify.jax import known_steps, tensors

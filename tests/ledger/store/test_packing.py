@@ -39,12 +39,12 @@ from ledger.store.packs.packing import (
     MAX_DEPTH,
     Chunks,
     Planes,
-    chunks_of,
     compress_planes,
     cut_by_content,
     parse_packed,
     restored,
 )
+from ledger.store.transfer import chunks_of
 
 CUTS = [
     301606,

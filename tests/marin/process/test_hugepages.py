@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from marin.process import hugepages
+from marin.process import interpreter
 
 BEGUN = """
 import os, sys
@@ -21,14 +21,14 @@ main()
 
 def begun(*arguments: str, **variables: str) -> list[str]:
     """The variable, as often as the program began."""
-    kept = {name: value for name, value in os.environ.items() if name != hugepages.VARIABLE}
+    kept = {name: value for name, value in os.environ.items() if name != interpreter.VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", BEGUN, *arguments], env=kept | variables, capture_output=True, text=True, check=False
     )
     return [line for line in done.stdout.splitlines() if line == "None" or "glibc" in line]
 
 
-@pytest.mark.skipif(not hugepages.has_huge_pages(), reason="this C library or kernel has no huge pages for malloc")
+@pytest.mark.skipif(not interpreter.has_huge_pages(), reason="this C library or kernel has no huge pages for malloc")
 def test_what_computes_begins_again_once() -> None:
     assert begun("-q", "stage", "train", "--params", "none.yaml") == ["None", "glibc.malloc.hugetlb=1"]
     assert begun("verify", "none", GLIBC_TUNABLES="glibc.malloc.check=0") == [
@@ -44,5 +44,5 @@ def test_others_and_who_decided_otherwise_do_not() -> None:
 
 
 def test_a_kernel_without_them_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hugepages, "has_huge_pages", lambda: False)
-    assert hugepages.wanted(["stage", "train"], {}) is None
+    monkeypatch.setattr(interpreter, "has_huge_pages", lambda: False)
+    assert interpreter.wanted(["stage", "train"], {}) is None

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
+from marin.process.logs import log_to
 from marin.process.progress import bar
-from marin.process.text import log_to
 from tests.marin.process.test_waiting import until
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin.process.text import OneLine, several, visible, visible_json
+from marin.process.logs import OneLine
+from marin.process.text import several, visible, visible_json
 
 UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Categories of the Unicode database, an oracle that visible() does not ask."""

@@ -14,8 +14,8 @@ import pytest
 
 from marin.process import text
 from marin.process import waiting as waits
+from marin.process.logs import log_to
 from marin.process.progress import bar
-from marin.process.text import log_to
 from marin.process.waiting import waiting
 
 

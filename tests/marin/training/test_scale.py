@@ -16,13 +16,13 @@ from levanter.layers.attention import AttentionMask
 from msgspec.structs import replace
 
 from marin.errors import UsageError
+from marin.plugins.explain.states import learning_rates
 from marin.recipe.composition import compose
 from marin.recipe.cost import flops_per_token, parameters
 from marin.recipe.form.schedule import cut, schedule_of
 from marin.recipe.schema import Arithmetic, Model, Optimizer, Recipe, Trainer, check, digest, from_plain, recorded
 from marin.training.initial import initial_state
 from marin.training.model import model_config
-from marin.training.optimizers.rule import learning_rates
 from marin.training.step.shards import shard_sums
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from marin.history.projection.text import text
 from marin.history.run import age_in_words, record_digest, standing_of
-from marin.history.table.verdicts import passed_as, same_numbers
 from marin.plugins.mlflow.folding.intents import Intent, Tags
 from marin.plugins.mlflow.folding.projected import ProjectedRun, RecordedEvent
 from marin.record.events import ReplayCompleted, TrainSegment
-from marin.record.verdicts import NEVER, Bytes, bytes_of
+from marin.record.verdicts import NEVER, Bytes, bytes_of, passed_as, same_numbers
 
 
 def replayed(recorded: RecordedEvent, projected: ProjectedRun, body: ReplayCompleted) -> Iterator[Intent]:

@@ -13,13 +13,12 @@ from pathlib import Path
 import marin
 from marin.history.names import data_of, model_of, name_of
 from marin.history.run import Run, representative
-from marin.history.table.verdicts import in_order
 from marin.plugins.sharing.dossier.facts import Subject
 from marin.plugins.sharing.pages.statement import Published
 from marin.provenance.plugins import DISTRIBUTION
 from marin.recipe.units import duration, human_size
 from marin.record.root import Root
-from marin.record.verdicts import NAMES, overall
+from marin.record.verdicts import NAMES, in_order, overall
 from marin.reporting.runs.report import cards_of, curve_of
 from marin.reporting.template import copying, render
 from marin.verify.amount import amount

@@ -7,7 +7,7 @@ from typing import Any
 from marin.export.quoting import yaml_of
 from marin.plugins.sharing.dossier.documents.marked import field, fields, plain
 from marin.plugins.sharing.dossier.facts import OPEN, Entry, Subject
-from marin.process.text import in_markdown
+from marin.reporting.template import in_markdown
 
 FILE = "README.md"
 _SECTIONS = (

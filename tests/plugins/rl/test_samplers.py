@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dying_sampler
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -21,7 +22,6 @@ from marin.training.optimizers.rule import optimizer
 from marin.training.state import DATA
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout, SlicedState
-from tests.plugins.rl import dying
 from tests.plugins.rl.conftest import VOCABULARY, recipe_with
 
 pytestmark = pytest.mark.long(together="samplers", seconds=25)
@@ -63,8 +63,8 @@ def drawing(vocabulary: Path) -> Drawing:
 def test_one_that_is_killed_in_the_middle_is_replaced_and_decides_no_bit(
     drawing: Drawing, runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(dying.KILLED, str(tmp_path))
-    monkeypatch.setattr(samplers, "WORKER", dying.WORKER)
+    monkeypatch.setenv(dying_sampler.KILLED, str(tmp_path))
+    monkeypatch.setattr(samplers, "WORKER", dying_sampler.WORKER)
     assert drawing.by(samplers=2, runner=runner) == drawing.records
     assert (tmp_path / "killed").exists()
 
@@ -72,8 +72,8 @@ def test_one_that_is_killed_in_the_middle_is_replaced_and_decides_no_bit(
 def test_where_all_are_lost_this_process_draws(
     drawing: Drawing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(dying.KILLED, str(tmp_path))
-    monkeypatch.setattr(samplers, "WORKER", dying.WORKER)
+    monkeypatch.setenv(dying_sampler.KILLED, str(tmp_path))
+    monkeypatch.setattr(samplers, "WORKER", dying_sampler.WORKER)
     monkeypatch.setattr(forked, "RESTARTS", 0)
     assert drawing.by(samplers=1) == drawing.records
     assert "a process that draws completions is lost" in caplog.text

@@ -9,8 +9,9 @@ token, and the mean reward of the last ten updates is above that of the first te
 Regime. A Llama of about a million parameters, 800 train steps on sums of two numbers below 50, then a phase of 50 updates under
 profile exact: 8 prompts, 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
 
-Before it another form was registered, run with one seed, and given up: in its texts every other sum had no answer, which a model
-sees by its neighbours, so it answered from the start; at a rate of 3e-4 the mean reward of ten updates fell from 0.48 to 0.40, by way of 0.29.
+Before it another form was registered, run with one seed, and given up: in its texts every other sum had no answer, which a
+model sees by its neighbours, so it answered from the start; at a rate of 3e-4 the mean reward of ten updates fell from 0.48 to
+0.40, by way of 0.29.
 
 Metrics. Held-out loss (nats a token) on sums with right answers, lower is better. The mean reward of each update is a curve of
 the run: rl/reward in MLflow, and on its page, with completions of the first and of the last update.

@@ -9,6 +9,10 @@ token, and the mean reward of the last ten updates is above that of the first te
 Regime. A Llama of about a million parameters, 800 train steps on sums of two numbers below 50, then a phase of 50 updates under
 profile exact: 8 prompts, 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
 
+Before it another form was registered, run with one seed, and given up: in its texts every other sum had no answer, which a
+model sees by its neighbours, so it answered from the start; at a rate of 3e-4 the mean reward of ten updates fell from 0.48 to
+0.40, by way of 0.29.
+
 Metrics. Held-out loss (nats a token) on sums with right answers, lower is better. The mean reward of each update is a curve of
 the run: rl/reward in MLflow, and on its page, with completions of the first and of the last update.
 
@@ -40,13 +44,13 @@ OBJECTIVE = Objective(prompts="sums", reward="exact_match", num_generations=8, m
 
 
 def sums(context: Context) -> Result:
-    """Texts of one sum each: of the train split every other one without its answer, of the validation split none."""
+    """Texts of one sum each: of the train split half without an answer, as it is drawn; of the validation split none."""
     draw = context.random()
     for split, count in (("train", context.config["train"]), ("validation", context.config["validation"])):
         lines = []
         for number in range(count):
             one, other = draw.randrange(context.config["below"]), draw.randrange(context.config["below"])
-            answer = "?" if split == "train" and number % 2 else str(one + other)
+            answer = "?" if split == "train" and draw.random() < 0.5 else str(one + other)
             said = {"id": f"{split}-{number}", "text": f"{one}+{other}={answer}", "source": "sums", "metadata": {}}
             lines.append(json.dumps(said))
         (context.out / f"{split}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
@@ -98,7 +102,7 @@ for seed in SEEDS:
         f"exp014-grpo-seed{seed}",
         base,
         trainer=Trainer(num_steps=50, batch_size=64, steps_per_segment=10),
-        optimizer=Optimizer(learning_rate=3e-4, warmup_steps=0),
+        optimizer=Optimizer(learning_rate=2e-4, warmup_steps=0),
         arithmetic=EXACT,
         objective=OBJECTIVE,
     )

@@ -6,14 +6,18 @@ import msgspec
 import numpy as np
 import pytest
 
+from ledger import MemoryStorage, Store
+from marin.errors import DataError
 from marin.plugins.rl.record import (
     CompletionRecord,
     PromptRecord,
     UpdateRecord,
     first_difference,
+    first_of_each,
     hex_floats,
     read_record,
 )
+from tests.plugins.rl.conftest import recipe_with
 
 
 def completion(tokens: tuple[int, ...], reward: float = 1.0) -> CompletionRecord:
@@ -70,3 +74,15 @@ def test_what_is_no_record_is_said(data: bytes) -> None:
 def test_a_record_that_is_not_there_and_one_that_is_written_otherwise_are_said() -> None:
     assert first_difference(None, RECORD.encode()) == "the recorded ones are not in the store"
     assert first_difference(b" " + RECORD.encode(), RECORD.encode()) == "the record is written otherwise"
+
+
+def test_people_read_prompts_first_completions_and_rewards() -> None:
+    recipe, store = recipe_with(), Store(MemoryStorage())
+    assert first_of_each(recipe, store, RECORD.encode()) == [
+        ("0+2=", "text (11, 12)", "1"),
+        ("0+0=", "text (14, 15, 16)", "0"),
+    ]
+    far = msgspec.structs.replace(RECORD, prompts=(PromptRecord(8, 2**50, (0, 5, 6)),))
+    for data in (b"", RECORD.encode()[:-1], far.encode(), changed(0, reward="much").encode()):
+        with pytest.raises(DataError, match="none of this recipe"):
+            first_of_each(recipe, store, data)

@@ -7,10 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dying_sampler
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from marin.plugins.drafts import proposals
+from marin.plugins.rl import drawing as drawing_of
 from marin.plugins.rl import samplers
 from marin.plugins.rl.record import first_difference, read_record
 from marin.plugins.rl.rollouts import DrawnRollouts
@@ -21,7 +24,6 @@ from marin.training.optimizers.rule import optimizer
 from marin.training.state import DATA
 from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout, SlicedState
-from tests.plugins.rl import dying
 from tests.plugins.rl.conftest import VOCABULARY, recipe_with
 
 pytestmark = pytest.mark.long(together="samplers", seconds=25)
@@ -63,8 +65,9 @@ def drawing(vocabulary: Path) -> Drawing:
 def test_one_that_is_killed_in_the_middle_is_replaced_and_decides_no_bit(
     drawing: Drawing, runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(dying.KILLED, str(tmp_path))
-    monkeypatch.setattr(samplers, "WORKER", dying.WORKER)
+    monkeypatch.setenv(dying_sampler.KILLED, str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(dying_sampler.__file__).parent))  # for those of a Ray
+    monkeypatch.setattr(samplers, "WORKER", dying_sampler.WORKER)
     assert drawing.by(samplers=2, runner=runner) == drawing.records
     assert (tmp_path / "killed").exists()
 
@@ -72,11 +75,24 @@ def test_one_that_is_killed_in_the_middle_is_replaced_and_decides_no_bit(
 def test_where_all_are_lost_this_process_draws(
     drawing: Drawing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(dying.KILLED, str(tmp_path))
-    monkeypatch.setattr(samplers, "WORKER", dying.WORKER)
+    monkeypatch.setenv(dying_sampler.KILLED, str(tmp_path))
+    monkeypatch.setattr(samplers, "WORKER", dying_sampler.WORKER)
     monkeypatch.setattr(forked, "RESTARTS", 0)
     assert drawing.by(samplers=1) == drawing.records
     assert "a process that draws completions is lost" in caplog.text
+
+
+def test_proposals_decide_how_many_passes_it_takes_and_no_bit(
+    drawing: Drawing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[object] = []
+    once = drawing_of.Drawing.ids
+    monkeypatch.setattr(drawing_of.Drawing, "ids", lambda *given: passes.append(1) or once(*given))
+    alone = drawing.by()
+    without, passes[:] = len(passes), []
+    monkeypatch.setattr(proposals, "WORTH", 0)
+    assert drawing.by() == alone == drawing.records
+    assert len(passes) < without / 2
 
 
 def test_the_state_that_draws_is_written_before_and_said(drawing: Drawing) -> None:

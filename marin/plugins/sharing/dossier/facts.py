@@ -212,6 +212,8 @@ def objective_of(recipe: Recipe) -> str:
             "group relative policy optimization (GRPO)" if objective.name == "grpo" else "policy gradient (REINFORCE)"
         )
         reward = objective.reward if isinstance(objective.reward, str) else objective.reward.function
+        if objective.judge is not None:
+            reward = f"of the state {objective.judge.state} as judge"
         return f"{what} of completions that the model draws, by the reward {reward}"
     if recipe.lora is not None and recipe.lora.dpo_beta is not None:
         return f"direct preference optimization (DPO), beta {recipe.lora.dpo_beta}"

@@ -206,6 +206,14 @@ SAME = [
     Case("qwen3_moe", QWEN3_MOE),
     Case("qwen3_moe, head_dim of its own", QWEN3_MOE, {"head_dim": 16, "rope_theta": 1e6}),
     Case("qwen3_moe, head_dim left out", QWEN3_MOE, {"head_dim": DROP, "num_experts": 8, "num_experts_per_tok": 3}),
+    Case("qwen3_moe, num_local_experts", QWEN3_MOE, {"num_experts": DROP, "num_local_experts": 8}),
+    Case("qwen3_moe, one expert for each token, tied", QWEN3_MOE, {**TIED, "num_experts_per_tok": 1}),
+    Case(
+        "qwen3_moe, no dense layer and a window that is off",
+        QWEN3_MOE,
+        {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": 4},
+    ),
+    Case("mixtral, head_dim as it follows", MIXTRAL, {"head_dim": 8}),
     Case("gpt2", GPT2),
     Case("gpt2, n_inner null", GPT2, {"n_inner": None}),
     Case("gpt2, n_inner three times", GPT2, {"n_inner": 96}),
@@ -247,6 +255,11 @@ REFUSED = [
     Case("mixtral, sliding window", MIXTRAL, {"sliding_window": 8}, refusal=OTHER_MODELS),
     Case("mixtral, more experts for a token than there are", MIXTRAL, {"num_experts_per_tok": 5}, refusal=OTHER_MODELS),
     Case("qwen3_moe, weights that are not normed", QWEN3_MOE, {"norm_topk_prob": False}, refusal=OTHER_MODELS),
+    Case("qwen3_moe, norm_topk_prob left out", QWEN3_MOE, {"norm_topk_prob": DROP}, refusal=OTHER_MODELS),
+    Case("qwen3_moe, windows", QWEN3_MOE, {"use_sliding_window": True, "sliding_window": 4}, refusal=OTHER_MODELS),
+    Case("qwen3_moe, attention_bias", QWEN3_MOE, {"attention_bias": True}, refusal=OTHER_MODELS),
+    Case("qwen3_moe, one expert", QWEN3_MOE, {"num_experts": 1, "num_experts_per_tok": 1}, refusal=OTHER_MODELS),
+    Case("mixtral, head_dim of its own", MIXTRAL, {"head_dim": 16}, refusal=OTHER_MODELS),
     Case("qwen3_moe, a dense layer", QWEN3_MOE, {"mlp_only_layers": [0]}, refusal=OTHER_MODELS),
     Case("qwen3_moe, every second layer", QWEN3_MOE, {"decoder_sparse_step": 2}, refusal=OTHER_MODELS),
     Case(
@@ -260,7 +273,11 @@ REFUSED = [
     Case("gpt2, unscaled", GPT2, {"scale_attn_weights": False}, refusal=OTHER_MODELS),
     Case("gpt2, relu", GPT2, {"activation_function": "relu"}, refusal=OTHER_MODELS),
     Case("gpt2, untied", GPT2, {"tie_word_embeddings": False}, refusal=OTHER_MODELS),
-    Case("mistral", {**LLAMA, "model_type": "mistral"}, refusal=OTHER_MODELS),
+    *(
+        Case(kind, {**LLAMA, "model_type": kind}, refusal=OTHER_MODELS)
+        for kind in ("mistral", "olmo", "olmo2", "olmo3", "olmoe", "gemma", "gemma2", "gemma3_text", "qwen2_moe")
+    ),
+    Case("mistral, windows", {**LLAMA, "model_type": "mistral", "sliding_window": 8}, refusal=OTHER_MODELS),
     Case("llama, no head", LLAMA, {}, tensors_of(_without_head), OTHER_TENSORS),
     Case(
         "llama, one tensor more",

@@ -3,6 +3,7 @@ is that of NumPy and whole numbers, and neither devices nor a stop change one.""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ import numpy as np
 import optax
 import pytest
 from levanter.optim.adamh import AdamHConfig
+from levanter.optim.config import AdamConfig, LionConfig
 from levanter.optim.muon import MuonConfig
 from levanter.optim.muonh import MuonHConfig
 from levanter.optim.scion import ScionConfig
@@ -27,7 +29,7 @@ from marin.plugins.exact import reference
 from marin.plugins.exact.step import ExactStep, gradient_of, update_of
 from marin.process.cache import compilation_cache
 from marin.recipe.composition import compose
-from marin.recipe.form.optimizer import OWN
+from marin.recipe.form.optimizer import OWN, UNREAD
 from marin.recipe.schema import Arithmetic, Lora, Optimizer, Recipe, check, digest, from_mapping, from_plain, plain
 from marin.training.initial import initial_state
 from marin.training.loop import step_of
@@ -147,6 +149,37 @@ def test_so_it_is_of_mixtures_and_with_other_values(
 
     for ours, other in zip(*map(after, rules), strict=True):
         np.testing.assert_allclose(ours, other, rtol=1e-5, atol=1e-6)
+
+
+OF_ALL = {"rewarmup", "cooldown", "cycle_length", "cycles", "haps", "weight_decay_modules", "default_weight_decay_mask"}
+LEFT: dict[str, tuple[Any, set[str]]] = {
+    "adamw": (
+        AdamConfig,
+        {"nesterov", "update_rms_clipping", "clip_update_norm", "skip_bad_steps", "adamc_weight_decay"},
+    ),
+    "lion": (LionConfig, set()),
+    "muon": (MuonConfig, {"lr"}),
+    "muonh": (MuonHConfig, set()),
+    "adamh": (AdamHConfig, set()),
+    "scion": (ScionConfig, {"lr"}),
+}
+"""What of Levanter's configurations no recipe says: cycles, masks of one's own, and what it never reads (``lr``)."""
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_every_field_of_levanters_is_one_of_a_recipe_or_is_refused_by_name(name: str) -> None:
+    """So a field that a newer Levanter has is not left out in silence."""
+    config, left = LEFT[name]
+    theirs = {field.name for field in dataclasses.fields(config)}
+    other_names = {"lr_schedule": "schedule", "warmup": "warmup_steps"}
+    ours = {other_names.get(field, field) for field in theirs - left - OF_ALL}
+    common = {*Optimizer.__struct_fields__} - {field for own in OWN.values() for field in own} - {"name", "rounding"}
+    assert ours == (common - UNREAD.get(name, frozenset())) | OWN[name].keys() | (ours & UNREAD.get(name, frozenset()))
+    for field in left | OF_ALL:
+        with pytest.raises(UsageError, match=rf"optimizer.{field}") as caught:
+            given = {"name": name, field: 1, "weight_decay": 0.0}
+            from_mapping({"optimizer": given, "arithmetic": msgspec.to_builtins(EXACT)}, where="test")
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.long(seconds=10)

@@ -2795,7 +2795,9 @@ function transposed({ data, shape }, order) {
 
 /** Where a place is in data with these strides. */
 function offsetAt(strides, place) {
-  return strides.reduce((total, step, axis) => total + step * place[axis], 0);
+  let total = 0;
+  for (let axis = 0; axis < strides.length; axis++) total += strides[axis] * place[axis];
+  return total;
 }
 
 function clamped(at, last) {
@@ -2996,16 +2998,17 @@ function eachWindow(shape, index, sizes, settings, resultShape, visit) {
   const places = index.shape.slice(0, -1);
   const width = index.shape.at(-1);
   const [strides, results] = [stridesOf(shape), stridesOf(resultShape)];
-  const own = resultShape.map((_, axis) => axis).filter((axis) => !settings.window.includes(axis));
+  const own = results.filter((_, axis) => !settings.window.includes(axis));
   const count = elements(places);
+  const start = new Array(shape.length);
   const place = new Array(places.length).fill(0);
   for (let n = 0; n < count; n++) {
-    const start = new Array(shape.length).fill(0);
+    start.fill(0);
     settings.indexed.forEach((axis, at) => (start[axis] = index.data[n * width + at]));
     settings.batch.forEach((axis, at) => (start[axis] = place[settings.index_batch[at]]));
     const inside = start.every((at, axis) => at >= 0 && at <= shape[axis] - sizes[axis]);
     if (settings.mode === "clip") start.forEach((at, axis) => (start[axis] = clamped(at, shape[axis] - sizes[axis])));
-    if (inside || settings.mode === "clip") visit(offsetAt(strides, start), own.reduce((sum, axis, at) => sum + results[axis] * place[at], 0));
+    if (inside || settings.mode === "clip") visit(offsetAt(strides, start), offsetAt(own, place));
     for (let axis = places.length - 1; axis >= 0; axis--) {
       if (++place[axis] < places[axis]) break;
       place[axis] = 0;

@@ -144,7 +144,8 @@ def test_a_page_that_its_publisher_signed_and_the_log_contradicts_fails(root: Ro
 def test_what_had_no_answer_when_it_was_published_accuses_nobody(root: Root, site: Path) -> None:
     """Such a page may come out otherwise, here and there: it is named."""
     resigned(root, site, PAGE, (site / PAGE).read_bytes().replace(b"5.25", b"5.15"), by=statement.NOBODY)
-    assert pages(root, site).outcome == "PARTIAL"
+    found = pages(root, site)
+    assert found.outcome == "PARTIAL" and any(f"publish again: {PAGE}" in line for line in found.lines), found.lines
     silent = Inspector()
     silent.COMMAND = (sys.executable, "-c", "pass")  # type: ignore[misc]
     content, is_sure = drawn_surely(lambda: str(_asked(silent)).encode(), silent)

@@ -79,7 +79,7 @@ def verified(root: Root, run: str, *, workers: int, only: Collection[str], recor
             where="only",
             expected=", ".join(SHOWN),
             found=", ".join(sorted(unknown)),
-            cure="name some of them",
+            cure="`pages` are of a publication: marin verify ADDRESS" if "pages" in unknown else "name some of them",
         )
     options = Options(
         execution=Execution(),

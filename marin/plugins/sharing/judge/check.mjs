@@ -3515,6 +3515,8 @@ async function trainStep(programs, state, { tokens, weights }, count, pause) {
 // ------------------------------------------------------------------------------------------------------------ 9. the judge
 
 const MOST_FINDINGS = 40;
+const PAGES = "pages.intoto.jsonl";
+const IN_TOTO = "application/vnd.in-toto+json";
 const EXIT = { PASS: 0, FAIL: 1, UNAVAILABLE: 3, NOT_RUN: 3, PARTIAL: 4 };
 const WORST = ["FAIL", "UNAVAILABLE", "NOT_RUN", "PARTIAL", "PASS"];
 const FILES = {
@@ -3528,6 +3530,7 @@ const FILES = {
 };
 const UNJUDGED =
   "what was not executed here is claimed: that corpus, tokens, losses, states, metrics and model follow from each other; `marin verify` executes all of it";
+const UNDRAWN = "whether the log says what its pages show was not looked at: `marin verify` of the address draws each of them again";
 const UNKNOWN = "claimed: that the programs are those of the recipe, that its seed leads to these sequences, that the tokens are those of the text";
 
 class Findings {
@@ -3572,6 +3575,7 @@ export async function judge(source, { keys, witnesses = [], run = "", execute = 
   const report = { judge: "marin check", run, origin: "", size: 0, root: "", verdicts: {}, claims: [] };
   report.verdicts = Object.fromEntries(["signature", "record", "hash"].map((name) => [name, { outcome: "NOT_RUN", lines: ["what it rests on does not hold"] }]));
   report.execution = { outcome: "not judged", lines: [UNJUDGED] };
+  report.pages = { outcome: "not judged", lines: [UNDRAWN] };
   const found = new Findings();
   let log = null;
   await found.look("", async () => {
@@ -3583,12 +3587,70 @@ export async function judge(source, { keys, witnesses = [], run = "", execute = 
     report.run = await chosenRun(source, log, run);
     report.verdicts.signature = await judgeSignature(source, log, given, cosigners, report.run);
     await judgeRun(source, log, report, execute, progress);
+    report.pages = await judgePages(source, log, progress);
   }
   const outcomes = Object.values(report.verdicts).map(({ outcome }) => outcome);
-  if (report.execution.outcome === "FAIL") outcomes.push("FAIL");
+  if ([report.execution.outcome, report.pages.outcome].includes("FAIL")) outcomes.push("FAIL");
   report.outcome = WORST.find((word) => outcomes.includes(word));
   report.exit = EXIT[report.outcome];
   return report;
+}
+
+/** The pages beside a log: each is the one whose digest the log's key signed, or not. What they show is not drawn again here. */
+async function judgePages(source, log, progress) {
+  const found = new Findings();
+  let signed = null;
+  let held = 0;
+  await found.look("", async () => {
+    const bytes = await source.read(PAGES, 64 * MIB);
+    if (!bytes) throw new Missing("nobody signed pages here", { where: PAGES });
+    signed = await signedPages(bytes, log);
+  });
+  for (const [path, digest] of signed?.pages ?? []) {
+    await found.look(visible(path), async () => {
+      const content = unfitPath(path) ? null : await source.read(path, MOST_BYTES);
+      if (!content) throw new Missing("its publisher signed this page, and it is not here");
+      const here = hex(await sha256Large(content));
+      if (here !== digest && member(member(signed.before, path), "sha256") === here) throw new Missing("an earlier page, which its publisher is replacing");
+      if (here !== digest) throw new Wrong("not the page that its publisher signed", { expected: `sha256:${digest}`, found: `sha256:${here}` });
+      held++;
+    });
+    await progress("pages", held, signed.pages.length);
+  }
+  const lines = [...found.wrong, ...found.missing].slice(0, MOST_FINDINGS);
+  if (held) lines.unshift(`${several(held, "page")} beside the log, each the one that its key signed`);
+  return { outcome: found.wrong.length ? "FAIL" : "not judged", lines: [...lines, UNDRAWN] };
+}
+
+/** Paths and digests of an in-toto statement about pages, in a DSSE envelope that a key of the log signed. */
+async function signedPages(bytes, log) {
+  const parsed = (data) => {
+    try {
+      const words = decoder.decode(data);
+      return [words, JSON.parse(words)];
+    } catch {
+      throw new Missing("not a signed list of pages", { where: PAGES, expected: "JSON in UTF-8" });
+    }
+  };
+  const [, envelope] = parsed(bytes);
+  const payload = unbase64(String(member(envelope, "payload"))) ?? new Uint8Array();
+  const [said, statement] = parsed(payload);
+  const message = `DSSEv1 ${IN_TOTO.length} ${IN_TOTO} ${payload.length} ${said}`;
+  const signatures = member(envelope, "signatures");
+  let signer = null;
+  for (const key of log.keys.filter(({ name, algorithm, until }) => name === log.origin && algorithm === ED25519 && until === Infinity)) {
+    for (const one of (Array.isArray(signatures) ? signatures : []).filter((one) => member(one, "keyid") === key.text).slice(0, 8)) {
+      const signature = unbase64(String(member(one, "sig")));
+      if (signature?.length === 64 && (await ed25519(key.public, message, signature, PAGES))) signer = key;
+    }
+  }
+  if (!signer || member(envelope, "payloadType") !== IN_TOTO) throw new Missing("no key of this log, as you gave it, signed the list of pages", { where: PAGES });
+  const [subject, predicate] = [member(statement, "subject"), member(statement, "predicate")];
+  const pages = (Array.isArray(subject) ? subject : []).map((one) => [member(one, "name"), member(member(one, "digest"), "sha256")]);
+  if (member(predicate, "log") !== log.origin || !pages.every((one) => one.every((part) => typeof part === "string"))) {
+    throw new Missing("not a list of this log's pages", { where: PAGES });
+  }
+  return { pages, before: member(predicate, "before") };
 }
 
 async function readLog(source, given, progress) {
@@ -4164,7 +4226,7 @@ function printed(report) {
   for (const [name, { outcome, lines: told }] of Object.entries(report.verdicts)) {
     lines.push(`${name.padEnd(10)} ${outcome}`, ...told.map((line) => `           ${line}`));
   }
-  lines.push(`execution  ${report.execution.outcome}`, ...report.execution.lines.map((line) => `           ${line}`));
+  for (const name of ["execution", "pages"]) lines.push(`${name.padEnd(10)} ${report[name].outcome}`, ...report[name].lines.map((line) => `           ${line}`));
   for (const [status, by, title] of HEADINGS) {
     const own = report.claims.filter((claim) => claim.status === status && claim.by === by);
     if (own.length) lines.push("", `${title}:`, ...own.map(({ claim }) => `  ${claim}`));
@@ -4290,6 +4352,10 @@ function drawReport(report, place) {
   work.append(element("span", `execution: ${did}`, { class: did === "FAIL" ? "bad" : "mid" }));
   const meant = { PARTIAL: "What was executed here gave every recorded bit.", FAIL: "No. A train step, executed here, gave something else than was recorded." };
   place.append(work, element("p", meant[did] ?? "Nothing was executed here."), listOf(report.execution.lines));
+  const shown = element("h3", "Do the pages beside it say what the log says? ");
+  shown.append(element("span", `pages: ${report.pages.outcome}`, { class: report.pages.outcome === "FAIL" ? "bad" : "mid" }));
+  const altered = report.pages.outcome === "FAIL" ? "No. A page is not the one that the log's key signed." : "That was not looked at here.";
+  place.append(shown, element("p", altered), listOf(report.pages.lines));
   for (const [status, by, name] of HEADINGS) {
     const own = report.claims.filter((claim) => claim.status === status && claim.by === by);
     if (!own.length) continue;

@@ -117,6 +117,8 @@ def _replace_pages(root: Root, run: str, own: Published, target: Storage, size: 
     with Inspector() as inspector:
         found = pages_of_publication(seen, runs, {run: load(seen.history(), run)}, inspector)
         drawn = {path: drawn_surely(draw, inspector) for path, draw in found}
+    for path in (path for path, (_, is_sure) in drawn.items() if not is_sure):
+        logger.warning("%s is published without what train steps saw, which was not found in time: publish again", path)
     kept = {} if old is None else {p: e for p, e in old.pages.items() if not p.startswith(f"runs/{run}/")}
     pages = kept | {path: entry(content, size, is_sure=is_sure) for path, (content, is_sure) in drawn.items()}
     broken_off = {} if old is None else {path: last for path, last in old.before.items() if path not in drawn}

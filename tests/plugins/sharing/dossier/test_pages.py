@@ -23,6 +23,7 @@ from marin.record.attestation import PAGES
 from marin.record.root import Root, open_root
 from marin.reporting.lineage.samples import Inspector
 from marin.verify.verdict import Verdict, judged
+from tests.plugins.sharing.judge.node import checked, needs_node
 
 PAGE = f"runs/{RUN}/report.html"
 
@@ -144,7 +145,8 @@ def test_a_page_that_its_publisher_signed_and_the_log_contradicts_fails(root: Ro
 def test_what_had_no_answer_when_it_was_published_accuses_nobody(root: Root, site: Path) -> None:
     """Such a page may come out otherwise, here and there: it is named."""
     resigned(root, site, PAGE, (site / PAGE).read_bytes().replace(b"5.25", b"5.15"), by=statement.NOBODY)
-    assert pages(root, site).outcome == "PARTIAL"
+    found = pages(root, site)
+    assert found.outcome == "PARTIAL" and any(f"publish again: {PAGE}" in line for line in found.lines), found.lines
     silent = Inspector()
     silent.COMMAND = (sys.executable, "-c", "pass")  # type: ignore[misc]
     content, is_sure = drawn_surely(lambda: str(_asked(silent)).encode(), silent)
@@ -217,3 +219,30 @@ def test_a_page_that_says_less_than_the_log_is_named(root: Root, site: Path) -> 
     found = pages(root, site)
     assert found.outcome == "PARTIAL"
     assert any(line.startswith("true of the first") and PAGE in line for line in found.lines), found.lines
+
+
+@needs_node
+def test_the_browsers_judge_says_what_it_knows_of_pages(root: Root, site: Path, tmp_path: Path) -> None:
+    def pages_of(folder: Path, key: object = root.verifier) -> tuple[str, str]:
+        found = checked(folder, key, execute="none").report["pages"]
+        return found["outcome"], " ".join(found["lines"])
+
+    signed = read_statement((site / PAGES).read_bytes(), [root.verifier])
+    outcome, said = pages_of(site)
+    assert outcome == "not judged" and said.startswith(
+        f"{len(signed.pages)} pages beside the log, each the one that its key signed"
+    )
+    assert "`marin verify` of the address draws each of them again" in said
+    altered = shutil.copytree(site, tmp_path / "altered")
+    changed(b"5.25", b"5.15")(altered / PAGE)
+    assert pages_of(altered)[0] == "FAIL" and f"{PAGE}: not the page that its publisher signed" in pages_of(altered)[1]
+    assert checked(altered, root.verifier, execute="none").status == 1
+    (altered / PAGE).unlink()
+    assert "it is not here" in pages_of(altered)[1]
+    other = shutil.copytree(site, tmp_path / "other")
+    changed(b'"sig": "', b'"sig": "AAAA')(other / PAGES)
+    assert pages_of(other)[0] == "not judged" and "no key of this log, as you gave it, signed" in pages_of(other)[1]
+    (other / PAGES).write_bytes(b"{")
+    assert "not a signed list of pages" in pages_of(other)[1]
+    (other / PAGES).unlink()
+    assert "nobody signed pages here" in pages_of(other)[1]

@@ -1,10 +1,11 @@
 """`python -m bench.census`: makes the cells that a root does not have yet, and prints what each says.
 
-    python -m bench.census [--root FOLDER] [--only TEXT,...] [--changes TEXT,...] [--again] [--page]
+    python -m bench.census [--root FOLDER] [--only TEXT,...] [--changes TEXT,...] [--again] [--verify] [--page]
 
 The root is build/census/root, made where it is not there. A cell that it has is not executed again, but with `--again`, and
-the newest counts. A changed training is another cell. `--only` and `--changes` take beginnings of names. `--page` writes the
-table and the picture of docs/census.md from what the root has, and executes nothing.
+the newest counts. A changed training is another cell. `--only` and `--changes` take beginnings of names. The other two execute
+nothing: `--verify` has `marin verify` judge the record and the artifacts of each cell of the root, which then has the verdicts;
+`--page` writes the table and the picture of docs/census.md from what the root has, and leaves the other cells as they are there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bench.census.cell import execute, key_of
 from bench.census.changes import AS_IS, CHANGES
 from bench.census.environments import BUILD
 from bench.census.judge import judge
-from bench.census.runs import all_recorded
+from bench.census.runs import all_recorded, verify
 from bench.census.table import TRAININGS
 from marin.record.root import Root, open_root
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--changes", default="")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--verify", action="store_true")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     root = begun(options.root.resolve())
@@ -49,6 +51,14 @@ def main() -> None:
 
         write(root, known)
         return
+    if options.verify:
+        broken = 0
+        for one in known.values():
+            wrong = verify(root, one)
+            broken += bool(wrong)
+            say(f"{one.training:22} {one.change:16} {one.run} {wrong or 'verified'}")
+        say(f"{len(known)} cells, {len(known) - broken} verified")
+        sys.exit(1 if broken else 0)
     for training in TRAININGS:
         if not training.name.startswith(tuple(options.only.split(","))):
             continue
@@ -65,11 +75,10 @@ def main() -> None:
             if cell is None or (options.again and change is not AS_IS):
                 cell = execute(training, change, root, reference)
                 known[cell.training, cell.change, cell.key] = cell
-            said = judge(root, reference or cell, cell)
+            found = judge(root, reference or cell, cell)
             took = time.monotonic() - began
-            say(
-                f"{training.name:22} {change.title:16} {said.short():32} {said.tensor} {said.reason[:150]} {took:.0f} s"
-            )
+            where = f"{found.tensor} {found.reason[:150]}"
+            say(f"{training.name:22} {change.title:16} {found.short():32} {where} {took:.0f} s")
 
 
 def say(text: str) -> None:

@@ -40,6 +40,7 @@ EARLIER = {
     "lightning": ("torch", "lightning==2.5.6"),
     "sentence-transformers": ("torch", "sentence-transformers==6.1.0"),
     "lm-eval": ("torch", "lm-eval==0.4.12"),
+    "datatrove": ("torch", "datatrove==0.9.0"),
 }
 NAMED = (
     "torch",
@@ -64,6 +65,7 @@ NAMED = (
     "lightgbm",
     "xgboost",
     "tokenizers",
+    "datatrove",
 )
 
 

@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 
 from bench.census.cell import key_of
-from bench.census.changes import AS_IS, CHANGES, Change
-from bench.census.judge import CellResult, judge
+from bench.census.changes import AS_IS, CHANGES
+from bench.census.judge import judge
 from bench.census.runs import Cells
 from bench.census.table import TRAININGS, Training
 from marin.record.root import Root
@@ -19,63 +19,80 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENT = PROJECT / "docs" / "census.md"
 PICTURE = PROJECT / "docs" / "images" / "census.svg"
 BEGIN, END = "<!-- census: begin -->", "<!-- census: end -->"
-type Row = Mapping[str, CellResult | None]
-"""By change; None where the cell has not been executed."""
+type Row = Mapping[str, str]
+"""What each cell says, by change."""
+NOT_RUN = "not run"
 
 
 def judged(root: Root, known: Cells) -> dict[str, Row]:
-    """What every cell says."""
+    """What every cell says that the root has."""
     found: dict[str, Row] = {}
     for training in TRAININGS:
         reference = known.get((training.name, AS_IS.name, key_of(training, AS_IS)))
         cells = {change.name: known.get((training.name, change.name, key_of(training, change))) for change in CHANGES}
         found[training.name] = {
-            name: None if reference is None or cell is None else judge(root, reference, cell)
+            name: judge(root, reference, cell).short()
             for name, cell in cells.items()
-            if name not in training.without
+            if reference is not None and cell is not None and name not in training.without
         }
     return found
+
+
+def written(text: str) -> dict[str, Row]:
+    """What the table of a document says."""
+    names = {change.title: change.name for change in CHANGES}
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    head, _, *body = lines
+    if head[1:] != list(names):
+        return {}
+    return {row[0]: {names[title]: said for title, said in zip(head[1:], row[1:], strict=True) if said} for row in body}
+
+
+def merged(judged: Mapping[str, Row], before: Mapping[str, Row]) -> dict[str, Row]:
+    """A row for each training: of each cell what the root says, else what stood there before, else that it was not run."""
+    return {
+        training.name: {
+            change.name: judged.get(training.name, {}).get(change.name)
+            or before.get(training.name, {}).get(change.name)
+            or NOT_RUN
+            for change in CHANGES
+            if change.name not in training.without
+        }
+        for training in TRAININGS
+    }
 
 
 def table(rows: Mapping[str, Row]) -> str:
     """Markdown."""
     head = ["training", *(change.title for change in CHANGES)]
     lines = [f"| {' | '.join(head)} |", f"| {' | '.join(['---'] * len(head))} |"]
-    for name, row in rows.items():
-        cells = [("not run" if said is None else said.short()) if c.name in row else "" for c, said in paired(row)]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def paired(row: Row) -> Sequence[tuple[Change, CellResult | None]]:
-    return [(change, row.get(change.name)) for change in CHANGES]
+    return "\n".join(
+        lines + [f"| {name} | {' | '.join(row.get(each.name, '') for each in CHANGES)} |" for name, row in rows.items()]
+    )
 
 
 def counted(rows: Mapping[str, Row]) -> str:
     """How many cells there are of each kind."""
     cells = [said for row in rows.values() for said in row.values()]
-    seen = [said for said in cells if said is not None]
-    equal = sum(said.equal for said in seen)
-    trained = sum(said.kind == "equal" and not said.equal for said in seen)
-    fails = sum(said.kind == "fails" for said in seen)
+    equal, fails, missing = (cells.count(said) for said in ("equal", "fails", NOT_RUN))
+    trained = sum(said.startswith("evaluation") for said in cells)
     return (
         f"{len(rows)} trainings, {len(cells)} cells: {equal} equal, {trained} trained equally and evaluated otherwise, "
-        f"{len(seen) - equal - trained - fails} different, {fails} that fail, {len(cells) - len(seen)} not run."
+        f"{len(cells) - equal - trained - fails - missing} different, {fails} that fail, {missing} not run."
     )
 
 
-def shade(said: CellResult | None) -> str:
+def shade(said: str) -> str:
     """Green where all bits are equal, from yellow to red by the distance after the last step, white where nothing ran."""
-    if said is None:
-        return "#ffffff"
-    if said.equal:
-        return "#2f9e6e"
-    if said.kind == "fails":
-        return "#555555"
-    far = said.last if said.kind == "differs" else said.evaluation
-    if not math.isfinite(far):
+    plain = {"equal": "#2f9e6e", "fails": "#555555", NOT_RUN: "#ffffff"}
+    if said in plain:
+        return plain[said]
+    number = said.removesuffix(" *").split()[-1]
+    if number == "alone":  # the loss differs, and no tensor
+        number = "0"
+    if not re.fullmatch(r"[\d.]+(e[+-]\d+)?", number):
         return "#8b1a4a"
-    level = min(max((math.log10(max(far, 1e-16)) + 16) / 16, 0.0), 1.0)
+    level = min(max((math.log10(max(float(number), 1e-16)) + 16) / 16, 0.0), 1.0)
     return f"hsl({round(60 - 60 * level)} 85% {round(72 - 28 * level)}%)"
 
 
@@ -97,20 +114,17 @@ def picture(rows: Mapping[str, Row]) -> str:
         for place, change in enumerate(CHANGES):
             if change.name in row:
                 said = row[change.name]
-                title = "not run" if said is None else said.short()
                 parts.append(
                     f'<rect x="{left + wide * place + 1}" y="{y + 1}" width="{wide - 2}" height="{high - 2}" '
-                    f'fill="{shade(said)}" stroke="#bbb"><title>{escape(f"{name}, {change.title}: {title}")}</title></rect>'
+                    f'fill="{shade(said)}" stroke="#bbb"><title>{escape(f"{name}, {change.title}: {said}")}</title></rect>'
                 )
     y = top + high * len(rows) + 20
     legend = (
         ("#2f9e6e", "equal"),
-        (shade(CellResult("differs", last=1e-14)), "1e-14"),
-        (shade(CellResult("differs", last=1e-7)), "1e-7"),
-        (shade(CellResult("differs", last=1e-2)), "1e-2"),
+        *((shade(far), far) for far in ("1e-14", "1e-7", "1e-2")),
         ("#8b1a4a", "other tensors or texts"),
         ("#555555", "fails"),
-        ("#ffffff", "not run"),
+        ("#ffffff", NOT_RUN),
     )
     x = 20
     for fill, text in legend:
@@ -131,9 +145,9 @@ def reasons(trainings: Sequence[Training] = TRAININGS) -> str:
 
 
 def write(root: Root, known: Cells) -> None:
-    """Put the table into the document, and the picture beside it."""
-    rows = judged(root, known)
+    """Put the table into the document, and the picture beside it. A cell that the root does not have stays as it is there."""
     text = DOCUMENT.read_text(encoding="utf-8")
+    rows = merged(judged(root, known), written(text.partition(BEGIN)[2].partition(END)[0]))
     made = f"{BEGIN}\n{table(rows)}\n\n{counted(rows)}\n\nEmpty cells: {reasons()}.\n{END}"
     DOCUMENT.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: made, text, flags=re.DOTALL), encoding="utf-8")
     PICTURE.write_text(picture(rows), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The cells that a root has: runs by training and change, their steps and their stored tensors."""
+"""The cells that a root has: runs by training and change, their steps, their stored tensors, and whether they hold."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+import marin
 from ledger import StateManifest
 from marin.history.run import Run
 from marin.history.runs import load, load_all
 from marin.record.events import LOOP
 from marin.record.root import Root
+
+WITHOUT_EXECUTION = ("ledger", "artifacts")
 
 
 @dataclass(frozen=True)
@@ -98,3 +101,10 @@ def all_recorded(root: Root) -> Cells:
         if one is not None and one.status in ("completed", "failed"):
             found[one.training, one.change, one.key] = one
     return found
+
+
+def verify(root: Root, cell: Recorded) -> str:
+    """Judge the record and the artifacts of a cell, whose verdicts the root then has; empty where both hold, else what is
+    wrong. A training is executed by its change "repeated" alone, so no verdict is asked for that would execute it."""
+    report = marin.open(root.location).run(cell.run).verify(only=WITHOUT_EXECUTION)
+    return "; ".join(f"{name} {report.verdicts[name]}" for name in WITHOUT_EXECUTION if report.verdicts[name] != "PASS")

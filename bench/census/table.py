@@ -101,6 +101,14 @@ TRAININGS = (
         "xgboost",
         without={"devices": "threads are its workers"},
     ),
+    Training(
+        "datatrove-minhash",
+        "text/minhash.py",
+        "torch",
+        "datatrove",
+        "datatrove",
+        without={"evaluation": "nothing to evaluate"},
+    ),
     Training("tokenizers-bpe", "text/vocabulary.py", "plain", "tokenizers", "tokenizers", ("bpe",), without=ONCE),
     Training(
         "tokenizers-unigram", "text/vocabulary.py", "plain", "tokenizers", "tokenizers", ("unigram",), without=ONCE

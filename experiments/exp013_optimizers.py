@@ -4,7 +4,7 @@ Question. Four optimizers train one dense model of a million numbers on the same
 exp013_rates.py found for it. Two of them train a mixture of experts too, which has as many numbers for each token. How far
 are the held-out losses from that of AdamW?
 
-Hypothesis. Muon and MuonH end below AdamW after 1.19 times their train steps (`adamw-longer`), which is the lower end of
+Hypothesis. Muon and MuonH end below AdamW after 1.19 times their train steps (``adamw-longer``), which is the lower end of
 the published ratios (1.19 to 1.33 times as fast to a loss). Each mixture ends below the dense model of its optimizer.
 
 Regime. A Llama of a million numbers and a Mixtral with eight experts, two for each token, of half the inner width; 1,000
@@ -16,7 +16,7 @@ Metrics. Held-out loss (nats a token), lower is better, with 95% intervals over 
 
 Definition of done. Seven ways to train, three seeds each, are evaluated on the same held-out text; one table has every run,
 one plot the learning curves; the report says for every optimizer whether its rate is the one that the search found, and
-whether it ends below `adamw-longer`. RATES is what exp013_rates.py found, and is written here before this file is
+whether it ends below ``adamw-longer``. RATES is what exp013_rates.py found, and is written here before this file is
 registered; until then they are the middle ones. exp013_10m.py asks the same of a model of ten million.
 
 Issue. docs/exact.md

@@ -18,9 +18,9 @@ SLACK = 200
 
 # start -> (lines in reach today, lines that it is to become)
 REACH = {
-    "verification": (gauges.VERIFICATION, 35_950, 36_000),
-    "stage": (gauges.STAGE, 33_000, 31_000),
-    "README": (gauges.README, 45_500, 46_000),
+    "verification": (gauges.VERIFICATION, 35_200, 36_000),
+    "stage": (gauges.STAGE, 31_000, 31_000),
+    "README": (gauges.README, 44_850, 46_000),
 }
 PRODUCT = 127_400
 MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 4, 2

@@ -125,7 +125,7 @@ def show(options: ShowOptions) -> None:
         elif options.as_json:
             found = {"same_as": twin_of(root, view) or None, "contradiction": _contradiction(root, view) or None}
             now = underway(root.history(), view, datetime.now(UTC))
-            texts = [one._asdict() for one in said(root, view.run)]
+            texts = [{"step": at, "prompt": prompt, "text": text} for at, prompt, text in said(root, view.run)]
             print_json({**whole(view), **found, "samples": texts, "underway": now and now.as_json()})
         else:
             _show_run(root, view)

@@ -44,7 +44,8 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
     view, shown = None, 0
     for view, now, texts in changes(root, name):
         if as_json:
-            new = {"samples": [one._asdict() for one in texts[shown:]]} if texts[shown:] else {}
+            late = [{"step": at, "prompt": prompt, "text": text} for at, prompt, text in texts[shown:]]
+            new = {"samples": late} if late else {}
             print_json({"run": name, "status": view.status, **({} if now is None else now.as_json()), **new})
         else:
             say(

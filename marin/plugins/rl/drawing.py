@@ -96,7 +96,7 @@ class Drawing:
         )
 
     def looked(self, arrays: Any, prompts: Tokens, completions: Tokens, keys: np.ndarray) -> Looked:
-        """What one pass says of completions, whoever drew them."""
+        """What one pass says of completions, whatever drew them."""
         size, found = self.rows_at_once, []
         for at in range(0, len(prompts), size):
             rows = slice(at, at + size)

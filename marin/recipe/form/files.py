@@ -202,7 +202,7 @@ def _check_nothing_is_dropped(conf: Path, picked: Sequence[tuple[str, str]], com
 def _filled(conf: Path, group: str, name: str) -> dict[str, Any]:
     """Every value of a file that fills other sections than its own, by path; none of an ordinary file, or where its own list of
     defaults says what comes after it."""
-    text = _text(conf, group, name)
+    text = _text_of_group(conf, group, name)
     values = read_yaml(text) or {}
     defaults = values.get("defaults") or ["_self_"]
     if _package(text, group) != GLOBAL or "_self_" in defaults[:-1]:
@@ -222,7 +222,7 @@ def _filled(conf: Path, group: str, name: str) -> dict[str, Any]:
 def sections_of(conf: Path, group: str, name: str) -> list[str]:
     """The sections of a recipe that a member of a group fills: the group's name, what its first line says, or all that
     stand in it."""
-    text = _text(conf, group, name)
+    text = _text_of_group(conf, group, name)
     package = _package(text, group)
     if package != GLOBAL:
         return [package.partition(".")[0]]
@@ -237,7 +237,7 @@ def sections_of(conf: Path, group: str, name: str) -> list[str]:
     return sorted({*values, *others})
 
 
-def _text(conf: Path, group: str, name: str) -> str:
+def _text_of_group(conf: Path, group: str, name: str) -> str:
     return (conf / group / f"{name.removesuffix('.yaml')}.yaml").read_text("utf-8")
 
 

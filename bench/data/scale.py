@@ -28,7 +28,7 @@ from bench.data.watching import workers_of
 
 BUILD = """
 import json, sys, threading, time
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.settings import settings_of
 from marin.record.creation import create_root
 peaks, ended = {}, threading.Event()
@@ -41,7 +41,7 @@ def look():
 looking = threading.Thread(target=look)
 looking.start()
 root, begun, cpu = create_root(sys.argv[1]), time.perf_counter(), time.process_time()
-made = build(root, Asked((sys.argv[2],), settings_of(json.loads(sys.argv[3]), where="bench")))
+made = build(root, BuildRequest((sys.argv[2],), settings_of(json.loads(sys.argv[3]), where="bench")))
 seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
 ended.set()
 looking.join()

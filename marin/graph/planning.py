@@ -15,9 +15,9 @@ from ledger import LedgerError, Store
 from marin.errors import MissingEvidence
 from marin.execution.plan import CodeIdentity
 from marin.execution.run_results import RunResults
-from marin.graph.given import Given, file_digest
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, identify
+from marin.graph.inputs import ResolvedInput, file_digest
 from marin.graph.results import Action, NodeResult, Results, results_at
 from marin.graph.step import Adopted, Pinned
 from marin.graph.variants import Variant, bound, variants_of, with_artifacts
@@ -76,7 +76,7 @@ class Planner:
                 self.digests[code] = files_digest(code_folder(), code)
         return CodeIdentity({name: self.digests[code] for name, code in files.items()}, self.code.lock)
 
-    def given(self, node: Node) -> dict[str, Given]:
+    def inputs_of(self, node: Node) -> dict[str, ResolvedInput]:
         """The outputs that are inputs of a node.
 
         Raises:
@@ -88,7 +88,7 @@ class Planner:
             digest = source.output.digest
             if path:
                 digest = file_digest(self.store, bytes_of(source.output), path, f"{node.address}: {name}")
-            found[name] = Given(
+            found[name] = ResolvedInput(
                 digest, bytes_of(source.output), source.output.kind, source.metrics, source.origin, path, source.tables
             )
         return found
@@ -133,9 +133,9 @@ class Planner:
             found.append(RunResults(variant.plan, recipe, self._code(variant), cache, None, None, results))
         return found
 
-    def identity(self, node: Node, given: Mapping[str, Given] | None = None) -> Identity:
+    def identity(self, node: Node, given: Mapping[str, ResolvedInput] | None = None) -> Identity:
         """What the step is, now that its inputs are known; ``given`` if they were asked for already."""
-        inputs = {name: item.digest for name, item in (self.given(node) if given is None else given).items()}
+        inputs = {name: item.digest for name, item in (self.inputs_of(node) if given is None else given).items()}
         return identify(node.step, inputs, self.code_of(node), self.recipe(node))
 
     def hit(self, node: Node, identity: Identity) -> NodeResult | None:

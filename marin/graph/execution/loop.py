@@ -144,7 +144,7 @@ class GraphExecution:
             address = self.ready.popleft()
             node = self.graph.nodes[address]
             try:
-                inputs = self.planner.given(node)
+                inputs = self.planner.inputs_of(node)
                 identity = self.planner.identity(node, inputs)
                 hit = None if self._is_forced(node) else self.planner.done(node, identity)
             except LedgerError as error:

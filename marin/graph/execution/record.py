@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ledger import Draft, canonical_digest
 from marin.errors import DataError, Diverged, StepFailed, UsageError
-from marin.graph.given import Given
 from marin.graph.graph import Graph, Node
 from marin.graph.identity import Identity, kind_of
+from marin.graph.inputs import ResolvedInput
 from marin.graph.planning import Planner
 from marin.graph.results import NodeResult, Results
 from marin.graph.rows import canonical_list
@@ -104,7 +104,7 @@ class Work:
 
     node: Node
     identity: Identity
-    inputs: Mapping[str, Given]
+    inputs: Mapping[str, ResolvedInput]
     attempt: int = 1
     move: int = 0
     expected: NodeResult | None = None

@@ -21,9 +21,9 @@ from marin.errors import StepFailed
 from marin.execution.workspace import Workspace, checked_metrics, explained
 from marin.graph.execution.guard import confined, unconfined
 from marin.graph.files import load_graph
-from marin.graph.given import Given
 from marin.graph.graph import Graph
 from marin.graph.identity import reveal
+from marin.graph.inputs import ResolvedInput
 from marin.graph.step import Context, Input, Result, Step
 from marin.record.events import Output
 from marin.record.root import open_root
@@ -87,7 +87,7 @@ class StepWorkspace:
     def _at(self, place: int) -> str:
         return f"{self.local}/{Workspace.name('step', self.identity, place)}"
 
-    def read(self, given: Given) -> bytes:
+    def read(self, given: ResolvedInput) -> bytes:
         """The bytes of a value, of one file, or of the value beside files."""
         if not given.path and given.digest in self.values:
             return self.values[given.digest]
@@ -107,7 +107,7 @@ class StepWorkspace:
         self._prepare()
         return self.folders.scratch
 
-    def take(self, name: str, given: Given) -> Path:
+    def take(self, name: str, given: ResolvedInput) -> Path:
         """An input, out of the store."""
         self._prepare()
         folder = self.do(lambda: self.folders.take(name, lambda at: self.store.checkout(given.artifact, at)))
@@ -145,7 +145,7 @@ class StepWorkspace:
             return action()
 
 
-def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> StoredResult:
+def call(step: Step, inputs: Mapping[str, ResolvedInput], workspace: StepWorkspace) -> StoredResult:
     """Call the function of ``step``. Where ``workspace`` has a thread outside, this thread is confined for good.
 
     Raises:
@@ -153,7 +153,7 @@ def call(step: Step, inputs: Mapping[str, Given], workspace: StepWorkspace) -> S
             makes nothing, or makes something that cannot be kept.
     """
 
-    def view(name: str, given: Given) -> Input:
+    def view(name: str, given: ResolvedInput) -> Input:
         return Input(
             given.digest,
             given.kind,
@@ -238,7 +238,7 @@ def _encoded(address: str, value: object) -> bytes:
     return data
 
 
-def _content(store: Store, given: Given) -> bytes:
+def _content(store: Store, given: ResolvedInput) -> bytes:
     """The bytes of a value, of one file, or of the value beside files."""
     path = given.path
     if not path and store.kind(given.artifact) == "blob":
@@ -258,7 +258,7 @@ class FunctionTask:
     file: bytes
     address: str
     identity: str
-    inputs: dict[str, Given]
+    inputs: dict[str, ResolvedInput]
 
 
 def by_bytes[T, A](task: type[T]) -> Callable[[Callable[[T], A]], Work]:

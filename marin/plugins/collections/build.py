@@ -33,10 +33,10 @@ from marin.kinds.families.collection import CollectionCompleted, CollectionShard
 from marin.plugins.collections.making.description import content
 from marin.plugins.collections.making.execute import executing
 from marin.plugins.collections.making.make import make
-from marin.plugins.collections.making.shelf import Made, Shard
+from marin.plugins.collections.making.shelf import CollectionFolder, Shard
 from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.settings import DEFINITION, CollectionSettings, step_settings
-from marin.plugins.collections.sources.finding import Found, Source, find
+from marin.plugins.collections.sources.finding import LocatedSource, Source, find
 from marin.plugins.collections.steps.quality import Quality
 from marin.plugins.collections.tasks.task import Counted, Examples, Setup
 from marin.provenance.code import code_folder, files_digest, lock_digest
@@ -53,7 +53,7 @@ MOST_EVENTS = 256
 """Of sources, that are appended together."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class BuildRequest(msgspec.Struct, frozen=True):
     """What is to be built: globs of sources, settings, and evaluations (globs of JSON lines) with their fields."""
 
     sources: tuple[str, ...]
@@ -65,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Built:
+class BuildResult:
     """A collection of the root. ``again``: it was recorded before, and nothing was made. ``not_compared``: documents that the
     bound ``most_compared`` kept from being compared with all that they share a band with."""
 
@@ -85,8 +85,8 @@ class Built:
 class Prepared:
     """What was asked, with the files that it leads to, and the identity that follows."""
 
-    asked: Asked
-    found: list[Found]
+    asked: BuildRequest
+    found: list[LocatedSource]
     evaluations: list[tuple[Path, Source]]
     examples: list[Examples]
     code: str
@@ -99,7 +99,7 @@ class Prepared:
             {
                 "code": self.code,
                 "evaluation_fields": list(self.asked.evaluation_fields) if self.evaluations else [],
-                "evaluations": content([Found(source, "", ()) for _, source in self.evaluations]),
+                "evaluations": content([LocatedSource(source, "", ()) for _, source in self.evaluations]),
                 "examples": self.examples_content(),
                 "lock": self.lock,
                 "settings": plain(self.asked.settings),
@@ -142,7 +142,7 @@ class Prepared:
         return canonical_digest({"code": self.code, "lock": self.lock, **self.definition})
 
 
-def prepare(asked: Asked, *, missing: Mapping[str, str] | None = None) -> Prepared:
+def prepare(asked: BuildRequest, *, missing: Mapping[str, str] | None = None) -> Prepared:
     """Find, fetch and hash the files; ``missing``: those that an earlier making could not have.
 
     Raises:
@@ -160,7 +160,7 @@ def prepare(asked: Asked, *, missing: Mapping[str, str] | None = None) -> Prepar
     return Prepared(asked, found, evaluations, examples, files_digest(folder, CODE), lock_digest(folder))
 
 
-def build(root: Root, asked: Asked, *, workers: int = 1, address: str | None = None) -> Built:
+def build(root: Root, asked: BuildRequest, *, workers: int = 1, address: str | None = None) -> BuildResult:
     """The collection, recorded; at once where the ledger has it whole.
 
     Args:
@@ -203,8 +203,10 @@ def _is_missing(root: Root, identity: str, changed: bool) -> bool:
     return not changed or _complete(root, identity) is None
 
 
-def _built(root: Root, body: CollectionCompleted, prepared: Prepared, seconds: float, *, again: bool = False) -> Built:
-    return Built(
+def _built(
+    root: Root, body: CollectionCompleted, prepared: Prepared, seconds: float, *, again: bool = False
+) -> BuildResult:
+    return BuildResult(
         body.artifact,
         body.identity,
         body.read,
@@ -239,7 +241,7 @@ class LedgerShelf:
             self._store.put_bytes(json.dumps(items, sort_keys=True).encode()).digest
             for items in (
                 [*content(prepared.found), *prepared.examples_content()],
-                content([Found(item, "", ()) for _, item in prepared.evaluations]),
+                content([LocatedSource(item, "", ()) for _, item in prepared.evaluations]),
             )
         )
         settings = plain(asked.settings)
@@ -298,7 +300,7 @@ class LedgerShelf:
         self._root.append([events.draft(body, self._stream)])
         return artifact
 
-    def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
+    def read(self, origins: Sequence[tuple[LocatedSource, Mapping[str, Any]]]) -> None:
         """Record each source, once for each collection."""
         sources = (fact.body for fact in facts(self._history, CollectionSource))
         known = {body.name for body in sources if body.collection == self._identity}
@@ -307,7 +309,7 @@ class LedgerShelf:
             drafts = [events.draft(body, self._stream) for body in some]
             self._root.append(drafts)
 
-    def complete(self, made: Made) -> CollectionCompleted | None:
+    def complete(self, made: CollectionFolder) -> CollectionCompleted | None:
         """Put the whole into the store and record it, with the end of the lease; None where that was lost."""
         body = CollectionCompleted(
             identity=self._identity,
@@ -320,7 +322,7 @@ class LedgerShelf:
         return body if self._lease.end(events.draft(body, self._stream)) else None
 
 
-def source_of(identity: str, found: Found, said: Mapping[str, Any]) -> CollectionSource:
+def source_of(identity: str, found: LocatedSource, said: Mapping[str, Any]) -> CollectionSource:
     """What is recorded of a source; ``said``: see :class:`marin.plugins.collections.sources.origin.Origin`."""
     source = found.source
     return CollectionSource(identity, source.name, source.digest, source.size, found.place, found.licence, **said)

@@ -105,7 +105,7 @@ def build(
 
     if address is None:  # Ray Data has frames of its own
         leave_out_pandas()
-    asked = building.Asked(
+    asked = building.BuildRequest(
         sources,
         load_settings(config, conf_folder()),
         evaluations,

@@ -18,9 +18,9 @@ def built(root: Root, dataset: WebDataset, workers: int) -> DocumentsDataset:
     Raises:
         LedgerError: it could not be built.
     """
-    from marin.plugins.collections.build import Asked, build  # Arrow, where there is a collection to be built
+    from marin.plugins.collections.build import BuildRequest, build  # Arrow, where there is a collection to be built
 
-    asked = Asked(
+    asked = BuildRequest(
         dataset.sources,
         load_settings(dataset.collection, conf_folder()),
         dataset.evaluations,

@@ -31,15 +31,15 @@ from marin.kinds.families.collection import (
     CollectionSource,
     CollectionStarted,
 )
-from marin.plugins.collections.build import Asked, Prepared, prepare, source_of
+from marin.plugins.collections.build import BuildRequest, Prepared, prepare, source_of
 from marin.plugins.collections.making.description import DESCRIPTION, NOT_COMPARED, content
 from marin.plugins.collections.making.execute import executing
 from marin.plugins.collections.making.make import make
-from marin.plugins.collections.making.shelf import Made, Shard
+from marin.plugins.collections.making.shelf import CollectionFolder, Shard
 from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.queries.leading import led_nowhere
 from marin.plugins.collections.settings import settings_of
-from marin.plugins.collections.sources.finding import Found
+from marin.plugins.collections.sources.finding import LocatedSource
 from marin.plugins.collections.tasks.columns import DECISIONS, ArrowRows
 from marin.plugins.collections.tasks.task import DECIDED, PROBLEMS, READ_FILE, Counted
 from marin.process.text import clipped
@@ -124,8 +124,8 @@ def _recorded(history: History, artifact: str) -> tuple[CollectionCompleted, Col
     )
 
 
-def _asked(started: CollectionStarted) -> Asked:
-    return Asked(
+def _asked(started: CollectionStarted) -> BuildRequest:
+    return BuildRequest(
         tuple(started.globs),
         settings_of(unplain(started.settings), where="settings of the collection"),
         tuple(started.evaluation_globs),
@@ -161,7 +161,7 @@ def _other_sources(store: Store, started: CollectionStarted, here: Prepared) -> 
     wrong = []
     for what, digest, items in (
         ("source", started.sources, [*content(here.found), *here.examples_content()]),
-        ("evaluation", started.evaluations, content([Found(source, "", ()) for _, source in here.evaluations])),
+        ("evaluation", started.evaluations, content([LocatedSource(source, "", ()) for _, source in here.evaluations])),
     ):
         recorded = _by_name(store.read(digest))
         found = {_label(item): str(item["digest"]) for item in items}
@@ -192,7 +192,7 @@ def _label(item: Mapping[str, Any]) -> str:
     return f"{item['role']} {item['name']}" if "role" in item else str(item["name"])
 
 
-def _other_counts(completed: CollectionCompleted, made: Made) -> Iterator[str]:
+def _other_counts(completed: CollectionCompleted, made: CollectionFolder) -> Iterator[str]:
     for name, recorded, found in (
         ("documents read", completed.read, made.read),
         ("documents kept", completed.kept, made.kept),
@@ -339,7 +339,7 @@ class _Comparing:
             self.wrong += self._documents(shard, recorded.artifact, folder)
         return tree
 
-    def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
+    def read(self, origins: Sequence[tuple[LocatedSource, Mapping[str, Any]]]) -> None:
         """Compare what the sources say of themselves with what is recorded."""
         sources = (fact.body for fact in facts(self.history, CollectionSource))
         recorded = {body.name: body for body in sources if body.collection == self.identity}

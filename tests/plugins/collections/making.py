@@ -69,4 +69,4 @@ def rows(collection: Collection, folder: str) -> list[dict[str, Any]]:
     return [row for path in collection.files(folder) for row in collection.table(path).to_pylist()]
 
 
-Build = Callable[..., building.Built]
+Build = Callable[..., building.BuildResult]

@@ -13,7 +13,7 @@ import pytest
 
 from marin.errors import DataError, UsageError
 from marin.kinds.families.collection import COLLECTION_SOURCE
-from marin.plugins.collections.build import Asked, Built, build
+from marin.plugins.collections.build import BuildRequest, BuildResult, build
 from marin.plugins.collections.making import make as making_module
 from marin.plugins.collections.making import rows as rows_module
 from marin.plugins.collections.making.execute import in_process
@@ -37,18 +37,18 @@ def known() -> Labelled:
     return labelled(7, size=40)
 
 
-def asked(project: Path, **more: object) -> Asked:
-    return Asked((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",), **more)  # type: ignore[arg-type]
+def asked(project: Path, **more: object) -> BuildRequest:
+    return BuildRequest((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def built(project: Path, known: Labelled) -> tuple[Built, Collection]:
+def built(project: Path, known: Labelled) -> tuple[BuildResult, Collection]:
     known.write(project / "raw", files=3)
     made = build(root_of(project), asked(project))
     return made, Collection(root_of(project).store(), made.artifact)
 
 
-def test_every_decision_stands_before_brute_force(built: tuple[Built, Collection], known: Labelled) -> None:
+def test_every_decision_stands_before_brute_force(built: tuple[BuildResult, Collection], known: Labelled) -> None:
     made, collection = built
     listed = {row["id"]: row for row in rows(collection, "listing")}
     kept = {row["id"]: row["text"] for row in rows(collection, "documents")}
@@ -158,12 +158,12 @@ def test_one_digest_in_any_order_and_after_any_kill(
 def test_names_of_files_in_any_order_are_the_same_sources(project: Path, known: Labelled) -> None:
     known.write(project / "raw", files=3)
     globs = tuple(f"{project}/raw/part-{number}.jsonl" for number in range(3))
-    first = build(root_of(project), Asked(globs))
-    other = build(root_of(fresh(project, "other")), Asked(globs[::-1]))
+    first = build(root_of(project), BuildRequest(globs))
+    other = build(root_of(fresh(project, "other")), BuildRequest(globs[::-1]))
     assert first.artifact == other.artifact and first.identity == other.identity
 
 
-def test_a_document_is_asked_by_id_and_by_text(built: tuple[Built, Collection], known: Labelled) -> None:
+def test_a_document_is_asked_by_id_and_by_text(built: tuple[BuildResult, Collection], known: Labelled) -> None:
     _, collection = built
     near = next(row for row in rows(collection, "duplicates") if "shared" in row)
     (told,) = find(collection, near["id"])
@@ -192,7 +192,7 @@ def test_every_step_says_what_it_left_alone(project: Path, known: Labelled, monk
     (project / "test.jsonl").write_text(json.dumps(known.records[0]) + "\n")
     steps = ["language", "gopher_quality", "c4", "fineweb", "pii"]
     settings = {"steps": [{"kind": kind} for kind in steps], "paragraphs": {}, "sampling": {}}
-    own = Asked((f"{project}/a.jsonl",), settings_of(settings, where="test"), (f"{project}/test.jsonl",))
+    own = BuildRequest((f"{project}/a.jsonl",), settings_of(settings, where="test"), (f"{project}/test.jsonl",))
     root = root_of(project)
     collection = Collection(root.store(), build(root, own).artifact)
 
@@ -229,7 +229,7 @@ def test_texts_without_words_and_short_texts_are_never_near(project: Path) -> No
     (project / "a.jsonl").write_text(
         "".join(json.dumps({"text": text}) + "\n" for text in ("!!!", "???", "a b", "a c"))
     )
-    made = build(root_of(project), Asked((f"{project}/a.jsonl",)))
+    made = build(root_of(project), BuildRequest((f"{project}/a.jsonl",)))
     assert made.kept == 4
 
 
@@ -237,7 +237,7 @@ def test_many_copies_of_one_text_cost_one_comparison_each(project: Path) -> None
     text = " ".join(f"word{number}" for number in range(40))
     lines = [json.dumps({"text": f"{text} {number % 3}"}) + "\n" for number in range(3000)]
     (project / "a.jsonl").write_text("".join(lines))
-    made = build(root_of(project), Asked((f"{project}/a.jsonl",)))
+    made = build(root_of(project), BuildRequest((f"{project}/a.jsonl",)))
     assert made.removed == {"exact_duplicate": 2997, "near_duplicate": 2} and made.kept == 1
 
 
@@ -267,7 +267,7 @@ def test_samples_are_drawn_by_content_and_a_smaller_one_is_part_of_a_larger(proj
     known.write(project / "raw", files=3)
     root = root_of(project)
 
-    def ids(sampling: dict[str, object]) -> tuple[Built, set[str], dict[str, int]]:
+    def ids(sampling: dict[str, object]) -> tuple[BuildResult, set[str], dict[str, int]]:
         settings = settings_of({"near": None, "sampling": sampling}, where="test")
         made = build(root, asked(project, settings=settings))
         sizes: dict[str, int] = {}
@@ -345,7 +345,9 @@ def test_the_report_shows_the_lines_that_a_step_changed(project: Path) -> None:
     kinds = [{"kind": kind} for kind in ("c4", "encoding", "pii")]
     settings = settings_of({"steps": kinds, "near": None, "paragraphs": {}}, where="here")
     root = root_of(project)
-    collection = Collection(root.store(), build(root, Asked((f"{project}/a.jsonl",), settings=settings)).artifact)
+    collection = Collection(
+        root.store(), build(root, BuildRequest((f"{project}/a.jsonl",), settings=settings)).artifact
+    )
     changes = account(collection).changes
     shown = {reason: [(one.taken, one.put) for one in some] for reason, some in changes.items()}
     assert shown == {
@@ -379,7 +381,7 @@ def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None
     ]
     lines.append({"text": "without any", "tags": ["x"]})
     (project / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    made = build(root_of(project), Asked((f"{project}/a.jsonl",)))
+    made = build(root_of(project), BuildRequest((f"{project}/a.jsonl",)))
     (event,) = [event for _, event in root_of(project).history().events(type=COLLECTION_SOURCE)]
     assert event.body == {
         "collection": made.identity,
@@ -399,4 +401,4 @@ def test_a_source_is_an_event_with_what_its_documents_say(project: Path) -> None
 def test_nothing_to_read_is_said(project: Path) -> None:
     (project / "a.jsonl").write_text('{"other": 1}\n')
     with pytest.raises(DataError, match="no text 1 times"):
-        build(root_of(project), Asked((f"{project}/a.jsonl",)))
+        build(root_of(project), BuildRequest((f"{project}/a.jsonl",)))

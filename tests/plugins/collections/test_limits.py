@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.document import Document, Problem
 from marin.plugins.collections.sources import lines
 from tests.fault.test_real_mounts import mounts_work
@@ -43,7 +43,7 @@ def test_files_of_other_schemas_are_read_as_far_as_they_have_texts(project: Path
         {"text": f"{WORDS} 8", "metadata": "x"},
     ]
     (raw / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = build(root_of(project), Asked((f"{raw}/*",)))
+    made = build(root_of(project), BuildRequest((f"{raw}/*",)))
     assert (made.kept, dict(made.problems)) == (6, {"no text": 4})
 
 
@@ -89,7 +89,7 @@ def test_a_disk_that_fills_is_said_and_the_same_command_goes_on(project: Path) -
     for part in range(4):
         rows = [{"text": f"{WORDS} {os.urandom(700).hex()} {part}"} for _ in range(600)]
         (raw / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    wanted = build(root_of(project), Asked((f"{raw}/*",))).artifact
+    wanted = build(root_of(project), BuildRequest((f"{raw}/*",))).artifact
     (project / "disk").mkdir()
     marin = f"{shlex.quote(sys.executable)} -m marin.cli.main"
     script = f"""

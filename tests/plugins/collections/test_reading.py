@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from marin.errors import DataError
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.document import Document, Problem
 from marin.plugins.collections.queries.account import account
 from marin.plugins.collections.queries.documents import Collection, find
@@ -106,10 +106,10 @@ def test_problems_are_counted_and_named_and_strict_stops_at_the_first(project: P
     (project / "a.jsonl").write_bytes(GOOD[0] + b"no json\n" + GOOD[1])
     (project / "b.txt").write_text("A plain text of several words.")
     globs = (f"{project}/a.jsonl", f"{project}/b.txt")
-    made = build(root_of(project), Asked(globs))
+    made = build(root_of(project), BuildRequest(globs))
     assert (made.read, dict(made.problems)) == (3, {"not JSON": 1})
     with pytest.raises(DataError, match=r"a\.jsonl:2: not JSON"):
-        build(root_of(project), Asked(globs, strict=True))
+        build(root_of(project), BuildRequest(globs, strict=True))
 
 
 def test_what_is_no_metadata_is_counted_by_its_name(project: Path) -> None:
@@ -117,7 +117,7 @@ def test_what_is_no_metadata_is_counted_by_its_name(project: Path) -> None:
         '{"text":"a b c","tags":["x"],"metadata":{"n":[1],"u":2}}\n{"text":"d e f","position":7}\n'
     )
     root = root_of(project)
-    build(root, Asked((f"{project}/a.jsonl",)))
+    build(root, BuildRequest((f"{project}/a.jsonl",)))
     ((_, event),) = root.history().events(type="collection.source/v1")
     assert event.body["left_out"] == {"metadata.n": 1, "position": 1, "tags": 1}
 
@@ -129,7 +129,7 @@ def test_odd_fields_pass_through_the_whole_build(project: Path) -> None:
     line = f'{{"text":"a b c",{said},"n":{2**70},"x":1e999}}\n'
     (project / "a.jsonl").write_text(line)
     root = root_of(project)
-    made = build(root, Asked((f"{project}/a.jsonl",)))
+    made = build(root, BuildRequest((f"{project}/a.jsonl",)))
     (row,) = Collection(root.store(), made.artifact).documents(("metadata", "added"))
     found = json.loads(row["metadata"])
     assert (found["n"], found["x"], found["url"], found["\ud83d"]) == (2**70, "Infinity", "u\ud83d", 1)

@@ -16,7 +16,7 @@ from ledger import Draft
 from marin.errors import DataMissing
 from marin.kinds.families.collection import COLLECTION_COMPLETED, COLLECTION_STARTED, CollectionCompleted
 from marin.pipeline.documents import collected
-from marin.plugins.collections.build import Asked, Built, build, stream_of_collection
+from marin.plugins.collections.build import BuildRequest, BuildResult, build, stream_of_collection
 from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.queries.leading import led_nowhere
 from marin.plugins.collections.replay import Draw, Replayed, every, replay
@@ -27,9 +27,9 @@ from tests.plugins.collections.making import root_of
 
 
 @pytest.fixture
-def built(project: Path) -> Built:
+def built(project: Path) -> BuildResult:
     labelled(3, size=12).write(project / "raw", files=2)
-    asked = Asked((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",))
+    asked = BuildRequest((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",))
     return build(root_of(project), asked)
 
 
@@ -39,7 +39,7 @@ def again(project: Path, artifact: str, draw: Draw = every) -> Replayed:
     return replay(root.store_to_read(), root.history(), artifact, folder, draw=draw)
 
 
-def forge(project: Path, built: Built, change: Callable[[Path], None], **body: Any) -> str:
+def forge(project: Path, built: BuildResult, change: Callable[[Path], None], **body: Any) -> str:
     """The artifact with a change, recorded as if it had been made."""
     root = root_of(project)
     folder = project / f"forged-{len(list(project.iterdir()))}"
@@ -67,12 +67,12 @@ def rewrite(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, 
     pq.write_table(pa.Table.from_pylist(change(table.to_pylist()), schema=table.schema), path)
 
 
-def test_what_was_made_is_made_again(project: Path, built: Built) -> None:
+def test_what_was_made_is_made_again(project: Path, built: BuildResult) -> None:
     found = again(project, built.artifact)
     assert found.wrong == () and found.executed >= 3 and found.taken == 0 and found.same_code
 
 
-def test_a_sample_takes_the_rest_from_the_store(project: Path, built: Built) -> None:
+def test_a_sample_takes_the_rest_from_the_store(project: Path, built: BuildResult) -> None:
     found = again(project, built.artifact, lambda kind, count: range(1 if kind == "read" else 0))
     assert found.wrong == () and found.executed == 1 and found.taken >= 3
 
@@ -92,13 +92,13 @@ def alter(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ],
     ids=["altered", "dropped", "added", "reordered"],
 )
-def test_another_document_is_named(project: Path, built: Built, change: Any, says: str) -> None:
+def test_another_document_is_named(project: Path, built: BuildResult, change: Any, says: str) -> None:
     artifact = forge(project, built, lambda folder: rewrite(folder / "documents/00000.parquet", change))
     found = again(project, artifact)
     assert any(line.startswith("write: shard 00000") and says in line for line in found.wrong), found.wrong
 
 
-def test_two_documents_that_were_swapped_are_both_named(project: Path, built: Built) -> None:
+def test_two_documents_that_were_swapped_are_both_named(project: Path, built: BuildResult) -> None:
     names: list[str] = []
 
     def swap(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ def test_two_documents_that_were_swapped_are_both_named(project: Path, built: Bu
         assert line.startswith("write: shard 00000") and f"document {name} was altered: text" in line
 
 
-def test_another_cluster_is_named(project: Path, built: Built) -> None:
+def test_another_cluster_is_named(project: Path, built: BuildResult) -> None:
     def change(folder: Path) -> None:
         rewrite(folder / "duplicates/near-000000.parquet", lambda rows: [rows[0] | {"cluster": "0" * 32}, *rows[1:]])
 
@@ -121,7 +121,7 @@ def test_another_cluster_is_named(project: Path, built: Built) -> None:
     assert any(line.startswith("near: shard near-000000") and "cluster expected" in line for line in found.wrong)
 
 
-def test_a_duplicate_of_what_is_not_kept_is_named(project: Path, built: Built) -> None:
+def test_a_duplicate_of_what_is_not_kept_is_named(project: Path, built: BuildResult) -> None:
     def change(folder: Path) -> None:
         for name in ("near-000000", "exact"):
             rewrite(folder / f"duplicates/{name}.parquet", lambda rows: [rows[0] | {"kept": "0" * 32}, *rows[1:]])
@@ -133,12 +133,12 @@ def test_a_duplicate_of_what_is_not_kept_is_named(project: Path, built: Built) -
     assert all(f"was removed for {'0' * 32}, which is not kept" in line for line in forged)
 
 
-def test_a_forged_count_is_named(project: Path, built: Built) -> None:
+def test_a_forged_count_is_named(project: Path, built: BuildResult) -> None:
     artifact = forge(project, built, lambda folder: None, kept=built.kept - 1)
     assert any(f"recorded documents kept {built.kept - 1}" in line for line in again(project, artifact).wrong)
 
 
-def test_another_threshold_is_named(project: Path, built: Built) -> None:
+def test_another_threshold_is_named(project: Path, built: BuildResult) -> None:
     root = root_of(project)
     (event,) = [event for _, event in root.history().events(type=COLLECTION_STARTED)]
     settings = {**event.body["settings"], "near": {**event.body["settings"]["near"], "threshold": (0.5).hex()}}
@@ -150,7 +150,7 @@ def test_another_threshold_is_named(project: Path, built: Built) -> None:
     assert second == "collection.started: setting near.threshold: recorded 0.5, collection.json has 0.8"
 
 
-def test_another_threshold_in_the_description_is_named(project: Path, built: Built) -> None:
+def test_another_threshold_in_the_description_is_named(project: Path, built: BuildResult) -> None:
     def change(folder: Path) -> None:
         path = folder / "collection.json"
         path.write_text(path.read_text().replace((0.8).hex(), (0.7).hex()))
@@ -159,7 +159,7 @@ def test_another_threshold_in_the_description_is_named(project: Path, built: Bui
     assert "collection.started: setting near.threshold: recorded 0.8, collection.json has 0.7" in wrong
 
 
-def test_other_sources_are_named_and_missing_ones_said(project: Path, built: Built) -> None:
+def test_other_sources_are_named_and_missing_ones_said(project: Path, built: BuildResult) -> None:
     path = project / "raw" / "part-1.jsonl"
     path.write_text(path.read_text().replace("a", "b", 1))
     (line,) = again(project, built.artifact).wrong
@@ -184,9 +184,9 @@ def test_what_was_recorded_by_the_first_definition_is_made_again_by_it(project: 
     }
     pq.write_table(pa.table(table), project / "b.parquet")
     globs = (f"{project}/a.jsonl", f"{project}/b.parquet")
-    old = build(root_of(project), Asked(globs, definition=1))
+    old = build(root_of(project), BuildRequest(globs, definition=1))
     assert (old.kept, dict(old.problems)) == (1, {"not JSON": 2, "damaged file": 1})
-    new = build(root_of(project), Asked(globs))
+    new = build(root_of(project), BuildRequest(globs))
     assert (new.kept, dict(new.problems)) == (4, {})
     assert new.identity != old.identity
     for built in (old, new):
@@ -207,7 +207,7 @@ def test_pages_and_texts_of_the_second_definition_are_made_again_by_it(project: 
     settings = CollectionSettings(steps=({"kind": "html"},))
     found = {}
     for definition in (2, 3):
-        made = build(root_of(project), Asked(globs, settings, definition=definition))
+        made = build(root_of(project), BuildRequest(globs, settings, definition=definition))
         assert again(project, made.artifact).wrong == ()
         found[definition] = sorted(document.text for _, document in collected(root_of(project).store(), made.artifact))
     assert found == {2: ["one\r\ntwo", "你们大家"], 3: ["Of XML.", "one\ntwo", "我爱你们大家"]}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from marin.errors import DataError
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.comparing import linear
 from marin.plugins.collections.making import rows as rows_module
 from marin.plugins.collections.queries.documents import Collection, find
@@ -55,7 +55,7 @@ SETTINGS = settings_of({"paragraphs": {"least_characters": 20}, "near": {"thresh
 
 def test_a_paragraph_stays_in_the_document_with_the_least_id(project: Path, pages: dict[str, list[str]]) -> None:
     root = root_of(project)
-    made = build(root, Asked((f"{project}/raw/*.jsonl",), SETTINGS))
+    made = build(root, BuildRequest((f"{project}/raw/*.jsonl",), SETTINGS))
     collection = Collection(root.store(), made.artifact)
     where = {item["name"]: item["source"].removesuffix(".jsonl") for item in collection.description()["shards"]}
     texts = {}
@@ -115,7 +115,7 @@ def test_no_paragraph_is_lost_and_all_evidence_names_what_is_kept(project: Path,
     write(project / "raw" / "a.jsonl", texts)
     settings = settings_of({"paragraphs": {"least_characters": 20}, "near": {"threshold": 0.6}}, where="test")
     root = root_of(project)
-    made = build(root, Asked((f"{project}/raw/*.jsonl",), settings))
+    made = build(root, BuildRequest((f"{project}/raw/*.jsonl",), settings))
     collection = Collection(root.store(), made.artifact)
     kept = {row["id"]: row["text"].split("\n") for row in rows(collection, "documents")}
     there = {line for lines in kept.values() for line in lines}
@@ -134,7 +134,7 @@ def test_no_paragraph_is_lost_and_all_evidence_names_what_is_kept(project: Path,
 
 def test_no_paragraph_may_stand_twice(project: Path) -> None:
     write(project / "raw" / "a.jsonl", ["a paragraph that stands here alone, and long enough to be one"])
-    assert build(root_of(project), Asked((f"{project}/raw/*.jsonl",), SETTINGS)).kept == 1
+    assert build(root_of(project), BuildRequest((f"{project}/raw/*.jsonl",), SETTINGS)).kept == 1
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -142,10 +142,10 @@ def test_paragraphs_are_the_same_in_any_order_and_made_again(
     project: Path, pages: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = root_of(project)
-    wanted = build(root, Asked((f"{project}/raw/*.jsonl",), SETTINGS))
+    wanted = build(root, BuildRequest((f"{project}/raw/*.jsonl",), SETTINGS))
     by(shuffled(1), monkeypatch)
     monkeypatch.setattr(rows_module, "PIECE", 40)
-    other = build(root_of(fresh(project, "other")), Asked((f"{project}/raw/*.jsonl",), SETTINGS))
+    other = build(root_of(fresh(project, "other")), BuildRequest((f"{project}/raw/*.jsonl",), SETTINGS))
     assert other.artifact == wanted.artifact
     folder = project / "again"
     folder.mkdir()
@@ -167,9 +167,9 @@ def shown(project: Path) -> None:
     write(project / "raw" / "b.jsonl", [text(False) for _ in range(100)])
 
 
-def quality(project: Path, **more: object) -> Asked:
+def quality(project: Path, **more: object) -> BuildRequest:
     step = {"kind": "quality", "good": [f"{project}/good.jsonl"], "bad": [f"{project}/bad.jsonl"], "bits": 12} | more
-    return Asked((f"{project}/raw/*.jsonl",), settings_of({"near": None, "steps": [step]}, where="test"))
+    return BuildRequest((f"{project}/raw/*.jsonl",), settings_of({"near": None, "steps": [step]}, where="test"))
 
 
 def test_a_classifier_is_trained_as_a_shard_and_made_again(project: Path, shown: None) -> None:

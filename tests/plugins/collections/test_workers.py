@@ -27,7 +27,7 @@ from buckets import Bucket
 
 from ledger import open_storage
 from marin.kinds.families.collection import COLLECTION_COMPLETED, COLLECTION_SHARD, COLLECTION_STARTED
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.making import make as making_module
 from marin.record import events
 from marin.record.creation import create_root
@@ -82,7 +82,7 @@ def test_workers_make_what_one_process_makes_while_they_are_killed(
     monkeypatch.setattr(making_module, "NEAR_DOCUMENTS", 50)
     known = labelled(11, size=150)
     known.write(project / "raw", files=24)
-    asked = Asked((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",))
+    asked = BuildRequest((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",))
     wanted = build(root_of(project), asked).artifact
     create_root(str(project / "other" / ".marin"), origin="marin.test/other")
     killer = Killer(workers, most=10)
@@ -169,7 +169,7 @@ def test_what_killed_workers_make_is_what_one_process_makes_also_in_a_bucket(
 ) -> None:
     labelled(11, size=150).write(project / "raw", files=8)
     evaluation, given = f"{project}/test.jsonl", open_storage(place)
-    wanted = build(root_of(project), Asked((f"{project}/raw/*.jsonl",), evaluations=(evaluation,)))
+    wanted = build(root_of(project), BuildRequest((f"{project}/raw/*.jsonl",), evaluations=(evaluation,)))
     for path in (project / "raw").iterdir():
         given.create(f"raw/{path.name}", path.read_bytes())
     elsewhere = project / "elsewhere"
@@ -215,7 +215,7 @@ def making(*given):
 
 building.make = making
 root = replace(open_root(f"{project}/.marin"), local=Path(project) / name)
-built = building.build(root, building.Asked((f"{project}/raw/*.jsonl",)))
+built = building.build(root, building.BuildRequest((f"{project}/raw/*.jsonl",)))
 print("taken" if built.again else "made", built.artifact)
 """
 

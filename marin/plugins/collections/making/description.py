@@ -9,9 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from marin.plugins.collections.making.shelf import Made, Shard
+from marin.plugins.collections.making.shelf import CollectionFolder, Shard
 from marin.plugins.collections.settings import divided
-from marin.plugins.collections.sources.finding import Found, Slice
+from marin.plugins.collections.sources.finding import LocatedSource, Slice
 from marin.plugins.collections.tasks.task import (
     BOUNDED_FILE,
     DECIDED,
@@ -33,7 +33,7 @@ NOT_COMPARED, NOT_COMPARED_COUNT = "not_compared", "not_compared_with_all"
 """Folder of the documents that a bound kept from some comparisons, and how many they are in the description."""
 
 
-def content(items: Sequence[Found]) -> list[dict[str, str]]:
+def content(items: Sequence[LocatedSource]) -> list[dict[str, str]]:
     """Sources as they stand in identities and descriptions."""
     return [
         {"digest": item.source.digest, "name": item.source.name, "size": str(item.source.size)}
@@ -52,7 +52,7 @@ def file_digest(path: str) -> str:
     return "sha256:" + sha256(Path(path).read_bytes()).hexdigest()
 
 
-def not_fetched(sources: Sequence[Found]) -> list[bytes]:
+def not_fetched(sources: Sequence[LocatedSource]) -> list[bytes]:
     """A line for each source that could not be had."""
     return [
         one_line({"found": found.missing, "position": 0, "reason": NOT_FETCHED, "source": found.source.name})
@@ -63,7 +63,7 @@ def not_fetched(sources: Sequence[Found]) -> list[bytes]:
 
 def assemble(
     setup: Setup,
-    made: Made,
+    made: CollectionFolder,
     answers: Mapping[str, Counted],
     trees: Mapping[str, str],
     reads: Sequence[Shard],
@@ -114,7 +114,7 @@ def assemble(
 
 
 def _described(
-    setup: Setup, made: Made, answers: Mapping[str, Counted], reads: Sequence[Shard], bounds: Sequence[int]
+    setup: Setup, made: CollectionFolder, answers: Mapping[str, Counted], reads: Sequence[Shard], bounds: Sequence[int]
 ) -> dict[str, Any]:
     sources = setup.sources
     return {

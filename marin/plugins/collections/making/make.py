@@ -36,7 +36,7 @@ from marin.plugins.collections.making.description import (
 from marin.plugins.collections.making.exact import remove_copies
 from marin.plugins.collections.making.paragraphs import copied
 from marin.plugins.collections.making.rows import Rows, as_bytes
-from marin.plugins.collections.making.shelf import Made, Shard, Shelf
+from marin.plugins.collections.making.shelf import CollectionFolder, Shard, Shelf
 from marin.plugins.collections.settings import Near, divided
 from marin.plugins.collections.sources.origin import LEFT_OUT, Origin
 from marin.plugins.collections.tasks.columns import band_name
@@ -63,7 +63,7 @@ WRITE_BYTES, NEAR_BYTES, NEAR_DOCUMENTS = 64 << 20, 32 << 20, 2048
 """Text of a shard of documents; text and number of candidates of a task, which ends with a component."""
 
 
-def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> Made:
+def make(setup: Setup, code: str, execute: Execute, shelf: Shelf) -> CollectionFolder:
     """The collection of ``setup``; its files are in ``out`` below ``setup.folder``.
 
     Args:
@@ -89,7 +89,7 @@ class _Making:
     def folder(self) -> Path:
         return Path(self.setup.folder)
 
-    def make(self) -> Made:
+    def make(self) -> CollectionFolder:
         (self.folder / "tasks").mkdir(parents=True, exist_ok=True)
         settings = self.setup.settings
         reads = self._read_shards()
@@ -123,7 +123,7 @@ class _Making:
         below = self._split_below(rows)
         written = list(self._write_shards(rows, np.array(sources, np.int64), below))
         self._do("write", written)
-        made = Made(
+        made = CollectionFolder(
             out,
             len(rows),
             int(rows.kept.sum()),

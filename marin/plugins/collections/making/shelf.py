@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from marin.plugins.collections.sources.finding import Found, Source
+from marin.plugins.collections.sources.finding import LocatedSource, Source
 from marin.plugins.collections.tasks.task import Counted, Task
 
 
@@ -36,13 +36,13 @@ class Shelf(Protocol):
     def put(self, shard: Shard, folder: Path, answer: Counted) -> str:
         """Keep what was made; the digest of the tree."""
 
-    def read(self, origins: Sequence[tuple[Found, Mapping[str, Any]]]) -> None:
+    def read(self, origins: Sequence[tuple[LocatedSource, Mapping[str, Any]]]) -> None:
         """All sources are read, and this is what their documents say of themselves
         (:class:`marin.plugins.collections.sources.origin.Origin`)."""
 
 
 @dataclass(frozen=True)
-class Made:
+class CollectionFolder:
     """A collection in a folder, and what was counted."""
 
     folder: Path

@@ -46,7 +46,7 @@ class Source(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Found(msgspec.Struct, frozen=True):
+class LocatedSource(msgspec.Struct, frozen=True):
     """A source with its ``path`` on this machine and its slices. ``place``: the address that it came from, empty for a file of
     this machine; ``licence``: what the one who named it says of it; ``missing``: why it could not be fetched."""
 
@@ -58,7 +58,9 @@ class Found(msgspec.Struct, frozen=True):
     missing: str = ""
 
 
-def find(patterns: Iterable[str], *, missing: Mapping[str, str] | None = None, strict: bool = False) -> list[Found]:
+def find(
+    patterns: Iterable[str], *, missing: Mapping[str, str] | None = None, strict: bool = False
+) -> list[LocatedSource]:
     """The files that globs and addresses (:mod:`marin.plugins.collections.sources.addresses`) name, by their recorded names in
     order. One
     that cannot be fetched has no slices, and says why it is ``missing``.
@@ -97,7 +99,7 @@ def find(patterns: Iterable[str], *, missing: Mapping[str, str] | None = None, s
                 )
             size, digest = (remote.pinned.size, remote.pinned.digest) if remote.pinned is not None else (0, "")
             source = Source(remote.name, size, digest if digest.startswith("sha256:") else NOTHING)
-            found.append(Found(source, "", (), remote.place, remote.licence, gone[remote.name]))
+            found.append(LocatedSource(source, "", (), remote.place, remote.licence, gone[remote.name]))
             continue
         one = _found(remote.path, remote.name)
         if remote.pinned is not None and not _is_pinned(one, remote.pinned):
@@ -113,7 +115,7 @@ def find(patterns: Iterable[str], *, missing: Mapping[str, str] | None = None, s
     return sorted(found, key=lambda one: one.source.name)
 
 
-def _is_pinned(found: Found, pinned: Pinned) -> bool:
+def _is_pinned(found: LocatedSource, pinned: Pinned) -> bool:
     if pinned.digest.startswith("sha256:"):
         return pinned.digest == found.source.digest
     hasher = pinned.hasher()
@@ -145,7 +147,7 @@ def _unknown_kind(remote: Remote) -> DataError:
     )
 
 
-def _found(path: Path, name: str) -> Found:
+def _found(path: Path, name: str) -> LocatedSource:
     hasher = hashlib.sha256()
     cut = name.lower().endswith(".jsonl")
     starts, lines, size = [Slice()], 0, 0
@@ -171,7 +173,7 @@ def _found(path: Path, name: str) -> Found:
     slices = (Slice(),) if len(starts) == 1 else tuple(_closed(starts, size))
     if name.lower().endswith(PARQUET):
         slices = _row_groups(path)
-    return Found(Source(name, size, "sha256:" + hasher.hexdigest()), str(path.resolve()), slices)
+    return LocatedSource(Source(name, size, "sha256:" + hasher.hexdigest()), str(path.resolve()), slices)
 
 
 def _row_groups(path: Path) -> tuple[Slice, ...]:

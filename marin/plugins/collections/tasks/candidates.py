@@ -15,8 +15,8 @@ from marin.plugins.collections.tasks.task import (
     NEAR_FILE,
     REMOVED_FILE,
     Counted,
-    Opened,
     Setup,
+    ShardRows,
     Task,
     blocks,
     task_rows,
@@ -31,7 +31,7 @@ def compare(setup: Setup, task: Task, out: Path) -> Counted:
     near = setup.settings.near
     assert near is not None
     told = task_rows(Path(setup.folder), task)
-    opened = Opened(setup, told["names"].tolist(), "judge")
+    opened = ShardRows(setup, told["names"].tolist(), "judge")
     shards, rows, ids = told["shards"], told["rows"], told["ids"]
     bands = [band_name(band) for band in range(near.bands)]
     writer = ParquetWriter(out / NEAR_FILE, NEAR)

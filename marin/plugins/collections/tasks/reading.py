@@ -11,7 +11,7 @@ from pathlib import Path
 from marin.plugins.collections.document import Document, Problem, Step
 from marin.plugins.collections.settings import divided, reader_of, step_settings
 from marin.plugins.collections.sources import earlier, lines
-from marin.plugins.collections.sources.finding import Found, Slice
+from marin.plugins.collections.sources.finding import LocatedSource, Slice
 from marin.plugins.collections.sources.origin import Origin
 from marin.plugins.collections.tasks.columns import DECISIONS, READ, ArrowWriter, ParquetWriter, decision_row, encode
 from marin.plugins.collections.tasks.judging import judge
@@ -76,7 +76,7 @@ def text_steps(setup: Setup) -> list[tuple[str, Step]]:
     return [(kind, made.make()) for kind, made in step_settings(first, where="settings", definition=setup.definition)]
 
 
-def documents(setup: Setup, found: Found, part: Slice) -> Iterator[Document | Problem]:
+def documents(setup: Setup, found: LocatedSource, part: Slice) -> Iterator[Document | Problem]:
     """What a slice of a file holds."""
     path, name = Path(found.path), found.source.name
     reader = reader_of(path.name)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marin.plugins.collections.settings import DEFINITION, CollectionSettings
-from marin.plugins.collections.sources.finding import Found
+from marin.plugins.collections.sources.finding import LocatedSource
 from marin.plugins.collections.steps.quality import Quality
 from marin.plugins.collections.tasks.columns import ArrowRows
 
@@ -27,15 +27,15 @@ class Examples(msgspec.Struct, frozen=True):
 
     place: int
     settings: Quality
-    good: list[Found]
-    bad: list[Found]
+    good: list[LocatedSource]
+    bad: list[LocatedSource]
 
 
 class Setup(msgspec.Struct, frozen=True):
     """What all tasks of a collection have in common. ``folder``: where every worker finds what others left."""
 
     settings: CollectionSettings
-    sources: list[Found]
+    sources: list[LocatedSource]
     evaluations: list[tuple[str, str]]
     evaluation_fields: list[str]
     folder: str
@@ -90,7 +90,7 @@ def task_rows(folder: Path, task: Task) -> Mapping[str, Any]:
     return rows
 
 
-class Opened:
+class ShardRows:
     """What was read and judged, by rows, as the tasks of the kind ``judged`` left it."""
 
     def __init__(self, setup: Setup, names: Sequence[str], judged: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from marin.errors import DataError
 from marin.plugins.collections.comparing.linear import Features, features, train
 from marin.plugins.collections.document import Document
-from marin.plugins.collections.sources.finding import Found
+from marin.plugins.collections.sources.finding import LocatedSource
 from marin.plugins.collections.steps.quality import Quality
 from marin.plugins.collections.tasks.columns import ArrowRows
 from marin.plugins.collections.tasks.judging import judge
@@ -82,7 +82,7 @@ def _least(texts: Iterable[Text], count: int) -> list[Text]:
     return [((-key).to_bytes(32, "big"), text) for key, text in sorted(heap, reverse=True)]
 
 
-def _shown(setup: Setup, files: Sequence[Found], settings: Quality) -> Iterator[Text]:
+def _shown(setup: Setup, files: Sequence[LocatedSource], settings: Quality) -> Iterator[Text]:
     """The texts of files, made as those of the collection are."""
     steps = text_steps(setup)
     for found in files:

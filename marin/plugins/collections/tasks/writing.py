@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from marin.plugins.collections.tasks.columns import DOCUMENTS, ParquetWriter
-from marin.plugins.collections.tasks.task import WRITTEN, Counted, Opened, Setup, Task, blocks, judged_kind, task_rows
+from marin.plugins.collections.tasks.task import (
+    WRITTEN,
+    Counted,
+    Setup,
+    ShardRows,
+    Task,
+    blocks,
+    judged_kind,
+    task_rows,
+)
 
 ROWS = 1 << 15
 """Texts that are in memory at a time, besides a row group; never more than those of a shard. Rows in the order of their ids are
@@ -15,7 +24,7 @@ scattered over all that was read, so few of them at a time would open a batch fo
 def write_documents(setup: Setup, task: Task, out: Path) -> Counted:
     """``shards``, ``rows`` of documents, source of each shard, and whether it is ``held_out``, in the order of the shard."""
     told = task_rows(Path(setup.folder), task)
-    opened = Opened(setup, told["names"].tolist(), judged_kind(setup.settings))
+    opened = ShardRows(setup, told["names"].tolist(), judged_kind(setup.settings))
     shards, rows, held_out = told["shards"], told["rows"], told["held_out"]
     names = [found.source.name for found in setup.sources]
     sources = [names[number] for number in told["sources"].tolist()]

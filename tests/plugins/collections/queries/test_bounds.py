@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from marin.cli import main
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.comparing.near import Choice, components, shingles, signatures
 from marin.plugins.collections.page import page
 from marin.plugins.collections.queries.account import account
@@ -75,7 +75,7 @@ def test_what_the_bound_left_out_is_said_first(
     (project / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents(24)))
     settings = CollectionSettings(near=Near(rows=2, most_compared=most))
     root = root_of(project)
-    built = build(root, Asked((f"{project}/a.jsonl",), settings))
+    built = build(root, BuildRequest((f"{project}/a.jsonl",), settings))
     collection = Collection(root.store(), built.artifact)
     found = account(collection)
     assert found.not_compared == built.not_compared == found.as_json()["not_compared_with_all"]

@@ -16,7 +16,7 @@ import pytest
 
 from ledger import Store
 from marin.errors import DataError
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.page import page
 from marin.plugins.collections.queries.account import account
 from marin.plugins.collections.queries.documents import Collection, find
@@ -43,7 +43,7 @@ def made(project: Path) -> Collection:
     }
     settings = settings_of({"steps": [quality, {"kind": "pii"}], "near": None}, where="here")
     root = root_of(project)
-    return Collection(root.store(), build(root, Asked((f"{project}/a.jsonl",), settings=settings)).artifact)
+    return Collection(root.store(), build(root, BuildRequest((f"{project}/a.jsonl",), settings=settings)).artifact)
 
 
 def altered(collection: Collection, folder: Path, change: Change) -> Collection:

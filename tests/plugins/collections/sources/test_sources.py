@@ -23,7 +23,7 @@ from marin.data.network import fetching
 from marin.data.reach import Reach
 from marin.errors import DataError, DataMissing, MissingEvidence, UsageError
 from marin.kinds.families.collection import COLLECTION_SOURCE
-from marin.plugins.collections.build import Asked, build
+from marin.plugins.collections.build import BuildRequest, build
 from marin.plugins.collections.queries.documents import Collection
 from marin.plugins.collections.replay import Replayed, replay
 from marin.plugins.collections.sources import addresses, finding
@@ -85,7 +85,7 @@ def test_a_list_is_fetched_from_its_mirrors_and_only_once(project: Path, served:
         declared(data, f"{at}/gone/part.jsonl", f"{at}/bad/part.jsonl", f"{at}/a/part.jsonl", licence="CC0-1.0"),
         declared(other, f"{at}/b/more.jsonl", name="named.jsonl"),
     )
-    made = build(root_of(project), Asked((source,)))
+    made = build(root_of(project), BuildRequest((source,)))
     assert made.read == 3 and not made.problems
     told = {event.body["name"]: event.body for _, event in root_of(project).history().events(type=COLLECTION_SOURCE)}
     assert {name: (body["place"], body["licence"]) for name, body in told.items()} == {
@@ -93,7 +93,7 @@ def test_a_list_is_fetched_from_its_mirrors_and_only_once(project: Path, served:
         "named.jsonl": (f"{at}/b/more.jsonl", ""),
     }
     service.requests.clear()
-    assert build(root_of(project), Asked((source,))).again and not service.requests
+    assert build(root_of(project), BuildRequest((source,))).again and not service.requests
 
 
 def test_what_broke_off_goes_on_where_it_broke(project: Path, served: tuple[Files, Service]) -> None:
@@ -131,14 +131,14 @@ def test_what_cannot_be_had_is_counted_and_named_and_strict_stops(
     )
     spoil(files, service)
     root = root_of(project)
-    made = build(root, Asked((source,)))
+    made = build(root, BuildRequest((source,)))
     assert (made.read, dict(made.problems)) == (2, {"not fetched": 1})
     collection = Collection(root.store(), made.artifact)
     with root.store().open_file(made.artifact, "problems/sources.jsonl") as file:
         assert json.loads(file.read()) == {"found": reason, "position": 0, "reason": "not fetched", "source": "b.jsonl"}
     assert {row["source"] for row in rows(collection, "documents")} == {"a.jsonl"}
     with pytest.raises(DataMissing, match="cannot be fetched") as caught:
-        build(root, Asked((source,), strict=True))
+        build(root, BuildRequest((source,), strict=True))
     assert caught.value.found == reason
     # Anyone who makes it again asks for what it was made of, and not for the other one.
     service.faults.clear()
@@ -146,7 +146,7 @@ def test_what_cannot_be_had_is_counted_and_named_and_strict_stops(
     service.requests.clear()
     again = replay(root.store_to_read(), root.history(), made.artifact, project / "again")
     assert again.wrong == () and not service.requests
-    whole = build(root, Asked((source,)))
+    whole = build(root, BuildRequest((source,)))
     assert whole.read == 3 and whole.artifact != made.artifact
 
 
@@ -157,7 +157,7 @@ def test_a_verifier_asks_nobody_that_was_not_allowed(
     files.content["a.jsonl"] = data = lines("a text", "another")
     source = pinned(project, declared(data, f"{service.address}/a.jsonl"))
     root = root_of(project)
-    made = build(root, Asked((source,)))
+    made = build(root, BuildRequest((source,)))
     monkeypatch.setenv("MARIN_CACHE", str(project / "other-cache"))
     service.requests.clear()
     (project / "again").mkdir()
@@ -198,12 +198,12 @@ def test_objects_of_a_bucket_are_sources(project: Path, bucket: Bucket) -> None:
     storage = open_storage(bucket.url)
     for name in ("crawl/2026/a.jsonl", "crawl/2026/deep/b.jsonl", "crawl/other/c.jsonl", "crawl/2026/notes.md"):
         storage.create(name, lines(f"the text of {name}"))
-    made = build(root_of(project), Asked((f"{bucket.url}/crawl/2026/**/*.jsonl",)))
+    made = build(root_of(project), BuildRequest((f"{bucket.url}/crawl/2026/**/*.jsonl",)))
     assert [source.name for source in made.sources] == ["a.jsonl", "deep/b.jsonl"]
     places = [event.body["place"] for _, event in root_of(project).history().events(type=COLLECTION_SOURCE)]
     assert places == [f"{bucket.url}/crawl/2026/a.jsonl", f"{bucket.url}/crawl/2026/deep/b.jsonl"]
     storage.replace("crawl/2026/a.jsonl", lines("a text that came later", "and another"))
-    assert build(root_of(project), Asked((f"{bucket.url}/crawl/2026/**/*.jsonl",))).read == 3
+    assert build(root_of(project), BuildRequest((f"{bucket.url}/crawl/2026/**/*.jsonl",))).read == 3
     with pytest.raises(DataMissing, match="nothing matches"):
         finding.find([f"{bucket.url}/crawl/nothing/*.jsonl"])
     with pytest.raises(DataError, match="unknown kind of file"):
@@ -228,12 +228,12 @@ def test_a_data_set_of_the_hub_at_a_commit_is_a_source(project: Path, hub: Hub) 
         "data/rows.parquet": sink.getvalue().to_pybytes(),
     }
     commit = hub.commit("lab/texts", "main", files | {"README.md": b"---\nlicense: cc-by-4.0\n---\n# texts"})
-    made = build(root_of(project), Asked((f"hf:datasets/lab/texts@{commit}/data/*",)))
+    made = build(root_of(project), BuildRequest((f"hf:datasets/lab/texts@{commit}/data/*",)))
     assert made.read == 303 and [source.name for source in made.sources] == sorted(files)
     licences = [event.body["licence"] for _, event in root_of(project).history().events(type=COLLECTION_SOURCE)]
     assert licences == ["cc-by-4.0"] * 3
     before = len(hub.asked)
-    assert build(root_of(project), Asked((f"hf:datasets/lab/texts@{commit}/data/*",))).again
+    assert build(root_of(project), BuildRequest((f"hf:datasets/lab/texts@{commit}/data/*",))).again
     assert [asked for asked in hub.asked[before:] if "resolve" in asked] == []
     with pytest.raises(UsageError, match="pinned by its commit"):
         finding.find(["hf:datasets/lab/texts@main/data/*"])

@@ -10,7 +10,7 @@ from marin.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Given:
+class ResolvedInput:
     """An input, by digest. ``path`` is one file of a tree, "" for all of it."""
 
     digest: str

@@ -198,10 +198,10 @@ def _documents(run: Run, store: Store) -> Iterator[tuple[str, str]]:
     for part, path in splits.items():
         with store.open_file(bytes_of(corpus.output), path) as stream:
             for _, line in zip(range(DOCUMENTS if len(splits) == 1 else DOCUMENTS_OF_A_PART), stream, strict=False):
-                yield part, _text(line)
+                yield part, _line_text(line)
 
 
-def _text(line: bytes) -> str:
+def _line_text(line: bytes) -> str:
     try:
         document = json.loads(line)
     except ValueError:
@@ -303,5 +303,5 @@ def beginnings_of(store: Store, artifact: str, wanted: set[tuple[str, int]]) -> 
             with store.open_file(artifact, path) as stream:
                 for number, line in zip(range(max(numbers) + 1), stream, strict=False):
                     if number in numbers:
-                        found[part, number] = _text(line)
+                        found[part, number] = _line_text(line)
     return found

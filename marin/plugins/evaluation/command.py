@@ -88,6 +88,7 @@ def eval(options: EvalOptions, **given: Path | None) -> None:
     run = options.run
     names = [name for name in (part.strip() for part in options.named.split(",")) if name]
     chosen = {name: path for name, path in given.items() if path is not None}
+    # Options that contradict each other are refused before anything is imported: jax takes seconds.
     if len(chosen) > 1:
         both = " and ".join(f"--{name}" for name in chosen)
         raise UsageError("two benchmarks at once", where="marin eval", expected="one of them", found=both)
@@ -135,6 +136,7 @@ def eval(options: EvalOptions, **given: Path | None) -> None:
         asked = read_named(names, options.task_path)
     else:
         asked = NamedTasks(list(benchmark.read(next(iter(chosen.values())), names)), [], {})
+    # A folder has no run: nothing of it is recorded, so a root is not asked for.
     root = view = None
     run = local(run)
     if is_folder(run):
@@ -148,6 +150,7 @@ def eval(options: EvalOptions, **given: Path | None) -> None:
         recipe = view.recipe
         if not options.no_record:
             root.check_writable()  # a copy of a root, or a missing key, is said before the work
+    # The contract first, then whatever imports jax: it reads its settings once.
     apply(recipe.arithmetic, Execution(devices=options.devices))
     if benchmark is None:
         from marin.plugins.evaluation.harness.recording import evaluated
@@ -183,6 +186,7 @@ def eval(options: EvalOptions, **given: Path | None) -> None:
         settings = Settings(limit=options.limit, seed=options.seed)
     with bar("requests", 0) as progress:
         found = evaluated(subject, scorer, asked.tasks, settings, progress=lambda done: progress(done, ""))
+    # Bytes before the event that names them: a crash between the two leaves something to collect, and no event without its bytes.
     with TemporaryDirectory(prefix="marin-eval-") as base:
         folder = Path(base)
         write_tree(folder, asked.tasks, found.samples, numbers(found.results), asked.groups)

@@ -110,6 +110,7 @@ class ExactStep(Step):
             out_specs=(each, each, same, same, same),
             check_vma=False,
         )
+        # Tracing holds Python's lock and compiling does not: while one program compiles, the next is traced.
         with jax.enable_x64(True), ThreadPoolExecutor(max_workers=2, thread_name_prefix="compiler") as compilers:
             out = (tuple(self.by_slice for _ in params), whole, whole, whole, (whole,) if recipe.model.sparse else ())
             keys = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for one in self._key(0)]

@@ -142,6 +142,7 @@ def analyse(
     registration = known[-1]
     body = registration.body
     every = list(results)
+    # What departs from the registration is collected first, for each of it makes the verdict exploratory.
     counted, deviations, notes = _counted(registration, every)
     deviations += _amendments(known, [*every, *before])
     deviations += ["a search states no hypothesis that its trials could confirm"] * (not body.file)
@@ -150,6 +151,7 @@ def analyse(
     seeds = [int(seed) for seed in body.seeds]
     missing = [(arm, seed) for arm in body.arms for seed in seeds if (arm, seed) not in counted]
     deviations += [f"arm {arm}, seed {seed}: no result in {body.primary['name']}" for arm, seed in missing]
+    # Only results that count are tested, paired by seed; one without the metric is no value and no zero.
     values = {
         metric: {
             arm: {
@@ -164,6 +166,7 @@ def analyse(
     primary = _family(body, [body.primary], values)
     secondary = _family(body, body.secondary, values)
     verdict: Verdict = "incomplete" if missing else "exploratory" if deviations else "confirmatory"
+    # Without a test there is no answer: neither yes nor no.
     tested = [item for item in primary if item.p_holm is not None]
     supported = (
         any(

@@ -45,6 +45,7 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
                 found=theirs[:100],
                 cure="name the run and the step that the answer names",
             )
+    # The answer is somebody's word: what it says was asked passes the same checks as a request to the server.
     try:
         asked = question(
             subject,
@@ -74,6 +75,7 @@ def replay(subject: Subject, scorer: Scorer, evidence: Evidence, answer: Mapping
     if not isinstance(shown, list) or len(shown) != len(prompts):
         found = len(shown) if isinstance(shown, list) else None
         return Replayed(0, 0, {"what": "choices", "expected": len(prompts), "found": found})
+    # Choice by choice, and the first difference ends it: what follows a wrong token follows from it.
     count = logprobs = 0
     generated, ranker = scorer.generate(prompts, evidence.seed), Ranker(scorer)
     for place, (choice, new, chosen) in enumerate(zip(evidence.choices, generated, shown, strict=True)):

@@ -159,6 +159,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
     """Steps 1 to 3 but for the model folder."""
     said = attested(_read(folder, bundle.ATTESTATION), keys, bundle.PREDICATE, where=bundle.ATTESTATION)
     check_files(said.files, digests(folder, bundle.ATTESTATION))
+    # Every entry is proven in one log, under the key that signed the list of files; until then nothing in it is read.
     steps = {name: _read(folder, bundle.proof_of(name)) for name in bundle.STEPS}
     indexes = {name: LogProof.parse(data).index for name, data in steps.items()}
     named = [(str(indexes[name]), data) for name, data in steps.items()]
@@ -168,6 +169,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
     shown = proven(named, keys, where="--bundle")
     check_signer(shown, said.key, where=bundle.ATTESTATION)
     _check_key(_read(folder, bundle.VKEY), said.key)
+    # Proven is that the entries are in the log. What follows is whether they speak of one run, and of each other.
     events = {name: shown.entries[index] for name, index in indexes.items()}
     started = read(RunStarted, _of(events["started"], RunStarted), where="proofs/started")
     run, recipe = started.run, from_plain(started.recipe, where="proofs/started")
@@ -196,6 +198,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
                 expected=outputs["train"].digest,
                 found=str(done.inputs.get("train")),
             )
+    # The same of each evaluation: of this run, in its own stream.
     evaluations: dict[int, EvaluationRecorded] = {}
     for name in asked:
         where, event = f"{bundle.EVALUATIONS}/{name}/{bundle.EVENT}", shown.entries[int(name)]

@@ -169,6 +169,7 @@ class LoggedFold:
                 (self._ended.add if intent.status in ENDED else self._ended.discard)(intent.run)
 
     def _told(self, index: int, event: Event, time: int, run: str, values: Any) -> Iterator[Intent]:
+        # One case an operation. What belongs to an experiment opens it first: one that a run named has no event of its own.
         match values:
             case ExperimentValues():
                 yield OpenExperiment(values.name, time, {"marin.event": str(index)} | values.tags)

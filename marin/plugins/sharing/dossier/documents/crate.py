@@ -25,6 +25,8 @@ def crate(subject: Subject) -> dict[str, Any]:
     licence = subject["model.licence"]
     outputs: dict[str, dict[str, Any]] = {}
     actions, tools, stages, controls = [], [], [], []
+    # Of each step: its output, the program, its place in the plan, that it was executed, and who had it executed. The profile of
+    # workflow runs (Provenance Run Crate) wants each as an entity of its own.
     for position, (step, made) in enumerate(steps.items()):
         at = (made.completed_at,)
         outputs[made.output.digest] = {
@@ -96,6 +98,7 @@ def crate(subject: Subject) -> dict[str, Any]:
         }
         for step in steps
     ]
+    # The plan, of which the steps above are parts; its file is the one with all fields.
     workflow = {
         "@id": "fields.json",
         "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
@@ -110,6 +113,7 @@ def crate(subject: Subject) -> dict[str, Any]:
         "step": [{"@id": stage["@id"]} for stage in stages],
         "output": [{"@id": parameter["@id"]} for parameter in parameters],
     }
+    # The execution as a whole: from what the first step read to what the last one made.
     last = steps["export"].output.digest
     first = steps[next(iter(steps))].inputs.values()
     whole = {
@@ -135,6 +139,7 @@ def crate(subject: Subject) -> dict[str, Any]:
         "result": {"@id": "#run"},
         "object": [{"@id": control["@id"]} for control in controls],
     }
+    # What readers of a crate begin with; everything else hangs on it.
     root = {
         "@id": "./",
         "@type": "Dataset",

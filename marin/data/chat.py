@@ -93,7 +93,7 @@ def checked(messages: object, where: str) -> list[dict[str, Any]]:
         NoConversation: it is no list of messages, one has no role, or holds what is no text (an image, half a character).
     """
     if not isinstance(messages, list) or not messages:
-        found = "nothing" if messages is None else type(messages).__name__
+        found = "nothing" if messages is None else "an empty list" if messages == [] else type(messages).__name__
         raise not_a_chat(where, "a list of messages in the field 'messages'", found)
     for number, message in enumerate(messages):
         at = f"{where}, message {number}"

@@ -28,6 +28,7 @@ from marin.recipe.arithmetic import Arithmetic as Arithmetic
 from marin.recipe.arithmetic import check_contract
 from marin.recipe.evaluation import Evaluation as Evaluation
 from marin.recipe.evaluation import check_evaluation
+from marin.recipe.form.float32 import check_float32
 from marin.recipe.form.optimizer import Optimizer as Optimizer
 from marin.recipe.form.optimizer import check_name, check_optimizer, check_read, completed
 from marin.recipe.form.record import ADDED_LATER as ADDED_LATER
@@ -388,6 +389,7 @@ def from_mapping(data: Any, *, where: str) -> Recipe:
         model = msgspec.structs.replace(model, inner_width=model.intermediate_dim)  # said in the exported folder too
         recipe = msgspec.structs.replace(recipe, model=model)
     _check_recorded(recipe, where)
+    check_float32(msgspec.to_builtins(recipe), where)
     check(recipe, where=where)
     check_read(recipe.optimizer, where)
     return recipe

@@ -36,7 +36,7 @@ def conf(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "regime/ordered": "# @package _global_\ndefaults:\n  - _self_\n  - five\nseed: 8\noptimizer:\n  beta1: 0.5\n",
         "regime/open": "# @package _global_\nseed: ???\ntrainer:\n  num_steps: 6\n",
         "regime/inside": "#@package _global_.trainer\nnum_steps: 6\n",
-        "regime/told": "# a comment ends the head\n# @package _global_\nnum_steps: 6\n",
+        "regime/late": "# a comment ends the head\n# @package _global_\nnum_steps: 6\n",
         "regime/within": "# @package _global_\ndefaults:\n  - /regime@trainer: inside\nseed: 9\n",
         "optimizer/lion": "defaults:\n  - adamw\nname: lion\nlearning_rate: 1e-4\n",
         "model/small/narrow": "defaults:\n  - /model/nano\n  - _self_\nhidden_dim: 16\n",
@@ -250,7 +250,7 @@ model.=1
 .model=1
 regime=five
 +regime=none
-+regime=told
++regime=late
 ~regime
 +regime=five ~regime=rate
 regime.five=1

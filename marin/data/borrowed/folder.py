@@ -69,6 +69,9 @@ _NEUTRAL = frozenset(
 tokenizer.json, transformers leaves out ``add_bos_token`` and ``add_eos_token``."""
 _SAME_CLASS = ("", "llama", "gpt2", "qwen3")
 """Models beside whose configuration a tokenizer of :data:`GENERAL` stays one."""
+MOST_UNASKED = 100_000
+"""From more tokens on transformers asks whether a tokenizer is Mistral's and cut by a wrong pattern, and finds so of every folder
+whose config.json names no version of transformers, as exported ones do. What is kept is already what it makes: so it says no."""
 _CARRIED = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
 
 
@@ -175,6 +178,7 @@ def _by_reference(folder: Path, target: Path, config: Mapping[str, Any]) -> Toke
         **({"clean_up_tokenization_spaces": True} if read.cleans else {}),
         **({"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": True} if read.forced else {}),
         **({"split_special_tokens": True} if read.splits else {}),
+        **({"fix_mistral_regex": False} if read.size > MOST_UNASKED else {}),
     }
     _write(target, kept, config)
     return open_tokenizer(target)
@@ -208,7 +212,11 @@ def _as_it_is(folder: Path) -> bool:
     data = path.read_bytes()
     if switched_on(data, where=str(path)):
         return False
-    special = {one["content"] for one in json.loads(data).get("added_tokens") or [] if one.get("special") is True}
+    found = json.loads(data)
+    added = found.get("added_tokens") or []
+    if len(found["model"].get("vocab") or ()) + len(added) > MOST_UNASKED:
+        return False
+    special = {one["content"] for one in added if one.get("special") is True}
     listed = config.get("additional_special_tokens") or []
     said = [config[name] for name in config.keys() - own if not isinstance(config[name], bool | None.__class__)]
     return isinstance(listed, list) and all(isinstance(text, str) and text in special for text in (*said, *listed))

@@ -40,12 +40,13 @@ TRIED = (
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What transformers made of a folder. ``tokenizer``: the content of ``tokenizer.json``; ``named``: special tokens by name;
+    """What transformers made of a folder. ``tokenizer``: the content of ``tokenizer.json``, ``size``: how many tokens it has;
+    ``named``: special tokens by name;
     ``cleans``: whether decoding removes spaces before punctuation; ``splits``: special tokens in a text are text;
     ``notes``: what the library warned of."""
 
     tokenizer: str
-    kind: str
+    size: int
     named: dict[str, str]
     extra: list[str]
     cleans: bool
@@ -143,7 +144,7 @@ def _made(folder: Path) -> dict[str, Any]:
             return {"refused": f"{kind}, which does more to a text than its tokenizer: {text[:40]!r}"}
     read = Read(
         tokenizer=content,
-        kind=kind,
+        size=len(found),
         named=dict(found.special_tokens_map),
         extra=[str(one) for one in found.extra_special_tokens],
         cleans=bool(found.clean_up_tokenization_spaces),

@@ -21,6 +21,7 @@ from test_chats import ours as chat_of_ours
 from test_chats import reference as chat_of_theirs
 from test_tokenizers import FOREIGN, TEXTS, in_this_process, ours, reference
 
+from marin.data.borrowed import reference as reader
 from marin.data.borrowed.folder import borrow
 from marin.data.template import ChatTemplate
 from marin.errors import UsageError
@@ -104,6 +105,11 @@ def test_a_tokenizer_of_a_package(name: str, compare: Compare, tmp_path: Path) -
     wanted = reference(folder, known)
     compare("tokenizers of packages", name, lambda: ours(folder, target, known), wanted)
     compare("tokenizers of packages", f"{name}, exported", lambda: reference(target, known), wanted)
+    (target / "config.json").write_text(
+        '{"model_type": "llama"}', "utf-8"
+    )  # of an exported model: no version of transformers
+    heeded = partial(notes_beside, target)
+    compare("tokenizers of packages", f"{name}, warnings beside a model", heeded, [])
     if known is KNOWN:  # a letter that it has not ends a call there too
         with pytest.raises(Exception, match="unk_id"):
             reference(folder, ["東京"])
@@ -114,6 +120,11 @@ def test_a_tokenizer_of_a_package(name: str, compare: Compare, tmp_path: Path) -
             None,
             refusal=LETTERS,
         )
+
+
+def notes_beside(folder: Path) -> list[str]:
+    """What transformers warns of when it opens the folder."""
+    return list(reader.answer_of(folder)["read"]["notes"])
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -316,3 +317,25 @@ def test_what_cannot_be_counted_is_no_sweep(argument: str, message: str) -> None
     with pytest.raises(UsageError, match=message) as caught:
         list(sweep([argument], conf=CONF))
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argument", "found"),
+    [
+        ("optimizer.epsilon=1e-50", "1e-50, with which a training computes as 0"),
+        ("optimizer.learning_rate=1e-39", "1e-39, with which a training computes as 0"),
+        ("optimizer.max_grad_norm=1e39", "1e\\+39, with which a training computes as infinity"),
+        ("trainer.z_loss=1e-320", "computes as 0"),
+    ],
+)
+def test_a_number_that_float32_does_not_have_is_refused_before_a_training(argument: str, found: str) -> None:
+    with pytest.raises(UsageError, match=f"float32.*{found}") as caught:
+        compose([argument])
+    assert argument.partition("=")[0] in caught.value.where
+
+
+def test_the_least_and_the_largest_number_of_float32_are_taken() -> None:
+    recipe = compose(
+        ["optimizer.epsilon=1.1754943508222875e-38", "optimizer.max_grad_norm=3.4028234663852886e38"]
+    ).recipe
+    assert np.float32(recipe.optimizer.epsilon) > 0 and np.isfinite(np.float32(recipe.optimizer.max_grad_norm))

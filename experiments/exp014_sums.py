@@ -10,7 +10,7 @@ Regime. A Llama of about a million parameters, 400 train steps on sums of two nu
 profile exact: 8 prompts, 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
 
 Two forms before it were registered, run with one seed each, and given up: in their texts a question mark stood for no answer,
-which the tokenizer joins with the sign before it, so after a prompt that ends in "=" no model ever drew one, and there was nothing
+which the tokenizer joins with the sign before it: after a prompt that ends in "=" no model ever drew one, and there was nothing
 to learn but sums. The mean reward of the last ten updates was not above that of the first ten by 0.2 (docs/experiments.md).
 
 Metrics. Held-out loss (nats a token) on sums with right answers, lower is better. The mean reward of each update is a curve of

@@ -6,7 +6,7 @@ which rewards the right answer and nothing else, make it answer?
 Hypothesis. After 50 updates of 64 completions the held-out loss of sums with right answers is lower by more than 0.05 nats a
 token, and the mean reward of the last ten updates is above that of the first ten by more than 0.2.
 
-Regime. A Llama of about a million parameters under profile exact: 400 train steps on sums of two numbers below 50, then a phase of
+Regime. A Llama of a million parameters under profile exact: 400 train steps on sums of two numbers below 50, then a phase of
 50 updates with 8 prompts and 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
 
 Two forms before it were registered, run with one seed each, and given up: in their texts a question mark stood for no answer,

@@ -1,17 +1,16 @@
 """Does a model of a million parameters that knows sums learn, from rewards alone, to say them?
 
-Question. In the texts that a small Llama was trained on, half of the sums have their answer, and half a question mark. Does GRPO,
+Question. In the texts that a small Llama was trained on, half of the sums have their answer, and half the word no. Does GRPO,
 which rewards the right answer and nothing else, make it answer?
 
 Hypothesis. After 50 updates of 64 completions the held-out loss of sums with right answers is lower by more than 0.05 nats a
 token, and the mean reward of the last ten updates is above that of the first ten by more than 0.2.
 
-Regime. A Llama of about a million parameters, 800 train steps on sums of two numbers below 50, then a phase of 50 updates under
-profile exact: 8 prompts, 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
+Regime. A Llama of a million parameters under profile exact: 1200 train steps on sums of two numbers below 50, then a phase of
+50 updates with 8 prompts and 8 completions each, of at most 4 tokens. Two seeds. At most 15 minutes a seed on two idle cores.
 
-Before it another form was registered, run with one seed, and given up: in its texts every other sum had no answer, which a
-model sees by its neighbours, so it answered from the start; at a rate of 3e-4 the mean reward of ten updates fell from 0.48 to
-0.40, by way of 0.29.
+Three forms before it were run with one seed each and did not show it (bench/RESULTS.md): two whose texts had a question mark for
+no answer, which the tokenizer joins with the sign before it, and one of 400 train steps, which knew too few sums.
 
 Metrics. Held-out loss (nats a token) on sums with right answers, lower is better. The mean reward of each update is a curve of
 the run: rl/reward in MLflow, and on its page, with completions of the first and of the last update.
@@ -50,7 +49,7 @@ def sums(context: Context) -> Result:
         lines = []
         for number in range(count):
             one, other = draw.randrange(context.config["below"]), draw.randrange(context.config["below"])
-            answer = "?" if split == "train" and draw.random() < 0.5 else str(one + other)
+            answer = "no" if split == "train" and draw.random() < 0.5 else str(one + other)
             said = {"id": f"{split}-{number}", "text": f"{one}+{other}={answer}", "source": "sums", "metadata": {}}
             lines.append(json.dumps(said))
         (context.out / f"{split}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
@@ -95,8 +94,9 @@ for seed in SEEDS:
         tokens,
         model=MODEL,
         seed=seed,
-        trainer=Trainer(num_steps=800, batch_size=32, steps_per_segment=200),
+        trainer=Trainer(num_steps=1200, batch_size=32, steps_per_segment=200),
         optimizer=Optimizer(learning_rate=3e-3, warmup_steps=40),
+        arithmetic=EXACT,
     )
     rewarded = default_continue(
         f"exp014-grpo-seed{seed}",

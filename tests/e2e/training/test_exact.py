@@ -47,8 +47,8 @@ def rewarded(project: Project, *arguments: str) -> str:
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     assert said["failed"] is None
-    shown = json.loads(project.marin("show", "latest", "--json").stdout)
-    return str(shown["steps"]["train"]["digest"])
+    listed = json.loads(project.marin("ls", "--json").stdout)
+    return str(listed[-1]["outputs"]["train"])
 
 
 def test_killed_with_its_samplers_it_goes_on_to_the_same_bits_on_other_devices(

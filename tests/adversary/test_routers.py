@@ -49,15 +49,6 @@ def test_a_forged_series_of_the_router_is_replayed_and_refused(
     assert key in "\n".join(report["details"]["training"])
 
 
-def test_a_series_of_the_router_that_was_left_out(mixture: Project, tmp_path: Path) -> None:
-    shop = shop_of(mixture, tmp_path)
-    for event in shop.all(kinds.METRICS_RECORDED, "train"):
-        event.body["series"] = [one for one in event.body["series"] if one["key"] != "router/idle_experts"]
-    shop.sign()
-    status, report = refused(mixture, shop)
-    assert status != 0 and report["verdicts"]["training"] != "PASS", report["details"]
-
-
 def shop_of(mixture: Project, folder: Path) -> Shop:
     (key,) = (mixture.home / "config" / "marin").rglob("*.key")
     base = Base(folder, mixture.root, key, "")

@@ -11,9 +11,9 @@ A row's processes train all of its groups, one after the other, and what a cell 
 trained again as long as that code is the same. So the whole can be done in pieces, stopped and begun again. Programs
 that two rows share are compiled once (`--fresh`: in every row anew); rows on one core, and every emulated processor,
 compile theirs themselves. `--write` puts the tables of all that is known into the document, one for `portable-cpu`,
-one for training layer by layer and one for `exact` (`--groups exact` leaves the others as they are), and says what was
-not run. `--product` adds every other combination of devices, processes, cores and stops; `--parallel N` executes N
-rows at a time.
+one for training layer by layer and two for `exact`, the second of mixtures and of optimizers that look across a tensor
+(`--groups` leaves the tables of others as they are), and says what was not run. `--product` adds every other combination
+of devices, processes, cores and stops; `--parallel N` executes N rows at a time.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ DOCUMENT = PROJECT / "docs" / "determinism.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 LAYER_BEGIN, LAYER_END = "<!-- matrix by layer: begin -->", "<!-- matrix by layer: end -->"
 EXACT_BEGIN, EXACT_END = "<!-- matrix of exact: begin -->", "<!-- matrix of exact: end -->"
+ACROSS_BEGIN, ACROSS_END = "<!-- matrix of experts: begin -->", "<!-- matrix of experts: end -->"
 LIMIT = 3 * 3600  # seconds for one process; far more than it takes, so that a busy machine is no failure
 STEPS = 4
 PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "equinox", "optax", "marin-haliax", "marin-levanter")
@@ -104,9 +105,13 @@ GROUPS: dict[str, dict[str, Any]] = (
         )
     }
 )
-EXACT = tuple(name for name in GROUPS if name.endswith(" exact"))
+EXACT = tuple(
+    name for name in GROUPS if name.endswith((" adamw exact", " lion exact")) and "experts" not in GROUPS[name]
+)
+ACROSS = tuple(name for name in GROUPS if name.endswith(" exact") and name not in EXACT)
+"""Groups of exact arithmetic that look across a tensor, or across a batch's tokens."""
 BY_LAYER = tuple(name for name in GROUPS if "by layer" in name)
-PORTABLE = tuple(name for name in GROUPS if name not in (*EXACT, *BY_LAYER))
+PORTABLE = tuple(name for name in GROUPS if name not in (*EXACT, *ACROSS, *BY_LAYER))
 PASSES = (
     "algsimp",
     "constant_folding",
@@ -649,6 +654,7 @@ def main(arguments: list[str] | None = None) -> int:
         (PORTABLE, (*ROWS, *(product_rows() if options.product else ()), *(APART if options.rows else ())), BEGIN, END),
         (BY_LAYER, LAYER_ROWS, LAYER_BEGIN, LAYER_END),
         (EXACT, EXACT_ROWS, EXACT_BEGIN, EXACT_END),
+        (ACROSS, EXACT_ROWS, ACROSS_BEGIN, ACROSS_END),
     )
     for own, ways, begin, end in tables:
         wanted = [name for name in groups if name in own]

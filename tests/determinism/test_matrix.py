@@ -160,14 +160,16 @@ def test_what_decides_bits_is_the_code_under_test(matrix: ModuleType, monkeypatc
     exact = [
         f"marin/plugins/exact/{name}.py" for name in ("compiled", "functions", "guarded", "integers", "reading", "step")
     ]
-    assert {*training, *exact, "tests/determinism/worker.py"} <= set(listed)
+    found_by_name = ["marin/training/experts/dispatch.py", "marin/training/optimizers/across.py"]
+    assert {*training, *exact, *found_by_name, "tests/determinism/worker.py"} <= set(listed)
 
 
 def test_each_profile_has_its_rows(matrix: ModuleType) -> None:
     """What `portable-cpu` refuses is tried under exact, every row once; the reference is the first of both."""
     names = [row.name for row in matrix.EXACT_ROWS]
     assert len(set(names)) == len(names) and matrix.EXACT_ROWS[0] == matrix.ROWS[0]
-    assert {*matrix.PORTABLE, *matrix.BY_LAYER, *matrix.EXACT} == set(matrix.GROUPS)
+    assert {*matrix.PORTABLE, *matrix.BY_LAYER, *matrix.EXACT, *matrix.ACROSS} == set(matrix.GROUPS)
+    assert len(matrix.EXACT) == 2 and any("experts" in matrix.GROUPS[name] for name in matrix.ACROSS)
     freely = [row for row in matrix.EXACT_ROWS if row.environment]
     assert len(freely) == len(matrix.PASSES) + len(matrix.INSTRUCTIONS) + 1
     assert len({row.compiles() for row in freely}) == len(freely), "no program of one is taken for another's"

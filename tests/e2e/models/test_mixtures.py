@@ -41,7 +41,7 @@ def test_killed_and_gone_on_with_it_is_that_of_a_training_that_nobody_stopped(mi
 
 
 def test_what_it_says_is_said_again(mixture: Project, tmp_path: Path) -> None:
-    """By `generate`, `sample`, and `serve`, whose answer is generated again."""
+    """By ``generate``, ``sample`` and ``serve``, whose answer is generated again."""
     asked = ("--prompt", "The dog", "--max-tokens", "6")
     first = said(mixture, "generate", "latest", *asked)
     assert first == said(mixture, "generate", "latest", *asked) and len(first["tokens"]) <= 6

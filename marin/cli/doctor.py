@@ -22,8 +22,9 @@ def doctor(as_json: bool) -> None:
 
     Looks at the processor, the system, Python, the installed versions against requirements.lock, settings that
     contradict the arithmetic contract, the root, its key and the free space, and executes the known answers of exact
-    arithmetic. Ends with the profiles whose bits this machine gives, whatever its architecture. Changes nothing. Exit
-    status 3 when something stands in the way of the default profile's bits (portable-cpu).
+    arithmetic and, once for each processor and set of versions, of whole train steps under portable-cpu. Ends with the
+    profiles whose bits this machine gives, whatever its architecture. Changes nothing. Exit status 3 when something
+    stands in the way of the default profile's bits (portable-cpu).
 
     \b
     Examples:

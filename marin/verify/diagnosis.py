@@ -9,16 +9,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ledger import LedgerError
+from ledger import LedgerError, canonical_bytes, digest_bytes
 from marin.errors import NotInstalled
 from marin.process import arithmetic, landlock
-from marin.process.cache import compilation_cache
+from marin.process.cache import compilation_cache, own_folder
 from marin.provenance import environment
 from marin.provenance.code import LOCK, lock_digest
 from marin.provenance.extras import advice
@@ -37,6 +37,18 @@ PROFILES = {
     "exact": Arithmetic(profile="exact", logical_shards=1, reduction="integer", isa="any", xla_flags=()),
 }
 """Those that this machine is looked at for; the others are those of one kind of device."""
+
+
+WHOLE_STEPS = """
+from importlib.metadata import version
+from marin.process.arithmetic import apply
+from marin.recipe.schema import Arithmetic, Execution
+apply(Arithmetic(), Execution())
+from marin.verify.jax import known_steps
+import json
+print(json.dumps({"found": known_steps.whole(), "expected": known_steps.ANSWERS.get(version("jaxlib"))}))
+"""
+"""A process's program: the contract is in force before jax is there."""
 
 
 class Health(Enum):
@@ -132,7 +144,44 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
         _confinement(),
         *exact,
     )
-    return Diagnosis(checks, environment.describe(lock_digest(project)), inexact)
+    made = Diagnosis(checks, environment.describe(lock_digest(project)), inexact)
+    if missing or made.reasons("portable-cpu"):
+        return made
+    return replace(made, checks=(*checks, _steps_check(whole_steps())))
+
+
+def whole_steps() -> Mapping[str, str | None]:
+    """The digest of whole train steps under portable-cpu: ``found`` here, empty where they did not end well, and ``expected`` of
+    this compiler. Executed in a process of its own, once for each processor and set of versions: the cache keeps the answer."""
+    cpu = processor()
+    about = {"features": list(cpu.features), "model": cpu.model, "versions": dict(environment.versions())}
+    kept = own_folder("answers") / digest_bytes(canonical_bytes(about)).removeprefix("sha256:")
+    if kept.is_file():
+        text = kept.read_text("utf-8")
+    else:
+        text = subprocess.run([sys.executable, "-c", WHOLE_STEPS], capture_output=True, text=True, check=False).stdout
+    try:
+        told = json.loads(text)
+        answer: dict[str, str | None] = {"found": told["found"], "expected": told["expected"]}
+    except (ValueError, TypeError, KeyError):
+        kept.unlink(missing_ok=True)
+        return {"found": "", "expected": None}
+    kept.write_text(text, encoding="utf-8")
+    return answer
+
+
+def _steps_check(told: Mapping[str, str | None]) -> Check:
+    compiler = environment.versions().get("jaxlib", "?")
+    if told["found"] and told["found"] == told["expected"]:
+        found = f"whole train steps of a Llama and a GPT-2 give the known answer of jaxlib {compiler} (portable-cpu)"
+        return Check("train steps", Health.OK, found)
+    said = (
+        "no known answer of whole train steps" if told["found"] else "train steps under portable-cpu did not end well"
+    )
+    if told["expected"]:
+        said = "whole train steps of a Llama and a GPT-2 do not give their known answer"
+    cure = "install requirements.lock, or train under profile=exact"
+    return Check("train steps", Health.BAD, f"{said}: jaxlib {compiler}", cure, "portable-cpu")
 
 
 def _system() -> Check:

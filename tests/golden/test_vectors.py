@@ -20,9 +20,22 @@ from ledger import (
     verify_proof,
 )
 from ledger.errors import LedgerError
+from ledger.format.bundle import unpack_entries
 from ledger.format.checkpoint import open_checkpoint
+from ledger.format.tlog import leaf_hash
 from ledger.store.packs.packfile import check_packfile
-from tests.golden.vectors_made import FOLDER, json_texts, manifests, notes, packfiles, programs, proofs, tensors
+from tests.golden.vectors_made import (
+    FOLDER,
+    index,
+    json_texts,
+    manifests,
+    notes,
+    packfiles,
+    programs,
+    proofs,
+    tensors,
+    tiles,
+)
 
 
 def read(name: str) -> Any:
@@ -40,6 +53,22 @@ def test_what_is_made_is_what_is_kept() -> None:
     assert read("proofs.json") == proofs()
     assert read("manifests.json") == manifests()
     assert read("packfiles.json") == packfiles()
+    assert read("tiles.json") == tiles()
+
+
+def test_the_index_names_every_file_of_this_version() -> None:
+    assert read("index.json") == index()
+
+
+def test_tiles_have_the_hashes_of_their_entries() -> None:
+    for one in read("tiles.json"):
+        try:
+            entries = unpack_entries(base64.b64decode(one["bundle"]))
+            hashes = b"".join(map(leaf_hash, entries))
+            found = len(entries) == one["count"] and hashes == base64.b64decode(one["tile"])
+        except LedgerError:
+            found = False
+        assert found == one["tiles"], one["name"]
 
 
 @pytest.mark.long(seconds=4)

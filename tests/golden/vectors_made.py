@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import LogCheckpoint, Signer, canonical_bytes, parse_canonical, tensor_digest
+from ledger import LogCheckpoint, Signer, canonical_bytes, digest_bytes, parse_canonical, tensor_digest
 from ledger.errors import LedgerError
 from ledger.format.proof import LogProof
 from ledger.format.tlog import leaf_hash
 from marin.plugins.exact import known, reference
 
 FOLDER = Path(__file__).with_name("vectors")
+INDEX, VERSION = "index.json", 2
 PACK = b"marin.packfile/1"
 
 
@@ -289,6 +290,42 @@ def packfiles() -> Any:
     ]
 
 
+def tiles() -> Any:
+    """Bundles of entries beside the tile of their hashes, and whether they are those of so many entries; no code of the log's."""
+
+    def bundle(entries: list[bytes]) -> bytes:
+        return b"".join(len(one).to_bytes(2, "big") + one for one in entries)
+
+    def hashes(entries: list[bytes]) -> bytes:
+        return b"".join(hashlib.sha256(b"\x00" + one).digest() for one in entries)
+
+    few, full = [b"first", b"", b"third"], [b"entry %d" % n for n in range(256)]
+    told = {
+        "one entry": ([b"{}"], b"", b"", 1),
+        "three, one of them without a byte": (few, b"", b"", 3),
+        "a full tile": (full, b"", b"", 256),
+        "the longest entry": ([b"x" * 65535], b"", b"", 1),
+        "a byte after them": (few, b"\x00", b"", 3),
+        "a length without its entry": (few, b"\x00\x01", b"", 4),
+        "more than are counted": (few, b"", b"", 2),
+        "fewer than are counted": (few, b"", b"", 4),
+        "a hash after them": (few, b"", bytes(32), 3),
+    }
+    good = 4
+    cases = [
+        {
+            "bundle": coded(bundle(entries) + more),
+            "count": count,
+            "name": name,
+            "tile": coded(hashes(entries) + other),
+            "tiles": number < good,
+        }
+        for number, (name, (entries, more, other, count)) in enumerate(told.items())
+    ]
+    swapped = {"bundle": coded(bundle(few)), "count": 3, "name": "hashes in another order", "tiles": False}
+    return [*cases, swapped | {"tile": coded(hashes(few[::-1]))}]
+
+
 def made() -> Iterator[tuple[str, bytes]]:
     """All vectors, by name."""
     yield "json.json", canonical_bytes(json_texts())
@@ -297,8 +334,15 @@ def made() -> Iterator[tuple[str, bytes]]:
     yield "proofs.json", canonical_bytes(proofs())
     yield "manifests.json", canonical_bytes(manifests())
     yield "packfiles.json", canonical_bytes(packfiles())
+    yield "tiles.json", canonical_bytes(tiles())
     for name, value in programs():
         yield name, canonical_bytes(value)
+
+
+def index() -> Any:
+    """The version of the suite, and the digest of each of its files."""
+    files = {path.name: digest_bytes(path.read_bytes()) for path in FOLDER.glob("*.json") if path.name != INDEX}
+    return {"files": files, "version": VERSION}
 
 
 if __name__ == "__main__":
@@ -307,3 +351,4 @@ if __name__ == "__main__":
         if not path.exists():
             path.write_bytes(data)
             sys.stdout.write(f"{path.name}: {len(data)} bytes\n")
+    (FOLDER / INDEX).write_bytes(canonical_bytes(index()))

@@ -84,12 +84,31 @@ def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_key
     assert "chmod 600" in refused.err
 
 
+KNOWN, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
 @pytest.fixture(autouse=True)
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What exact arithmetic gave otherwise: nothing, without executing it (tests/plugins/exact does)."""
     differing: list[str] = []
     monkeypatch.setattr(diagnosis, "inexact_programs", lambda: tuple(differing))
+    monkeypatch.setattr(
+        diagnosis, "whole_steps", lambda: {"found": OTHER if "steps" in differing else KNOWN, "expected": KNOWN}
+    )
     return differing
+
+
+def test_doctor_says_whether_whole_train_steps_give_the_known_answer(marin: Marin, answered: list[str]) -> None:
+    before = marin("doctor", "--json").json
+    if not before["profiles"]["portable-cpu"]["supported"]:
+        pytest.skip("nothing is asked of a machine that does not keep the contract")
+    answered.append("steps")
+    after = marin("doctor", "--json")
+    (one, other) = (
+        next(check for check in told["checks"] if check["name"] == "train steps") for told in (before, after.json)
+    )
+    assert (one["health"], other["health"], after.status) == ("ok", "bad", 3)
+    assert not after.json["profiles"]["portable-cpu"]["supported"]
 
 
 def test_doctor_says_which_known_answers_came_out_otherwise(marin: Marin, answered: list[str]) -> None:

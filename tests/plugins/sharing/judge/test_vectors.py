@@ -41,6 +41,12 @@ PACKFILES = f"""async () => {{ {DECODED} return JSON.parse(given).map((one) => {
   const blob = (place) => Buffer.from(place.bytes.subarray(place.at, place.at + place.size)).toString("base64");
   return one.packfile && Object.entries(one.holds).every(([digest, held]) => blob(found.get(digest)) === held);
 }}); }}"""
+TILES = f"""async () => {{ {DECODED} return JSON.parse(given).map((one) => {{
+  try {{
+    const hashes = judge.unpackBundle({{ path: one.name, bytes: bytes(one.bundle), count: one.count }}).map(judge.leafHash);
+    return one.tiles === Buffer.concat(hashes).equals(bytes(one.tile));
+  }} catch {{ return !one.tiles; }}
+}}); }}"""
 PROGRAM = f"""async () => {{ {DECODED}
   const kinds = {{ float32: Float32Array, int32: Int32Array, uint32: Uint32Array, bool: Uint8Array }};
   const array = (one) => judge.ruled(new kinds[one.dtype](bytes(one.bytes).buffer));
@@ -61,6 +67,7 @@ PROGRAM = f"""async () => {{ {DECODED}
         ("proofs", PROOFS),
         ("manifests", MANIFESTS),
         ("packfiles", PACKFILES),
+        ("tiles", TILES),
     ],
 )
 def test_every_answer_is_the_recorded_one(name: str, script: str) -> None:

@@ -9,6 +9,7 @@ import click
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.history.runs import load, resolve
+from marin.process.unused import unused_imports
 from marin.record.root import open_root
 
 
@@ -45,8 +46,9 @@ def sample(options: SampleOptions) -> None:
     root = open_root()
     history = root.history()
     view = load(history, resolve(history, options.run))
-    model, tokenizer = trained(view, root.store())
-    programs = speaker(view, model)
+    with unused_imports():
+        model, tokenizer = trained(view, root.store())
+        programs = speaker(view, model)
     text = continued(
         view,
         programs,

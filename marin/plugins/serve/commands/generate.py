@@ -15,6 +15,7 @@ from marin.cli.options import FILE, THERE, argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.process.text import several, short
+from marin.process.unused import unused_imports
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
@@ -99,7 +100,8 @@ def generate(options: GenerateOptions) -> None:
         _replay(options, options.replay)
         return
     assert options.prompt is not None
-    subject, scorer = model_of(options.run, options.step)
+    with unused_imports():
+        subject, scorer = model_of(options.run, options.step)
     from marin.plugins.serve.commands import text
 
     said = text.generate(

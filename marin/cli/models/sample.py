@@ -9,7 +9,7 @@ import click
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.history.runs import load, resolve
-from marin.process.unused import unused_imports
+from marin.cli.models.unused import unused_imports
 from marin.record.root import open_root
 
 

@@ -15,7 +15,7 @@ from marin.cli.options import FILE, THERE, argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.process.text import several, short
-from marin.process.unused import unused_imports
+from marin.cli.models.unused import unused_imports
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from marin.process.unused import OF_MODELS, unused_imports
+from marin.cli.models.unused import OF_MODELS, unused_imports
 
 pytestmark = pytest.mark.usefixtures("absent")
 

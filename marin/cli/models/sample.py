@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import click
 
+from marin.cli.models.unused import unused_imports
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.history.runs import load, resolve
-from marin.cli.models.unused import unused_imports
 from marin.record.root import open_root
 
 
@@ -49,15 +49,8 @@ def sample(options: SampleOptions) -> None:
     with unused_imports():
         model, tokenizer = trained(view, root.store())
         programs = speaker(view, model)
-    text = continued(
-        view,
-        programs,
-        tokenizer,
-        options.prompt,
-        max_tokens=options.tokens,
-        temperature=options.temperature,
-        seed=options.seed,
-    )
+    asked, heat = options.prompt, options.temperature
+    text = continued(view, programs, tokenizer, asked, max_tokens=options.tokens, temperature=heat, seed=options.seed)
     if options.as_json:
         print_json(
             {

@@ -1,9 +1,5 @@
-"""Libraries that a library imports and a command never uses: while it is imported, stand-ins are there in their place.
-
-Levanter's models bring the client of W&B, and a cache of tuned kernels with pyarrow, pandas and clients of buckets behind it: a
-fifth of what importing a model takes. Text from a model needs none of it. Only for a command that ends with its answer: what was
-imported so keeps the stand-ins.
-"""
+"""Stand-ins for what Levanter's models import and an answer never uses: W&B, and a cache with pyarrow and pandas behind it. For
+commands that end with their answer: what was imported so keeps the stand-ins."""
 
 from __future__ import annotations
 
@@ -14,12 +10,10 @@ from types import ModuleType
 from typing import Any
 
 OF_MODELS = ("wandb", "finestore.cache")
-"""What Levanter's models import and a model that answers does not use."""
 
 
 class _Name(type):
-    """A name of an absent library: it may stand in annotations, be a base, and be named further. What is called while the
-    importing goes on is another such name; afterwards nothing can be."""
+    """A name of an absent library, which nothing can call once the importing is over."""
 
     def __getattr__(cls, name: str) -> _Name:
         if name.startswith("__"):
@@ -34,9 +28,8 @@ class _Name(type):
 
 class _StandIn(ModuleType):
     def __getattr__(self, name: str) -> _Name:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Name(f"{self.__name__}.{name}", (), {})
+        found: _Name = getattr(_Name(self.__name__, (), {}), name)
+        return found
 
 
 @contextmanager

@@ -2,9 +2,8 @@
 
     python -m marin.runners.child DESCRIPTOR
 
-A job that says what is to be prepared is executed in a fork of this process, which then takes the next one that is alike: what
-was imported once is there for all. A fork that dies takes this process with it, in the same way. Stdin stays open after a
-payload: its end means that the parent is gone, and then this process goes too.
+A job that says what is to be prepared is executed in a fork of this process, which takes the next one. A fork that dies takes
+this process with it, in the same way. The end of stdin means that the parent is gone, and then this process goes too.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ def main(descriptor: int) -> int:
 
 
 def _is_fork() -> bool:
-    """Fork: True in the fork; False in this process, once the fork has ended and had answered. A signal that asks for the end is
-    for the fork, which may have something to put away."""
+    """Fork: True in the fork; False here, once it has answered. SIGTERM is for the fork, which may have something to put away."""
     gc.freeze()  # what is here is nothing that a fork has to look through, and stays shared
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)  # threads of libraries, all idle
     ours = os.getpid()

@@ -45,8 +45,7 @@ class Job:
     """One piece of work. ``retries``: how often a process that died is replaced. ``observe`` is called from another
     thread for every process that died, before the next one starts, so that the caller can record it. ``launches``: the
     job starts work of its own on the same Ray (a training), so it is a process beside this one and no task there.
-    ``prepare`` is called with the payload in a process whose forks do all jobs that are ``alike``, one after another: the
-    imports of the first are there for the others. Processes that are not of this machine alone do not look at it."""
+    ``prepare`` is called with the payload in a process of this machine whose forks do all jobs that are ``alike``, in turn."""
 
     name: str
     function: Function

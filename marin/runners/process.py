@@ -1,5 +1,4 @@
-"""Jobs on this machine without an engine: a fresh process each, or a fork of a prepared one, as many at a time as the resources
-allow."""
+"""Jobs on this machine without an engine: a fresh process each, or a fork of a prepared one, as the resources allow."""
 
 from __future__ import annotations
 

@@ -57,9 +57,8 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
 
 
 def said(root: Root, run: str) -> list[Any]:
-    """What states of the run said after prompts: train step, prompt and text (``evaluation.samples``), as its events have it."""
-    point = points("marin.pages").get("samples")
-    return [] if point is None else list(point.load()(root, run))
+    """What states of the run said after prompts (``evaluation.samples``): train step, prompt and text, as its events have it."""
+    return list(point.load()(root, run)) if (point := points("marin.pages").get("samples")) is not None else []
 
 
 def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None, list[Any]]]:

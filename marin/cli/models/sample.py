@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import click
 
+from marin.cli.models.unused import unused_imports
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.history.runs import load, resolve
@@ -45,17 +46,11 @@ def sample(options: SampleOptions) -> None:
     root = open_root()
     history = root.history()
     view = load(history, resolve(history, options.run))
-    model, tokenizer = trained(view, root.store())
-    programs = speaker(view, model)
-    text = continued(
-        view,
-        programs,
-        tokenizer,
-        options.prompt,
-        max_tokens=options.tokens,
-        temperature=options.temperature,
-        seed=options.seed,
-    )
+    with unused_imports():
+        model, tokenizer = trained(view, root.store())
+        programs = speaker(view, model)
+    asked, heat = options.prompt, options.temperature
+    text = continued(view, programs, tokenizer, asked, max_tokens=options.tokens, temperature=heat, seed=options.seed)
     if options.as_json:
         print_json(
             {

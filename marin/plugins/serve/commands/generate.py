@@ -11,6 +11,7 @@ import click
 
 from ledger import digest_bytes
 from marin.cli.execution import recorded_state
+from marin.cli.models.unused import unused_imports
 from marin.cli.options import FILE, THERE, argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
@@ -99,7 +100,8 @@ def generate(options: GenerateOptions) -> None:
         _replay(options, options.replay)
         return
     assert options.prompt is not None
-    subject, scorer = model_of(options.run, options.step)
+    with unused_imports():
+        subject, scorer = model_of(options.run, options.step)
     from marin.plugins.serve.commands import text
 
     said = text.generate(

@@ -1,0 +1,44 @@
+"""Stand-ins for what is imported and never used: there for names, gone afterwards, and never called in silence."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from marin.cli.models.unused import OF_MODELS, unused_imports
+
+pytestmark = pytest.mark.usefixtures("absent")
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OF_MODELS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def names() -> tuple[type, type]:
+    import wandb
+    from finestore.cache import PersistentKvCache
+
+    return wandb.sdk.wandb_run.Run, PersistentKvCache.for_prefix("blocks")  # called as it is while Levanter is imported
+
+
+def test_names_are_there_for_annotations_and_nothing_else() -> None:
+    with unused_imports():
+        run, cache = names()
+        assert isinstance(run, type) and not isinstance(1, run)
+        assert type("Mine", (run,), {}).__mro__[1] is run
+    assert not set(OF_MODELS) & sys.modules.keys(), "an import now has the real ones"
+    for stands in (run, cache.get):
+        with pytest.raises(RuntimeError, match="this command does not use it"):
+            stands()
+
+
+def test_what_is_imported_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = ModuleType("wandb")
+    monkeypatch.setitem(sys.modules, "wandb", mine)
+    with unused_imports():
+        assert sys.modules["wandb"] is mine
+    assert sys.modules["wandb"] is mine

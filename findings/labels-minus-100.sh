@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # -100, which torch, transformers and TRL leave out of the loss, is a class to optax: softmax_cross_entropy_with_integer_labels counts from the end,
 # so a padded token trains class 31,900 of 32,000. Where there are fewer than 100 classes the loss is NaN. Keras on jax makes 0 of it, and
-# counts the row in the mean. Only -1 and numbers beyond the classes are said to be undefined; nothing warns.
+# counts the row in the mean. Nothing warns.
 #
 #   bash findings/labels-minus-100.sh [VERSION]
 #

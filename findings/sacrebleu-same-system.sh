@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # A system that is compared with itself is better by chance less than once in a thousand: sacreBLEU's paired bootstrap and its approximate
-# randomization give p = 1/1001 where the two outputs are the same text, and print the star of a significant difference. Trials count that are
-# beyond the real difference, and nothing is beyond a difference of 0 that all trials have. Of two outputs that differ in one place of no
-# importance to the score it is so as well.
+# randomization give p = 1/1001 where the two outputs are the same text. Those trials count that are beyond the real difference, and none is
+# beyond a difference of 0 that all trials have.
 #
 #   bash findings/sacrebleu-same-system.sh [VERSION]
 #

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 import os
 import shlex
 import sys
@@ -97,15 +98,16 @@ class Loop(AbstractContextManager["Loop"]):
         """What came of one train step.
 
         Args:
-            step: its number; each is one above the last.
+            step: its number, a whole one of Python, NumPy or jax; each is one above the last.
             loss: its loss, anything that ``float`` takes; recorded exactly.
             batch: what it saw: bytes, text, an array or several by name. Its digest is recorded.
             metrics: other numbers of the step; measurements, which are compared with nothing.
 
         Raises:
-            UsageError: the run has ended, or the step is not the next.
+            UsageError: the run has ended, or the step is not the next, or no whole number.
         """
         self._check_open()
+        step = _whole(step)
         if loss is not None:
             waiting = self._waiting or _Waiting(self._told[-1][0] + 1 if self._told else step)
             if step != waiting.end:
@@ -313,6 +315,20 @@ def _canonical(value: Any) -> Any:
         found=type(value).__name__,
         cure="name what decides the bits, by plain values",
     )
+
+
+def _whole(step: Any) -> int:
+    """As Python has it: what a loop counts with may be a NumPy integer, which no event takes."""
+    try:
+        return operator.index(step)
+    except TypeError:
+        raise UsageError(
+            "not the number of a step",
+            where="step",
+            expected="a whole number",
+            found=repr(step),
+            cure="for example int(step)",
+        ) from None
 
 
 def _hex(value: Any, name: str) -> HexFloat:

@@ -97,6 +97,17 @@ def test_a_loop_is_a_run_like_others(folder: Path) -> None:
     assert table[0] == "step,loss" and float(table[-1].split(",")[1]) == run.losses[5]
 
 
+def test_a_loop_may_count_in_numpy(folder: Path) -> None:
+    with marin.start_run("counted") as run:
+        for step in np.arange(2):
+            run.log(step, loss=np.float32(0.5), rate=np.float32(0.25))
+        run.state({"a": np.ones(2)})
+    (segment,) = [fact.body for fact in load(open_root().history(), run.id).loop]
+    assert (segment.start, segment.end) == (0, 2) and type(segment.start) is int
+    with marin.start_run("halves") as run, pytest.raises(UsageError, match="not the number of a step"):
+        run.log(0.5, loss=1.0)  # type: ignore[arg-type]
+
+
 def test_labels_decide_no_verdict(folder: Path) -> None:
     root = execute(folder)
     for said in (("describe", "the first"), ("tag", "kept=yes")):

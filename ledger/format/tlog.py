@@ -195,7 +195,7 @@ def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes],
     Raises:
         Unverified: the proof does not lead to the root.
     """
-    _check_hashes((leaf, root, *proof))
+    check_hashes((leaf, root, *proof))
     if not 0 <= index < size:
         raise Unverified("inclusion proof", expected=f"an index below {size}", found=f"{index}")
     node, last, found = index, size - 1, leaf
@@ -211,44 +211,7 @@ def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes],
         node, last = node >> 1, last >> 1
     if last:
         raise Unverified("inclusion proof", where=f"index {index}", found="fewer hashes than the tree is high")
-    _check_root("inclusion proof", size, root, found)
-
-
-def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, proof: Sequence[bytes]) -> None:
-    """Raise unless ``proof`` shows that the tree (``new``, ``new_root``) only appended to (``old``, ``old_root``).
-
-    Raises:
-        Unverified: the proof does not lead to both roots.
-    """
-    _check_hashes((old_root, new_root, *proof))
-    if not 0 <= old <= new:
-        raise Unverified("consistency proof", expected=f"an older size up to {new}", found=f"{old}")
-    if old in (0, new):
-        if proof:
-            raise Unverified("consistency proof", expected="an empty proof", found=f"{len(proof)} hashes")
-        _check_root("consistency proof", old, old_root, new_root if old == new else EMPTY_ROOT)
-        return
-    path = [old_root, *proof] if old.bit_count() == 1 else list(proof)
-    if not path:
-        raise Unverified("consistency proof", found="an empty proof")
-    node, last = old - 1, new - 1
-    while node & 1:
-        node, last = node >> 1, last >> 1
-    older = newer = path[0]
-    for step in path[1:]:
-        if last == 0:
-            raise Unverified("consistency proof", found="more hashes than the tree is high")
-        if node & 1 or node == last:
-            older, newer = node_hash(step, older), node_hash(step, newer)
-            while not node & 1 and node:
-                node, last = node >> 1, last >> 1
-        else:
-            newer = node_hash(newer, step)
-        node, last = node >> 1, last >> 1
-    if last:
-        raise Unverified("consistency proof", found="fewer hashes than the tree is high")
-    _check_root("consistency proof", old, old_root, older)
-    _check_root("consistency proof", new, new_root, newer)
+    check_root("inclusion proof", size, root, found)
 
 
 def verify_subtree(start: int, end: int, size: int, subtree: bytes, root: bytes, proof: Sequence[bytes]) -> None:
@@ -257,7 +220,7 @@ def verify_subtree(start: int, end: int, size: int, subtree: bytes, root: bytes,
     Raises:
         Unverified: they are no subtree of it, or the proof does not lead to both roots.
     """
-    _check_hashes((subtree, root, *proof))
+    check_hashes((subtree, root, *proof))
     where = f"leaves {start} to {end} of {size}"
     if not is_subtree(start, end) or end > size:
         raise Unverified("subtree proof", where=where, expected="a subtree of the tree", found="none")
@@ -270,7 +233,7 @@ def verify_subtree(start: int, end: int, size: int, subtree: bytes, root: bytes,
         raise Unverified("subtree proof", where=where, found="more hashes than the tree is high")
     if found != subtree:
         raise Unverified("subtree proof", where=where, expected=subtree.hex(), found=found.hex())
-    _check_root("subtree proof", size, root, above)
+    check_root("subtree proof", size, root, above)
 
 
 # Tiles
@@ -438,12 +401,14 @@ def _check_subtree(start: int, end: int) -> None:
         )
 
 
-def _check_hashes(hashes: Iterable[bytes]) -> None:
+def check_hashes(hashes: Iterable[bytes]) -> None:
+    """Raises Malformed where one is not of SHA-256's size."""
     for value in hashes:
         if len(value) != HASH_SIZE:
             raise Malformed("not a SHA-256 hash", expected=f"{HASH_SIZE} bytes", found=f"{len(value)} bytes")
 
 
-def _check_root(what: str, size: int, expected: bytes, found: bytes) -> None:
+def check_root(what: str, size: int, expected: bytes, found: bytes) -> None:
+    """Raises Unverified where a root is another one."""
     if expected != found:
         raise Unverified(what, where=f"root of {size} leaves", expected=expected.hex(), found=found.hex())

@@ -23,9 +23,10 @@ from ledger.format.checkpoint import LogCheckpoint, open_checkpoint
 from ledger.format.cosignature import cosigned_at
 from ledger.format.cosigner import Cosigner
 from ledger.format.note import Note, NoteSignature, VerifierKey, decode_base64, parse_note
-from ledger.format.tlog import EMPTY_ROOT, HASH_SIZE, verify_consistency
+from ledger.format.tlog import EMPTY_ROOT, HASH_SIZE
 from ledger.storage.port import Storage
 from ledger.witness.client import ANSWER_SECONDS, WitnessAnswer, ask, error_answer, signature_lines
+from ledger.witness.consistency import verify_consistency
 from ledger.witness.monitoring import origin_hash
 from ledger.witness.subtree import sign_subtree
 from ledger.witness.upload import Upload

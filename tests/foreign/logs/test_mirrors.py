@@ -49,7 +49,8 @@ from ledger import (
     verify_subtree,
 )
 from ledger.format.note import parse_note
-from ledger.format.tlog import verify_consistency, verify_inclusion
+from ledger.format.tlog import verify_inclusion
+from ledger.witness.consistency import verify_consistency
 
 SEED = bytes(range(32))
 TESSERA = os.environ.get("MARIN_FOREIGN_TESSERA", "")

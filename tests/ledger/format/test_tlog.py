@@ -29,10 +29,10 @@ from ledger.format.tlog import (
     tile_at,
     tile_of,
     tree_root,
-    verify_consistency,
     verify_inclusion,
     verify_subtree,
 )
+from ledger.witness.consistency import verify_consistency
 
 LIMIT = 130
 VECTORS = Path(os.environ.get("MARIN_SHARED", Path(__file__).resolve().parents[4] / "shared")) / "vectors"

@@ -33,7 +33,8 @@ from ledger import (
     open_storage,
     verify_proof,
 )
-from ledger.format.tlog import leaf_hash, root_of, verify_consistency, verify_inclusion
+from ledger.format.tlog import leaf_hash, root_of, verify_inclusion
+from ledger.witness.consistency import verify_consistency
 
 SIZE = 600
 

@@ -107,7 +107,7 @@ class Loop(AbstractContextManager["Loop"]):
             UsageError: the run has ended, or the step is not the next, or no whole number.
         """
         self._check_open()
-        step = _whole(step)
+        step = _step_number(step)
         if loss is not None:
             waiting = self._waiting or _Waiting(self._told[-1][0] + 1 if self._told else step)
             if step != waiting.end:
@@ -317,7 +317,7 @@ def _canonical(value: Any) -> Any:
     )
 
 
-def _whole(step: Any) -> int:
+def _step_number(step: Any) -> int:
     """As Python has it: what a loop counts with may be a NumPy integer, which no event takes."""
     try:
         return operator.index(step)

@@ -16,7 +16,7 @@ from tests.e2e.models.mixture import judged, mixture
 
 __all__ = ["mixture"]
 
-pytestmark = pytest.mark.long(together="mixtures", seconds=40)
+pytestmark = pytest.mark.long(together="mixtures")
 
 
 def _a_unit_away(values: list[str]) -> list[str]:

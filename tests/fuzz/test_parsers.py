@@ -194,6 +194,7 @@ NOT_FOREIGN = {
     "marin.data.tokenizer.read_settings": "settings and maps of special tokens are in the table, by those who read them so",
     "marin.record.trust.trusted.read_trusted": "a file of the verifier's own settings, in whatever form",
     "marin.data.network.fetching.open_gate": "a host's name, of an address that was parsed",
+    "marin.plugins.evaluation.samples.task.read": "the reader's own file of prompts; what the store has of it is in the table",
     "marin.plugins.rl.prompts.read_file": "the reader's own file; what the store has of it is in the table",
     "marin.training.checkpoints.whole.load": "a folder whose files are in the table: packed state, zarr metadata",
     "marin.plugins.collections.steps.quality.Quality.open": "a model that a task of the same build wrote",

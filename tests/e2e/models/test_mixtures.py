@@ -21,7 +21,7 @@ from tests.e2e.models.test_serving import served
 
 __all__ = ["mixture"]
 
-pytestmark = pytest.mark.long(together="mixtures", seconds=60)
+pytestmark = pytest.mark.long(together="mixtures", seconds=100)
 
 
 def said(project: Project, *arguments: str) -> Any:

@@ -54,7 +54,7 @@ named, pinned = {}, {}
 if sys.argv[1] == "pinned":
     corpus = load(root.history(), resolve(root.history(), "latest")).steps["corpus"]
     recipe = msgspec.structs.replace(recipe, dataset=msgspec.structs.replace(recipe.dataset, train_bytes=70_000))
-    named, pinned = {"corpus": corpus.output.artifact}, {"corpus": corpus.completed_at}
+    named, pinned = {"corpus": corpus.output.artifact}, {"corpus": corpus}
 plan = Plan("arm", PIPELINE.steps[:-1], named)
 for step in plan.steps[bool(pinned):]:
     assert run_stage(step.name, plan=plan, recipe=recipe, root=root, project=None, pinned=pinned).action != "executed"

@@ -236,8 +236,8 @@ def test_the_experiments_of_this_repository_are_graphs(file: Path) -> None:
     graph = load_graph(file)
     assert graph.ends == tuple(address for address in graph.ends if address.startswith(("report/", "export/")))
     analyses = {address for address, node in graph.nodes.items() if node.step.definition is None}
-    assert {address.split("/")[0] for address in analyses} <= {"law", "report", "tokens", "words"}, (
-        "what reads results and makes none, but for tokens that an experiment chooses"
+    assert {address.split("/")[0] for address in analyses} <= {"corpus", "law", "report", "tokens", "words"}, (
+        "what reads results and makes none, but for texts and tokens that an experiment makes"
     )
     assert set(variants_of(graph)) == set(graph.nodes) - analyses
     stated = checked(load_experiment(file).experiment, where=file.name)

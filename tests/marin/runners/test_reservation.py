@@ -47,5 +47,5 @@ def test_on_this_machine_nothing_is_asked_for_that_is_not_here(monkeypatch: pyte
 def test_gpus_are_counted_as_the_environment_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for named, count in (("", 0), ("-1", 0), ("0", 1), ("0,2,GPU-abc", 3)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-        assert room.available_gpus.__module__ == "marin.provenance.environment"
+        assert room.available_gpus.__module__ == "marin.runners.reservation"
         assert room.available_gpus() == count

@@ -84,7 +84,7 @@ def view(changed: str = "", since: int = 3) -> Run:
         None,
         None,
         None,
-        (),
+        verdicts=(),
     )
 
 

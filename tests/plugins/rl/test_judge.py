@@ -27,7 +27,7 @@ from tests.plugins.rl.conftest import VOCABULARY
 from tests.plugins.rl.test_samplers import Drawing, drawing
 
 __all__ = ["drawing"]
-pytestmark = pytest.mark.long(together="samplers", seconds=15)
+pytestmark = pytest.mark.long(together="samplers")
 
 
 def judged(drawing: Drawing, store: Store, folder: Path, **changes: Any) -> Recipe:

@@ -26,7 +26,7 @@ from marin.training.step.contract import mesh_of
 from marin.training.step.slices import Layout, SlicedState
 from tests.plugins.rl.conftest import VOCABULARY, recipe_with
 
-pytestmark = pytest.mark.long(together="samplers", seconds=25)
+pytestmark = pytest.mark.long(together="samplers", seconds=40)
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,11 @@ def check_nothing_is_left_out(
                     f"{where}, message {number}",
                     "answers that are all learned, as transformers and TRL learn them",
                     f"{name}: {json.dumps(message[name])}, by which {tool} leaves this one out",
-                    "let the line end before it or after it, or mark by {% generation %} which answers the template learns",
+                    f"let the line end before it or after it, or let the template's {{% generation %}} ask for {name}",
                 )
-    first = messages[0].get("content") if messages[0]["role"] == "system" else None
+    first = _text_of(messages[0].get("content")) if messages[0]["role"] == "system" else None
     for name, tool in BESIDE.items():
-        if value.get(name) and value[name] != first:
+        if value.get(name) not in (None, "", "[]", "{}", [], {}) and _text_of(value[name]) != first:
             raise not_a_chat(
                 where,
                 "all that is said in the messages; transformers and TRL leave out what stands beside them",
@@ -143,12 +143,19 @@ def check_nothing_is_left_out(
                 "make it a message",
             )
     for name in ("image", "images", "video", "videos", "audio", "audios"):
-        if value.get(name):
+        if value.get(name) not in (None, "", [], [None]):
             raise not_a_chat(where, "texts alone", name)
     if value.get("documents") and "documents" in template and not objects(value["documents"]):
         raise not_a_chat(
             where, "documents: a list of objects, as transformers takes them", repr(value["documents"])[:80]
         )
+
+
+def _text_of(content: object) -> object:
+    """What a content says, which stands as a text or as its parts; another value as it is."""
+    parts: list[Any] = content if isinstance(content, list) else [{"text": content}]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    return "".join(texts).strip() if len(texts) == len(parts) else content
 
 
 def _names(template: str, field: str) -> bool:

@@ -347,7 +347,10 @@ def _composed(
         values = composed
     else:  # the sections that the picked groups fill
         values = {key: _literal(value) for key, value in base.items()}
-        plain = compose_groups(()) if picked else {}
+        try:
+            plain = compose_groups(()) if picked else {}
+        except UsageError:  # a default that has to be chosen, and was: there is no composition without it
+            plain = composed
         filled = {section for pick in picked for section in _filled_by(conf, pick)}
         filled |= {section for section in composed if section not in plain or composed[section] != plain[section]}
         values |= {section: composed[section] for section in sorted(filled)}

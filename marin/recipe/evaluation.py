@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from marin.errors import UsageError
-from marin.recipe.section import Count, Name, Positive, Section, Seed
+from marin.recipe.section import Count, Name, Positive, Section
 
 
 class CorpusSet(Section, frozen=True, tag="corpus", tag_field="kind", kw_only=True):
@@ -60,7 +60,8 @@ class TextSamples(Section, frozen=True):
     ]
     max_tokens: Annotated[int, Meta(ge=1, le=65_536)] = 40
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.8
-    seed: Seed = 0
+    seed: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
+    """A whole number of JSON: its event holds it."""
 
 
 class Evaluation(Section, frozen=True):

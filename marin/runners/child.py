@@ -42,10 +42,13 @@ def main(descriptor: int) -> int:
                     resolve(head["prepare"])(payload)
                 if not _is_fork():
                     continue
-            threading.Thread(target=_watch, args=(stdin.fileno(),), daemon=True).start()
+            answered = threading.Event()
+            threading.Thread(target=_watch, args=(stdin.fileno(), answered), daemon=True).start()
             with waiting("loading what a job executes"):
                 function = resolve(head["function"])
-            stream.write(answer(function, payload))
+            said = answer(function, payload)
+            answered.set()  # from here on the end of the pipe says only that no further job comes
+            stream.write(said)
             return ANSWERED if head["prepare"] else 0
     return 0
 
@@ -72,12 +75,13 @@ def _is_fork() -> bool:
     return False
 
 
-def _watch(descriptor: int) -> None:
-    """Nothing is read here: the next job is for who forked this process."""
+def _watch(descriptor: int, answered: threading.Event) -> None:
+    """Who waits for the answer is gone: nobody needs it. Nothing is read here: the next job is for who forked this process."""
     asked = select.poll()
     asked.register(descriptor, 0)  # its end alone
     asked.poll()
-    os.kill(os.getpid(), signal.SIGKILL)
+    if not answered.is_set():
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

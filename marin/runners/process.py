@@ -62,6 +62,9 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
             known = next((process for process in self._prepared if alike and process.alike == alike), None)
             if known is not None:
                 self._prepared.remove(known)
+        if known is not None and known.process.poll() is not None:  # it died after its last answer
+            known.end()
+            known = None
         used = known or _Process.begun(environment, alike)
         future.stoppable(lambda: _stop(used.process, stopped))
         if stopped.is_set():
@@ -70,6 +73,7 @@ class LocalJobs(AbstractContextManager["LocalJobs"]):
         if death or stopped.is_set() or not alike:
             used.end()
         else:
+            future.stoppable(lambda: None)  # the process is another job's from here on
             with self._mutex:
                 self._prepared.append(used)
         return data, death

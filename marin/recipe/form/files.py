@@ -204,6 +204,8 @@ def _filled(conf: Path, group: str, name: str) -> dict[str, Any]:
     defaults says what comes after it."""
     text = _text_of_group(conf, group, name)
     values = read_yaml(text) or {}
+    if not isinstance(values, Mapping):
+        return {}  # the composition says so
     defaults = values.get("defaults") or ["_self_"]
     if _package(text, group) != GLOBAL or "_self_" in defaults[:-1]:
         return {}
@@ -227,6 +229,8 @@ def sections_of(conf: Path, group: str, name: str) -> list[str]:
     if package != GLOBAL:
         return [package.partition(".")[0]]
     values = read_yaml(text) or {}
+    if not isinstance(values, dict):
+        return []
     chosen = [str(item) for entry in values.pop("defaults", []) if isinstance(entry, dict) for item in entry]
     others = {
         section

@@ -168,6 +168,21 @@ def test_a_field_that_the_template_names_is_the_templates() -> None:
     assert [text[start:end] for start, end in spans] == ["x0"]
 
 
+@pytest.mark.parametrize(
+    ("content", "beside"),
+    [
+        ("Be brief.", {"system": "Be brief. \n"}),
+        ("Be brief.", {"system": [{"type": "text", "text": "Be brief."}]}),
+        ([{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}], {"system": "Be brief."}),
+        ("Be brief.", {"functions": "[]", "images": [None]}),
+    ],
+)
+def test_what_stands_beside_the_messages_and_says_nothing_more_is_none(content: object, beside: dict[str, Any]) -> None:
+    messages = [{"role": "system", "content": content}, {"role": "assistant", "content": "x"}]
+    _, spans = conversation(ChatTemplate(MARKED, SPECIAL, where="here"), {"messages": messages, **beside}, "x")
+    assert len(spans) == 1
+
+
 def test_what_lines_say_beside_their_messages() -> None:
     template = ChatTemplate(
         "{{ tools | length if tools else 'none' }}{{ documents[0].text if documents }}{{ name }}"

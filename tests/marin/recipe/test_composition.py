@@ -236,6 +236,25 @@ def test_a_file_that_changed_is_composed_anew(own_conf: Path) -> None:
     assert compose(["+regime=five"], conf=own_conf).recipe.trainer.num_steps == 6
 
 
+def test_a_group_file_that_is_no_mapping_is_refused(own_conf: Path) -> None:
+    for text in ("- a\n", "3\n"):
+        (own_conf / "regime" / "list.yaml").write_text(text)
+        with pytest.raises(UsageError):
+            compose(["+regime=list"], conf=own_conf)
+
+
+def test_a_default_that_must_be_chosen_may_be_chosen_where_a_run_is_continued(own_conf: Path) -> None:
+    import msgspec
+
+    config = own_conf / "config.yaml"
+    config.write_text(config.read_text().replace("- model: 1m", "- model: ???"))
+    base = msgspec.to_builtins(compose(["model=nano"], conf=own_conf).recipe)
+    assert (
+        compose(["model=1m"], conf=own_conf, base=base).recipe.model
+        == compose(["model=1m"], conf=own_conf).recipe.model
+    )
+
+
 def test_a_value_of_a_group_is_never_dropped_without_a_word(own_conf: Path) -> None:
     with pytest.raises(UsageError, match=r"conf/model/brief.yaml: trainer.num_steps.*expected 7.*trainer.num_steps=7"):
         compose(["model=brief"], conf=own_conf)

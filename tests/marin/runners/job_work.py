@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -28,6 +29,18 @@ def end(payload: bytes) -> bytes:
     if status < 0:
         os.kill(os.getpid(), -status)
     os._exit(status)
+
+
+def leave_slowly(payload: bytes) -> bytes:
+    """Answer, and write a file at the path of the payload only at the end of this process, after its answer was read."""
+    path = Path(payload.decode())
+
+    def last() -> None:
+        threading.Event().wait(0.2)
+        path.touch()
+
+    atexit.register(last)
+    return b"answered"
 
 
 def hang(payload: bytes) -> bytes:

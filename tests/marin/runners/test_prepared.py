@@ -49,6 +49,15 @@ def test_alike_jobs_are_forks_of_one_process_that_prepared_once_for_each(jobs: J
     assert alone[1] == os.getpid() and alone[2] == []
 
 
+@pytest.mark.parametrize("key", ["", "one"])
+def test_what_is_to_be_done_at_the_end_of_a_process_is_done(tmp_path: Path, key: str) -> None:
+    opened: AbstractContextManager[JobRunner] = open_jobs("local", cpus=1)
+    with opened as jobs:
+        for name in ("a", "b"):
+            assert jobs.submit(alike(job_work.leave_slowly, bytes(tmp_path / name), key)).result() == b"answered"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("status", "told"),
     [(-9, "killed by SIGKILL"), (-15, "killed by SIGTERM"), (3, "exit status 3"), (0, "without an answer")],

@@ -115,6 +115,8 @@ def test_a_file_is_prompts_line_by_line(tmp_path: Path) -> None:
         read(file)
     file.write_text("The dog\n\nOnce\n", encoding="utf-8")
     assert read(file) == [task_of(TextSamples(prompts=("The dog", "Once")))]
+    file.write_bytes("The\u2028dog\x0c\r\nOnce".encode())
+    assert read(file) == [task_of(TextSamples(prompts=("The\u2028dog\x0c", "Once")))]
     with pytest.raises(UsageError):
         read(file, ["one"])
     for data in (b"", b"\n\n", b"\xff", b"a\n" * 65):

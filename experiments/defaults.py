@@ -192,7 +192,8 @@ def default_continue(
 ) -> Step:
     """A phase: the training goes on from the last state of ``train`` with what is given changed, the rest as it was.
     The tokenizer is kept, and what was consumed of data that stays is not seen again. With an ``objective``
-    (docs/rl.md) it learns from rewards, and ``arithmetic`` is that of profile exact.
+    (docs/rl.md) it learns from rewards, and ``arithmetic`` is that of profile exact; with a ``dataset`` or a ``mixture`` and
+    no ``objective`` it learns from their texts, whatever it learned from before.
 
     Raises:
         UsageError: a change that the state does not survive.
@@ -207,7 +208,7 @@ def default_continue(
         trainer=trainer or before.trainer,
         optimizer=optimizer or before.optimizer,
         arithmetic=arithmetic or before.arithmetic,
-        objective=objective,
+        objective=objective or (before.objective if dataset is None and mixture is None else None),
     )
     recipe = successor(before, changed)
     tokens = train.inputs["tokens"]

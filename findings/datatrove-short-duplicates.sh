@@ -14,7 +14,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/datatrove-short-duplicates.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3.12}" -m venv "$folder/venv" >&2
 "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "datatrove[io,processing]==$version" "spacy==3.8.18" "orjson" "numpy==2.4.6" >&2
+    "datatrove[io,processing]==$version" "spacy==3.8.18" "orjson==3.13.0" "numpy==2.4.6" >&2
 cd "$folder"
 "$folder/venv/bin/python" - <<'PYTHON'
 import sys

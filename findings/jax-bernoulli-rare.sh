@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# jax.random.bernoulli(key, 1e-8) is true twelve times too often: it compares a float32 that is a multiple of 2**-23 with p, so each p below 2**-23
+# jax.random.bernoulli(key, 1e-8) is true twelve times too often: it compares a float32 that is a multiple of 2**-23 with p, so each p > 0 below 2**-23
 # is 2**-23 = 1.2e-7, and 1e-30 too. (NumPy's random() < p has 2**-53.) Rare events, noise by chance and rejection of unlikely tokens are affected.
 # mode="high" is better.
 #

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Under one seed torch.randn(15) is not the start of randn(16), nor randn(16) of randn(17), while randn(14) is the start of randn(15): from sixteen
+# On a CPU, under one seed, torch.randn(15) is not the start of randn(16), nor randn(16) of randn(17), while randn(14) is the start of randn(15): from sixteen
 # numbers on another algorithm draws, sixteen at a time, and draws the last sixteen again where the length is no multiple. And normal_() into a
 # transposed tensor draws other numbers than into one of the same shape: so nn.init.normal_ of w.t() is another model.
 #

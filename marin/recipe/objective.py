@@ -206,6 +206,12 @@ def check_objective(recipe: Any, where: str) -> None:
             (objective.judge is not None) == (objective.reward == "judge"),
         ),
         (
+            "objective.asks",
+            objective.asks,
+            "null without objective.verdict, which the judge says after it",
+            objective.asks is None or objective.verdict is not None,
+        ),
+        (
             "objective.beta",
             objective.beta,
             "0 in a phase or from a folder: the reference is the state that the seed draws",

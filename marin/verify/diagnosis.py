@@ -20,7 +20,7 @@ from marin.errors import NotInstalled
 from marin.process import arithmetic, landlock
 from marin.process.cache import compilation_cache, own_folder
 from marin.provenance import environment
-from marin.provenance.code import LOCK, lock_digest
+from marin.provenance.code import LOCK, code_folder, files_digest, lock_digest
 from marin.provenance.extras import advice
 from marin.provenance.plugins import named
 from marin.provenance.processor import Processor, processor
@@ -49,6 +49,8 @@ import json
 print(json.dumps({"found": known_steps.whole(), "expected": known_steps.ANSWERS.get(version("jaxlib"))}))
 """
 """A process's program: the contract is in force before jax is there."""
+STEPS_CODE = ("marin/process", "marin/recipe", "marin/training", "marin/verify/jax")
+"""What of ours decides its answer, the known answers among it."""
 
 
 class Health(Enum):
@@ -152,9 +154,10 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
 
 def whole_steps() -> Mapping[str, str | None]:
     """The digest of whole train steps under portable-cpu: ``found`` here, empty where they did not end well, and ``expected`` of
-    this compiler. Executed in a process of its own, once for each processor and set of versions: the cache keeps the answer."""
-    cpu = processor()
-    about = {"features": list(cpu.features), "model": cpu.model, "versions": dict(environment.versions())}
+    this compiler. Executed in a process of its own, once for each processor, set of versions and code of ours: the cache keeps
+    the answer."""
+    cpu, code = processor(), files_digest(code_folder(), STEPS_CODE)
+    about = {"features": list(cpu.features), "model": cpu.model, "versions": dict(environment.versions()), "code": code}
     kept = own_folder("answers") / digest_bytes(canonical_bytes(about)).removeprefix("sha256:")
     if kept.is_file():
         text = kept.read_text("utf-8")
@@ -166,7 +169,9 @@ def whole_steps() -> Mapping[str, str | None]:
     except (ValueError, TypeError, KeyError):
         kept.unlink(missing_ok=True)
         return {"found": "", "expected": None}
-    kept.write_text(text, encoding="utf-8")
+    written = kept.with_name(f"{kept.name}.{os.getpid()}")
+    written.write_text(text, encoding="utf-8")
+    written.replace(kept)
     return answer
 
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from ledger import LedgerError, Unavailable
-from marin.process.arithmetic import APPLIED, apply, settings
+from marin.process.arithmetic import APPLIED, apply, check_device, settings
 from marin.process.cache import compilation_cache
 from marin.recipe.schema import Execution, Recipe, digest, from_plain, plain
 from marin.record.events import Json
@@ -59,12 +59,19 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Sampler:
-    """Draws pieces, on one device."""
+    """Draws pieces, on one device.
+
+    Raises:
+        Unsupported: this machine does not give the contract's known answer.
+    """
 
     def __init__(self, setup: SamplerSetup) -> None:
         prepare(setup)
+        import jax
+
         from marin.plugins.rl.drawing import Drawing
         from marin.training.optimizers.rule import optimizer
+        from marin.training.runtime import canary
         from marin.training.runtime.compilation import use_compilation_cache
         from marin.training.state import state_like
         from marin.training.step.contract import mesh_of
@@ -72,6 +79,9 @@ class Sampler:
 
         recipe: Recipe = from_plain(setup.recipe, where="recipe of the run")
         use_compilation_cache(compilation_cache())
+        # Its machine may be another than the one that trains.
+        check_device(recipe.arithmetic, jax.devices()[0].device_kind)
+        canary.check(recipe.arithmetic)
         self._layout = Layout(state_like(recipe, setup.vocab_size), optimizer(recipe), 1)
         self._drawing, self._name = Drawing(recipe, self._layout, mesh_of(1)), digest(recipe).removeprefix("sha256:")
         self._compiled = False
@@ -164,8 +174,11 @@ class Samplers:
         """What they drew; None where nobody is left to draw."""
         from marin.plugins.rl.drawing import Looked
 
+        wanted = self._wanted.pop(update, None)
+        if wanted is None:
+            return None
         try:
-            parts = [answer.result() for answer in self._wanted.pop(update)]
+            parts = [answer.result() for answer in wanted]
         except LedgerError as error:
             log.warning("the process that trains draws by itself: %s", error)
             return None
@@ -184,31 +197,44 @@ class Samplers:
                 self._waiting.get_nowait()
         for _ in self._threads:
             self._waiting.put(None)
-        for thread in self._threads:
-            thread.join(PATIENCE_SECONDS)
-        self._stack.close()
-        self._threads, self._wanted, self._waiting = [], {}, SimpleQueue()
+        try:
+            for thread in self._threads:
+                thread.join(PATIENCE_SECONDS)
+        finally:
+            self._stack.close()
+            self._threads, self._wanted, self._waiting = [], {}, SimpleQueue()
 
     def _begin(self, pieces: int) -> None:
-        """Each process has a runner of its own, whose tasks go to it alone: so one that is slow keeps no other waiting."""
+        """Each process has a runner of its own, whose tasks go to it alone: so one that is slow keeps no other waiting.
+
+        Raises:
+            Unavailable: the machine does not start them.
+        """
         execution, recipe = self._execution, self._recipe
         objective, place = recipe.objective, place_of(execution.runner)
         assert objective is not None
         variables = settings(recipe.arithmetic, Execution())
         variables |= {APPLIED: variables["XLA_FLAGS"]}
         setup, count = SamplerSetup(_json(plain(recipe)), self._vocab_size), execution.samplers
-        if execution.runner != "local":
-            self._stack.enter_context(place.held(execution.address, cpus=count))
         updates = recipe.trainer.num_steps // objective.num_iterations
-        for number in range(count):
-            handed = _Handed(self._waiting, (updates + 1) * pieces)
-            runner = place.workers(1, variables=variables)
-            answers = self._stack.enter_context(WORKER.run(runner.run, setup, handed))
-            self._threads.append(
-                Thread(target=self._work, args=(answers, handed), name=f"sampler-{number}", daemon=True)
-            )
-        self._alive = count
-        for thread in self._threads:
+        threads: list[Thread] = []
+        try:
+            if execution.runner != "local":
+                self._stack.enter_context(place.held(execution.address, cpus=count))
+            for number in range(count):
+                handed = _Handed(self._waiting, (updates + 1) * pieces)
+                runner = place.workers(1, variables=variables)
+                answers = self._stack.enter_context(WORKER.run(runner.run, setup, handed))
+                threads.append(Thread(target=self._work, args=(answers, handed), name=f"sampler-{number}", daemon=True))
+        except OSError as error:
+            raise Unavailable(
+                "the processes that draw completions do not start",
+                where="--samplers",
+                found=str(error),
+                cure="ask for fewer, or for none",
+            ) from error
+        self._threads, self._alive = threads, count  # only now: close() joins each of them
+        for thread in threads:
             thread.start()
 
     def _work(self, answers: Iterator[Drawn], handed: _Handed) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from marin.verify import diagnosis
 from marin.verify.diagnosis import Health, compare_versions
 
 Marin = Any
+WHOLE_STEPS = diagnosis.whole_steps
 
 
 def test_init_makes_a_root_and_a_key_for_its_owner_only(marin: Marin, own_keys: Path) -> None:
@@ -82,6 +84,25 @@ def test_a_key_that_others_can_read_is_refused(marin: Marin, root: Path, own_key
     refused = marin("ledger", "append", "--type", "a/v1", "--stream", "s", "--body", "-", stdin=b"{}")
     assert refused.status == 2
     assert "chmod 600" in refused.err
+
+
+def test_whole_train_steps_are_executed_again_by_other_code_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, executed = [KNOWN], []
+
+    def run(*_: object, **__: object) -> SimpleNamespace:
+        executed.append(code[0])
+        return SimpleNamespace(stdout=json.dumps({"found": code[0], "expected": KNOWN}))
+
+    monkeypatch.setattr(diagnosis, "own_folder", lambda name: tmp_path)
+    monkeypatch.setattr(diagnosis, "files_digest", lambda folder, paths: code[0])
+    monkeypatch.setattr(diagnosis, "subprocess", SimpleNamespace(run=run))
+    assert [WHOLE_STEPS()["found"] for _ in range(2)] == [KNOWN, KNOWN]
+    code[0] = OTHER
+    assert [WHOLE_STEPS()["found"] for _ in range(2)] == [OTHER, OTHER]
+    assert executed == [KNOWN, OTHER]
+    assert len(list(tmp_path.iterdir())) == 2, "nothing of a temporary name stays"
 
 
 KNOWN, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64

@@ -34,7 +34,8 @@ from marin.pipeline.corpus import CORPUS
 from marin.pipeline.stages import PIPELINE
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.preregistration.registration import checked
-from marin.recipe.schema import FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
+from marin.recipe.objective import Objective
+from marin.recipe.schema import Arithmetic, FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
 from marin.record.root import Root
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
@@ -178,6 +179,17 @@ def test_a_phase_is_complete_when_the_training_before_it_is_done() -> None:
     whole = bound(arm.recipe, state=state, tokenizer=tokenizer).phase
     assert whole is not None
     assert (whole.first_step, whole.state, whole.tokenizer) == (4, state, tokenizer)
+
+
+def test_a_phase_after_rewards_learns_from_them_until_it_has_other_texts() -> None:
+    tokens, _ = full()
+    exact = Arithmetic(profile="exact", logical_shards=1, reduction="integer", isa="any", xla_flags=())
+    first = default_train("exact", tokens, model=MODEL, seed=1, trainer=TRAINER, arithmetic=exact)
+    objective = Objective(num_generations=4)
+    rewarded = default_continue("rewarded", first, objective=objective)
+    assert default_continue("more", rewarded).config.objective == objective
+    texts = replace(rewarded.config.dataset, seed=5)
+    assert default_continue("texts", rewarded, dataset=texts).config.objective is None
 
 
 def test_fine_tuning_is_a_phase_on_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

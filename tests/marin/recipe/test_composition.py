@@ -50,6 +50,14 @@ def test_precedence_is_defaults_then_groups_then_json_then_the_command_line(tmp_
     assert one(config_json=str(path)) == from_json
 
 
+def test_an_objective_asks_for_a_verdict_or_nothing() -> None:
+    asked = ["+objective=grpo", "seed=1", "objective.asks=Right?"]
+    with pytest.raises(UsageError, match=r"objective.asks: expected null without objective.verdict"):
+        one(*asked)
+    objective = one(*asked, "objective.verdict=so").objective
+    assert objective is not None and objective.verdict == "so", "the judge is named by --reward, after the settings"
+
+
 @given(st.integers(0, 2**63 - 1), st.floats(1e-6, 10.0), st.sampled_from(sorted(groups(CONF)["model"])))
 @settings(max_examples=10)
 def test_what_is_written_is_what_is_composed(seed: int, rate: float, model: str) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import dying_sampler
+import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from ledger import Unavailable
 from marin.plugins.drafts import proposals
 from marin.plugins.rl import drawing as drawing_of
 from marin.plugins.rl import samplers
@@ -70,6 +74,29 @@ def test_one_that_is_killed_in_the_middle_is_replaced_and_decides_no_bit(
     monkeypatch.setattr(samplers, "WORKER", dying_sampler.WORKER)
     assert drawing.by(samplers=2, runner=runner) == drawing.records
     assert (tmp_path / "killed").exists()
+
+
+def test_processes_that_do_not_start_are_refused_and_the_first_of_them_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+
+    @contextmanager
+    def run(*_: Any) -> Iterator[Iterator[Any]]:
+        if begun:
+            raise OSError("no room for another process")
+        begun.append("began")
+        yield iter(())
+        begun.append("ended")
+
+    monkeypatch.setattr(samplers, "WORKER", SimpleNamespace(run=run))
+    several = samplers.Samplers(recipe_with(objective={"updates_behind": 1}), VOCABULARY, Execution(samplers=2))
+    assert several.drawn(0) is None, "nobody asked for it"
+    with pytest.raises(Unavailable, match="no room for another process") as caught:
+        several.ask(0, [], [(1,)], np.zeros((1, 2), np.uint32))
+    assert isinstance(caught.value.__cause__, OSError)
+    several.close()
+    assert begun == ["began", "ended"]
 
 
 def test_where_all_are_lost_this_process_draws(

@@ -2986,6 +2986,9 @@ function contracted(settings, values, out) {
     return { data: arranged, lead: size(batch), rows: size(free), length: size(summed) };
   });
   const bits = settings.bits ?? 15;
+  if (!Number.isInteger(bits) || bits < 2 || bits > 15) {
+    throw new Missing("factors of a product that this page does not execute", { expected: "2 to 15 bits", found: visible(String(bits)) });
+  }
   if (kernels && out.length && sides[0].length && quickProducts(...sides, bits, out)) return;
   const [a, b] = sides.map((side) => ({ ...side, ...factorsOf(side.data, side.lead * side.rows, side.length, bits) }));
   for (let n = 0; n < a.lead; n++) {
@@ -3236,6 +3239,8 @@ const OPERATIONS = {
   draw: ({ out, settings }, [{ data }]) => drawn(data, elements(settings.shape), (n, [a, b]) => (out[n] = a ^ b)),
 };
 
+const BLOCKWISE = new Set(["add", "sub", "mul", "div", "sqrt", "neg", "exp", "logistic"]);
+
 /** Elementwise, by the kernel of the same name. */
 function blockwise(name, out, x, y) {
   byBlocks(0, out.length, (at, end) => {
@@ -3251,7 +3256,7 @@ function blockwise(name, out, x, y) {
 function elementwise(name, out, values, form) {
   const [a, b] = values;
   const long = out.length >= FEW && values.every(({ data }) => data.length === out.length);
-  if (kernels && long && out instanceof Float32Array && Object.hasOwn(kernels, name)) {
+  if (kernels && long && out instanceof Float32Array && BLOCKWISE.has(name)) {
     blockwise(name, out, a.data, b?.data);
     return;
   }
@@ -3517,6 +3522,8 @@ async function trainStep(programs, state, { tokens, weights }, count, pause) {
 const MOST_FINDINGS = 40;
 const PAGES = "pages.intoto.jsonl";
 const IN_TOTO = "application/vnd.in-toto+json";
+const STATEMENT = "https://in-toto.io/Statement/v1";
+const PAGES_V1 = "urn:marin:pages:v1";
 const EXIT = { PASS: 0, FAIL: 1, UNAVAILABLE: 3, NOT_RUN: 3, PARTIAL: 4 };
 const WORST = ["FAIL", "UNAVAILABLE", "NOT_RUN", "PARTIAL", "PASS"];
 const FILES = {
@@ -3647,7 +3654,8 @@ async function signedPages(bytes, log) {
   if (!signer || member(envelope, "payloadType") !== IN_TOTO) throw new Missing("no key of this log, as you gave it, signed the list of pages", { where: PAGES });
   const [subject, predicate] = [member(statement, "subject"), member(statement, "predicate")];
   const pages = (Array.isArray(subject) ? subject : []).map((one) => [member(one, "name"), member(member(one, "digest"), "sha256")]);
-  if (member(predicate, "log") !== log.origin || !pages.every((one) => one.every((part) => typeof part === "string"))) {
+  const about = member(statement, "_type") === STATEMENT && member(statement, "predicateType") === PAGES_V1 && member(predicate, "log") === log.origin;
+  if (!about || !pages.every((one) => one.every((part) => typeof part === "string"))) {
     throw new Missing("not a list of this log's pages", { where: PAGES });
   }
   return { pages, before: member(predicate, "before") };
@@ -4386,7 +4394,15 @@ function answered({ files, address, asked }, progress) {
 function fromWorker(program, question, progress, stop) {
   return new Promise((resolve, reject) => {
     const address = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
-    const worker = new Worker(address, { type: "module", name: WORKER });
+    let worker;
+    try {
+      worker = new Worker(address, { type: "module", name: WORKER });
+    } catch {
+      // a browser may refuse one at once, by a policy or for a page from a disk
+      URL.revokeObjectURL(address);
+      resolve(null);
+      return;
+    }
     const end = (settle, value) => {
       worker.terminate();
       URL.revokeObjectURL(address);
@@ -4437,7 +4453,7 @@ function page() {
     wanted = false;
   });
   const progress = async (part, done, all) => {
-    const [from, share] = { log: [0, 0.1], hash: [0.1, 0.5], execution: [0.6, 0.4] }[part];
+    const [from, share] = { log: [0, 0.1], hash: [0.1, 0.5], execution: [0.6, 0.39], pages: [0.99, 0.01] }[part];
     bar.value = from + share * (done / all);
     if (performance.now() - rested > 30) {
       await new Promise((resolve) => setTimeout(resolve)); // the page stays awake, and the button to stop works

@@ -18,6 +18,12 @@ from marin.recipe.schema import Execution, digest
 Marin = Any
 
 
+def test_a_verdict_that_no_judge_gives_is_refused(marin: Marin, root: Path) -> None:
+    refused = marin("train", "+objective=grpo", "seed=1", "objective.verdict=so", "--dry-run")
+    assert refused.status == 2
+    assert "objective.verdict: expected null without objective.reward=judge" in refused.err
+
+
 def test_a_dry_run_names_every_step_and_its_cost(marin: Marin, root: Path) -> None:
     shown = marin("train", "model=nano", "trainer=smoke", "seed=1", "--dry-run", "--device", "h100", "--json")
     assert shown.status == 0

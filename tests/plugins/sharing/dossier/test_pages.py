@@ -222,6 +222,17 @@ def test_a_page_that_says_less_than_the_log_is_named(root: Root, site: Path) -> 
 
 
 @needs_node
+def test_the_browsers_judge_takes_no_other_statement_for_one_of_pages(
+    root: Root, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = read_statement((site / PAGES).read_bytes(), [root.verifier])
+    monkeypatch.setattr(statement, "PREDICATE", "urn:marin:pages:v2")
+    (site / PAGES).write_bytes(said.signed(root.signer()))
+    found = checked(site, root.verifier, execute="none").report["pages"]
+    assert found["outcome"] == "not judged" and "not a list of this log's pages" in " ".join(found["lines"])
+
+
+@needs_node
 def test_the_browsers_judge_says_what_it_knows_of_pages(root: Root, site: Path, tmp_path: Path) -> None:
     def pages_of(folder: Path, key: object = root.verifier) -> tuple[str, str]:
         found = checked(folder, key, execute="none").report["pages"]

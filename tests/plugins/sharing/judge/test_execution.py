@@ -111,6 +111,26 @@ def test_long_values_have_the_bits_of_the_reference(options: tuple[str, ...]) ->
 
 
 @WITH_OR_WITHOUT
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        *(
+            ("dot", {"summed": [[0], [0]], "batch": [[], []], "bits": bits}, "2 to 15 bits")
+            for bits in (1, 16, 2.5, "8")
+        ),
+        *((name, {}, "an operation that this page does not have") for name in ("largest", "memory")),
+    ],
+)
+def test_what_no_program_of_ours_has_is_not_executed(
+    name: str, settings: dict[str, object], said: str, options: tuple[str, ...]
+) -> None:
+    given = [np.ones(LONG, np.float32)] * 2
+    one = program(given, (name, (0, 1), () if name == "dot" else (LONG,), settings))
+    with pytest.raises(AssertionError, match=said):
+        executed(one, given, options)
+
+
+@WITH_OR_WITHOUT
 def test_long_products_have_the_bits_of_the_reference(options: tuple[str, ...]) -> None:
     """Rows of the largest factors, whose sums leave 32 bits, of any numbers, of what is no number, and of zeros."""
     draw = np.random.default_rng(6)

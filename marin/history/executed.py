@@ -107,8 +107,7 @@ class ExecutedRun:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe as it was recorded; raises :class:`UsageError` when this version cannot read it, or a loop of its user's own
-        recorded the run."""
+        """The recipe as recorded; raises :class:`UsageError` where this version cannot read it, or a loop has none."""
         if self.is_loop:
             raise UsageError(
                 "a loop of its user's own recorded this run",

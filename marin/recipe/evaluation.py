@@ -60,8 +60,7 @@ class TextSamples(Section, frozen=True):
     ]
     max_tokens: Annotated[int, Meta(ge=1, le=65_536)] = 40
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.8
-    seed: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
-    """A whole number of JSON: its event holds it."""
+    seed: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0  # the event that holds it is JSON
 
 
 class Evaluation(Section, frozen=True):

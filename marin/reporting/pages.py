@@ -91,7 +91,7 @@ def _drawn(store: Store, run: Run) -> Sequence[tuple[str, Sequence[tuple[str, st
             return ()
         plugin = named(*objective_plugins(recipe)[0], "objective")
         ends = run.segments[0].body.batches[0], run.segments[-1].body.batches[-1]
-        said = [plugin.said(recipe, store, store.read(digest)) for digest in ends]
+        said = [plugin.completion_texts(recipe, store, store.read(digest)) for digest in ends]
     except LedgerError as error:
         logger.info("completions are not shown: %s", error)
         return ()

@@ -21,7 +21,7 @@ from marin.cli.looking.find import (
 from marin.cli.looking.log import describe
 from marin.cli.looking.ls import summarize, verdict
 from marin.cli.looking.summary import print_summary
-from marin.cli.looking.watch import said
+from marin.cli.looking.watch import sampled_texts
 from marin.cli.naming import known_digest
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
@@ -125,7 +125,7 @@ def show(options: ShowOptions) -> None:
         elif options.as_json:
             found = {"same_as": twin_of(root, view) or None, "contradiction": _contradiction(root, view) or None}
             now = underway(root.history(), view, datetime.now(UTC))
-            texts = [{"step": at, "prompt": prompt, "text": text} for at, prompt, text in said(root, view.run)]
+            texts = [{"step": at, "prompt": prompt, "text": text} for at, prompt, text in sampled_texts(root, view.run)]
             print_json({**whole(view), **found, "samples": texts, "underway": now and now.as_json()})
         else:
             _show_run(root, view)
@@ -247,7 +247,7 @@ def _show_run(root: Root, view: Run) -> None:
     if view.metrics:
         say()
         print_fields([(name, written(value)) for name, value in view.metrics.items()])
-    if texts := said(root, view.run):
+    if texts := sampled_texts(root, view.run):
         say()
         print_table(("before step", "prompt", "what it said"), [(str(step), *rest) for step, *rest in texts], empty="")
     if view.segments:

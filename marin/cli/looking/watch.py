@@ -56,7 +56,7 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
     ctx.exit(0 if view is not None and view.status == "completed" else 1)
 
 
-def said(root: Root, run: str) -> list[Any]:
+def sampled_texts(root: Root, run: str) -> list[Any]:
     """What states of the run said after prompts (``evaluation.samples``): train step, prompt and text, as its events have it."""
     return list(point.load()(root, run)) if (point := points("marin.pages").get("samples")) is not None else []
 
@@ -71,7 +71,7 @@ def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None, list[A
             history = root.history()
             view = load(history, run)
             now = underway(history, view, datetime.now(UTC))
-            texts = said(root, run)
+            texts = sampled_texts(root, run)
             told = (status_line(view, now), len(texts))
             if told != before:
                 yield view, now, texts

@@ -46,7 +46,7 @@ def with_own(store: Store, recipe: Recipe, prompts: Path | None, reward: str | N
     return own.with_own(store, recipe, prompts, reward)
 
 
-def said(recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
+def completion_texts(recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
     """See there."""
     from marin.plugins.rl.record import first_of_each
 

@@ -152,7 +152,7 @@ def first_of_each(recipe: Recipe, store: Store, data: bytes) -> Sequence[tuple[s
         shown = [(asked[one.index].prompt, record.completions[each * place]) for place, one in pairs]
         return [(_as_read(prompt), one.text[:LONGEST], f"{float.fromhex(one.reward):g}") for prompt, one in shown]
     except (IndexError, ValueError, OverflowError):
-        raise DataError("a record that is none of this recipe", where="completions", found="other bytes") from None
+        raise DataError("a record of another recipe", where="completions", found="other bytes") from None
 
 
 def _as_read(prompt: object) -> str:

@@ -81,7 +81,7 @@ class ObjectivePlugin(Protocol):
             DataError: the file has no prompts.
         """
 
-    def said(self, recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
+    def completion_texts(self, recipe: Recipe, store: Store, record: bytes) -> Sequence[tuple[str, str, str]]:
         """Prompt, completion and reward of some of the completions in a record, for people.
 
         Raises:

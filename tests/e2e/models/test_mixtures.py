@@ -24,7 +24,7 @@ __all__ = ["mixture"]
 pytestmark = pytest.mark.long(together="mixtures", seconds=100)
 
 
-def said(project: Project, *arguments: str) -> Any:
+def answer_of(project: Project, *arguments: str) -> Any:
     done = project.marin(*arguments, "--json", apart=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -43,14 +43,14 @@ def test_killed_and_gone_on_with_it_is_that_of_a_training_that_nobody_stopped(mi
 def test_what_it_says_is_said_again(mixture: Project, tmp_path: Path) -> None:
     """By ``generate``, ``sample`` and ``serve``, whose answer is generated again."""
     asked = ("--prompt", "The dog", "--max-tokens", "6")
-    first = said(mixture, "generate", "latest", *asked)
-    assert first == said(mixture, "generate", "latest", *asked) and len(first["tokens"]) <= 6
+    first = answer_of(mixture, "generate", "latest", *asked)
+    assert first == answer_of(mixture, "generate", "latest", *asked) and len(first["tokens"]) <= 6
     text = [mixture.marin("sample", "latest", "The dog", "--tokens", "6", apart=True).stdout for _ in range(2)]
     assert text[0] == text[1] and text[0].startswith("The dog")
     content, _ = served(mixture, "latest")
     saved = tmp_path / "answer.json"
     saved.write_bytes(content)
-    assert said(mixture, "generate", "latest", "--replay", str(saved))["equal"]
+    assert answer_of(mixture, "generate", "latest", "--replay", str(saved))["equal"]
 
 
 def test_it_is_made_again_without_a_document_and_what_that_document_did_is_measured(
@@ -60,8 +60,8 @@ def test_it_is_made_again_without_a_document_and_what_that_document_did_is_measu
     lines = project.marin("data", "list", "latest", "--json").stdout.splitlines()
     document = json.loads(lines[0])["id"]
     (project.folder / "documents").write_text(f"{document}\n", encoding="utf-8")
-    measured = said(project, "attribute", "latest", "--documents", "documents")
-    made = said(project, "unlearn", "latest", "--document", document, "--reason", "a test")
+    measured = answer_of(project, "attribute", "latest", "--documents", "documents")
+    made = answer_of(project, "unlearn", "latest", "--document", document, "--reason", "a test")
     (group,) = measured["groups"]
     if group["same_tokenizer"]:
         shown = json.loads(project.marin("show", made["run"], "--json").stdout)
@@ -78,6 +78,6 @@ def test_numbers_of_a_harness_are_computed_again(mixture: Project, tmp_path: Pat
     (tasks / "pairs.yaml").write_text(PAIR, encoding="utf-8")
     rows = [{"good": f"the dog {word}s", "bad": f"the dog {word}"} for word in ("run", "sit", "wait")]
     (tasks / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert said(project, "eval", "latest", "--tasks", "pairs")["requests"] == 6
+    assert answer_of(project, "eval", "latest", "--tasks", "pairs")["requests"] == 6
     status, report = judged(project, "--only", "ledger,evaluation")
     assert (status, report["verdicts"]["evaluation"]) == (0, "PASS"), report

@@ -37,14 +37,14 @@ def known() -> Labelled:
     return labelled(7, size=40)
 
 
-def asked(project: Path, **more: object) -> BuildRequest:
+def build_request(project: Path, **more: object) -> BuildRequest:
     return BuildRequest((f"{project}/raw/*.jsonl",), evaluations=(f"{project}/test.jsonl",), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def built(project: Path, known: Labelled) -> tuple[BuildResult, Collection]:
     known.write(project / "raw", files=3)
-    made = build(root_of(project), asked(project))
+    made = build(root_of(project), build_request(project))
     return made, Collection(root_of(project).store(), made.artifact)
 
 
@@ -132,18 +132,18 @@ def test_one_digest_in_any_order_and_after_any_kill(
     project: Path, known: Labelled, small_pieces: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known.write(project / "raw", files=3)
-    wanted = build(root_of(project), asked(project))
+    wanted = build(root_of(project), build_request(project))
     for seed in range(3):
         by(shuffled(seed), monkeypatch)
         monkeypatch.setattr(rows_module, "PIECE", 10 << (3 * seed))  # what is looked at together decides nothing
         monkeypatch.setattr(rows_module, "WAITING", 1 << (5 * seed))
-        assert build(root_of(fresh(project, f"shuffled{seed}")), asked(project)).artifact == wanted.artifact
+        assert build(root_of(fresh(project, f"shuffled{seed}")), build_request(project)).artifact == wanted.artifact
     again = fresh(project, "killed")
     deaths = 0
     for after in (0, 1, 3, 2, 5, 4, 100):
         by(dying(after), monkeypatch)
         try:
-            made = build(root_of(again), asked(project))
+            made = build(root_of(again), build_request(project))
         except Killed:
             deaths += 1
             continue
@@ -152,7 +152,7 @@ def test_one_digest_in_any_order_and_after_any_kill(
     else:
         raise AssertionError("what was done before a kill was not taken up")
     by(dying(0), monkeypatch)  # nothing is left to be executed
-    assert build(root_of(again), asked(project)).again
+    assert build(root_of(again), build_request(project)).again
 
 
 def test_names_of_files_in_any_order_are_the_same_sources(project: Path, known: Labelled) -> None:
@@ -245,7 +245,7 @@ def test_a_rule_that_is_set_otherwise_reads_no_source_again(
     project: Path, known: Labelled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known.write(project / "raw", files=3)
-    first = build(root_of(project), asked(project))
+    first = build(root_of(project), build_request(project))
     done: list[str] = []
 
     def execute(start: Start, setup: bytes, tasks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -254,12 +254,12 @@ def test_a_rule_that_is_set_otherwise_reads_no_source_again(
 
     by(execute, monkeypatch)
     strict = settings_of({"near": {"threshold": 0.9}}, where="test")
-    other = build(root_of(project), asked(project, settings=strict))
+    other = build(root_of(project), build_request(project, settings=strict))
     assert other.removed["near_duplicate"] < first.removed["near_duplicate"]
     assert set(done) == {"near", "write"}  # judged texts and their keys are the same
     done.clear()
     language = settings_of({"steps": [{"kind": "gopher_quality"}]}, where="test")
-    assert build(root_of(project), asked(project, settings=language)).artifact != first.artifact
+    assert build(root_of(project), build_request(project, settings=language)).artifact != first.artifact
     assert "judge" in done and "read" not in done
 
 
@@ -269,7 +269,7 @@ def test_samples_are_drawn_by_content_and_a_smaller_one_is_part_of_a_larger(proj
 
     def ids(sampling: dict[str, object]) -> tuple[BuildResult, set[str], dict[str, int]]:
         settings = settings_of({"near": None, "sampling": sampling}, where="test")
-        made = build(root, asked(project, settings=settings))
+        made = build(root, build_request(project, settings=settings))
         sizes: dict[str, int] = {}
         for row in (kept := rows(Collection(root.store(), made.artifact), "documents")):
             sizes[row["source"]] = sizes.get(row["source"], 0) + len(row["text"].encode())
@@ -301,7 +301,7 @@ def test_evidence_of_a_duplicate_says_that_what_was_kept_was_sampled_away(projec
         {"near": {}, "sampling": {"shares": {"part-0*": 1.0, "*": 4.0}, "fraction": 0.5}}, where="test"
     )
     root = root_of(project)
-    made = build(root, asked(project, settings=settings))
+    made = build(root, build_request(project, settings=settings))
     collection = Collection(root.store(), made.artifact)
     kept = {row["id"]: row["text"] for row in rows(collection, "documents")}
     texts = dict(zip(*_by_id(collection, known), strict=True))

@@ -20,8 +20,8 @@ from marin.plugins.evaluation.recorded.comparison import first_difference
 from marin.plugins.evaluation.recorded.evaluated import Evaluated, numbers
 from marin.plugins.evaluation.recorded.records import Request, Sample, requests_of, write_tree
 from marin.plugins.evaluation.samples.drawing import evaluated
-from marin.plugins.evaluation.samples.said import texts_of
 from marin.plugins.evaluation.samples.task import NAME, checked, read, settings_of, task_of, without_samples
+from marin.plugins.evaluation.samples.texts import texts_of
 from marin.recipe.evaluation import TextSamples
 from marin.record.events import CheckpointSaved
 

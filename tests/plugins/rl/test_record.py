@@ -84,5 +84,5 @@ def test_people_read_prompts_first_completions_and_rewards() -> None:
     ]
     far = msgspec.structs.replace(RECORD, prompts=(PromptRecord(8, 2**50, (0, 5, 6)),))
     for data in (b"", RECORD.encode()[:-1], far.encode(), changed(0, reward="much").encode()):
-        with pytest.raises(DataError, match="none of this recipe"):
+        with pytest.raises(DataError, match="a record of another recipe"):
             first_of_each(recipe, store, data)

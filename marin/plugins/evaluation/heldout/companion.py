@@ -38,9 +38,9 @@ from marin.kinds.families.measured import (
 from marin.plugins.evaluation.harness.installed import check_installed
 from marin.plugins.evaluation.heldout.asked import first_requested, recorded_settings, settings_of, without_tasks
 from marin.plugins.evaluation.heldout.sets import check_files, read_sets
-from marin.plugins.evaluation.samples.said import texts_of
 from marin.plugins.evaluation.samples.task import settings_of as settings_of_samples
 from marin.plugins.evaluation.samples.task import task_of, without_samples
+from marin.plugins.evaluation.samples.texts import texts_of
 from marin.process.arithmetic import apply
 from marin.process.progress import bar
 from marin.recipe.evaluation import TasksDuring

@@ -248,7 +248,7 @@ class Scorer:
             UsageError: one is empty, or fills the model's context.
         """
         many = self.recipe.arithmetic.profile in CPU_PROFILES  # elsewhere a pass decides one place, the last
-        proposed = [() if alone or not many else self._said(one) for one in active]
+        proposed = [() if alone or not many else self._proposal(one) for one in active]
         if self.drafts is not None and not alone:
             others = [place for place, said in enumerate(proposed) if not said]
             for place, draft in zip(others, self.drafts.propose([active[one] for one in others], ahead), strict=True):
@@ -280,7 +280,7 @@ class Scorer:
         if again:
             self.advance(again, alone=True)
 
-    def _said(self, one: Continuation) -> tuple[int, ...]:
+    def _proposal(self, one: Continuation) -> tuple[int, ...]:
         """What somebody says comes next, where they were right so far and it could be tokens."""
         new, said = one.new, one.prompt.said
         if not said or said[: len(new)] != new:

@@ -94,7 +94,7 @@ class RunFold:
             self._taken[result.step] = recorded
         else:
             self._taken.pop(result.step, None)
-        self._made("cached", result)
+        self._set_result("cached", result)
 
     def view(self) -> ExecutedRun:
         """The run as it is by now; :class:`MissingEvidence` without its beginning."""
@@ -148,7 +148,7 @@ class RunFold:
     def step_completed(self, fact: Fact[kinds.StepCompleted]) -> None:
         """A step has its output."""
         self._taken.pop(fact.body.step, None)
-        self._made("completed", step_view(fact))
+        self._set_result("completed", step_view(fact))
 
     def step_failed(self, fact: Fact[kinds.StepFailed]) -> None:
         """A step stopped with an error."""
@@ -159,7 +159,7 @@ class RunFold:
         """A step is heard of."""
         self.states[step] = self._known(step, fact)
 
-    def _made(self, state: Any, result: StepView) -> None:
+    def _set_result(self, state: Any, result: StepView) -> None:
         known = self.states.get(result.step) or StepState(result.step, "running", result.time)
         self.steps[result.step] = result
         self.states[result.step] = replace(

@@ -201,7 +201,7 @@ class _Module:
             match one:
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.bound.setdefault(name, []).append(one)
-                    self.run.append(_made(one))
+                    self.run.append(_definition(one))
                 case ast.Import() | ast.ImportFrom():
                     for known, origin, _ in _imports(one, self.path, self.code.package):
                         self.bound.setdefault(known, []).append(one)
@@ -344,13 +344,13 @@ def _is_data(value: Any) -> bool:
     return isinstance(value, str | bytes | int | float)
 
 
-def _made(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
+def _definition(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
     """What runs when a function or a class is made: decorators, defaults, and what a class holds beside its methods."""
     run: list[ast.expr] = list(one.decorator_list)
     held: list[ast.stmt] = []
     if isinstance(one, ast.ClassDef):
         defs = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        held = [_made(part) if isinstance(part, defs) else part for part in one.body]
+        held = [_definition(part) if isinstance(part, defs) else part for part in one.body]
     else:
         run += [*one.args.defaults, *filter(None, one.args.kw_defaults)]
     return ast.If(ast.Constant(True), [*map(ast.Expr, run), *held, ast.Pass()], [])

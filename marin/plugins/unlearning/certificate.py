@@ -325,7 +325,7 @@ def _needed(history: History, checkpoint: LogCheckpoint, run: str, where: str) -
     try:
         statement(noting, checkpoint, run)
     except UsageError as error:
-        raise _not_given(where, error) from error
+        raise _missing_value(where, error) from error
     return list(noting.noted)
 
 
@@ -334,7 +334,7 @@ def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
     try:
         made = plain(_whole(shown, shown.checkpoint, run, dict(said.said["evidence"])))
     except UsageError as error:
-        raise _not_given(where, error) from error
+        raise _missing_value(where, error) from error
     predicate = made["predicate"]
     subjects = {one["name"]: "sha256:" + one["digest"]["sha256"] for one in made["subject"]}
     pairs: list[tuple[str, Any, Any]] = [("subject", subjects, dict(said.files))]
@@ -358,7 +358,7 @@ def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
     )
 
 
-def _not_given(where: str, error: UsageError) -> Tampered:
+def _missing_value(where: str, error: UsageError) -> Tampered:
     return Tampered(
         "a certificate that its events do not give", where=where, expected="one that they give", found=str(error)
     )

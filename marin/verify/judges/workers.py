@@ -196,7 +196,7 @@ class SegmentWorker:
         self._kind = SegmentReplay
         self._store = Store(open_storage(setup.root, readonly=True))
         self._setup = setup
-        self._made: SegmentReplay | None = None
+        self._built: SegmentReplay | None = None
 
     def __call__(self, job: Job) -> SegmentResult:
         """How the replay of one job ended."""
@@ -238,8 +238,8 @@ class SegmentWorker:
         return SegmentResult(outcome_of(error), line=f"{job.where}: {error}")
 
     def _replay(self, named: bool) -> SegmentReplay:
-        if self._made is None:
-            self._made = self._kind(
+        if self._built is None:
+            self._built = self._kind(
                 self._recipe,
                 Path(self._setup.tokens),
                 Path(self._setup.tokenizer),
@@ -248,7 +248,7 @@ class SegmentWorker:
                 program=self._setup.program,
                 named=named,
             )
-        return self._made
+        return self._built
 
     def _initial(self, job: Job) -> StateManifest | None:
         if job.initial is None:

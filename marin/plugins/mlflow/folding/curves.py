@@ -22,19 +22,19 @@ Told = Points | PointsGone
 class Curves:
     """What was told, and what waits."""
 
-    _told: dict[tuple[str, str], dict[Ground, set[int]]] = field(default_factory=dict)
+    _shown: dict[tuple[str, str], dict[Ground, set[int]]] = field(default_factory=dict)
     _waiting: dict[Ground, list[Points]] = field(default_factory=dict)
     _measured: dict[str, list[Points]] = field(default_factory=dict)
 
     def has(self, run: str, key: str, ground: Ground, step: int) -> bool:
         """Whether this point of a curve was told by that."""
-        told = self._told.get((run, key), {})
+        told = self._shown.get((run, key), {})
         return any(step in steps for other, steps in told.items() if _same_ground(ground, other))
 
     def tell(self, points: Points, ground: Ground, *, again: bool = False) -> Iterator[Told]:
         """Points that stand: they take the place of those that rest on something else. Of points that rest on the same the
         first stays, or with ``again`` the last."""
-        grounds = self._told.setdefault((points.run, points.key), {})
+        grounds = self._shown.setdefault((points.run, points.key), {})
         steps, seen = {step for step, _ in points.points}, set[int]()
         for other, theirs in grounds.items():
             if not (both := steps & theirs):
@@ -75,7 +75,7 @@ class Curves:
         yield from self._gone(lambda other, _: other == (OF_STATE, state))
 
     def _gone(self, leaves: Callable[[Ground, int], bool]) -> Iterator[PointsGone]:
-        for (run, key), grounds in self._told.items():
+        for (run, key), grounds in self._shown.items():
             for ground, steps in grounds.items():
                 if gone := sorted(at for at in steps if leaves(ground, at)):
                     steps.difference_update(gone)

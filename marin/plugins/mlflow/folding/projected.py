@@ -101,7 +101,7 @@ class ProjectedRun:
         if result is not None and ground[1] not in ("", result.identity):
             self.curves.wait(points, ground)
         else:
-            yield from self._told(self.curves.tell(points, ground, again=again))
+            yield from self._with_losses(self.curves.tell(points, ground, again=again))
 
     def was_told(self, step: str, key: str, at: int) -> bool:
         """Whether what is being executed of ``step`` told this point before."""
@@ -110,9 +110,9 @@ class ProjectedRun:
 
     def settle(self, step: str) -> Iterator[Told]:
         """The step has a result: its curves are those of the execution that gave it."""
-        yield from self._told(self.curves.stands((step, self.fold.steps[step].identity)))
+        yield from self._with_losses(self.curves.stands((step, self.fold.steps[step].identity)))
 
-    def _told(self, intents: Iterable[Told]) -> Iterator[Told]:
+    def _with_losses(self, intents: Iterable[Told]) -> Iterator[Told]:
         for intent in intents:
             if isinstance(intent, Points):
                 if intent.key == LOSS:
@@ -127,7 +127,7 @@ class ProjectedRun:
         saved = self.fold.recorded.of(CheckpointSaved)
         gone = {fact.body.state for fact in saved if fact.body.step > step}
         self.withdrawn |= gone
-        yield from self._told(self.curves.withdraw("train", step))
+        yield from self._with_losses(self.curves.withdraw("train", step))
         for state in sorted(gone):
             yield from self.curves.withdraw_state(state)
 

@@ -266,9 +266,7 @@ class Scorer:
             waiting.append((group, self.next_program(self.arrays, *(self._put(x) for x in (ids, at, key, heat)))))
         for group, answers in waiting:
             for (one, draft), tokens, values in zip(group, *map(np.asarray, answers), strict=False):
-                if draft and not math.isfinite(
-                    values[0]
-                ):  # a later position may have done that: 0 times no number is none
+                if draft and not math.isfinite(values[0]):  # a later position may have done that: 0 times NaN is NaN
                     again.append(one)
                     continue
                 for token, value, guess in zip(tokens.tolist(), values.tolist(), (*draft, None), strict=False):

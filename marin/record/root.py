@@ -123,7 +123,7 @@ class Root:
         """This user's keys under the name of this log; none where there is no file of that name.
 
         Raises:
-            Refused: the file named as the key (``MARIN_KEY``) is none.
+            Refused: the file named as the key (``MARIN_KEY``) is not a key.
         """
         if self.own:
             return self.own
@@ -372,7 +372,7 @@ class LedgerHistory:
     ) -> Iterator[tuple[int, Event]]:
         """The events of one stream, of one type, whose bodies have these texts in the fields of these names, or all of it.
         By a field of :data:`INDEXED` it costs what is found, however long the log is. An event whose body does not fit its
-        type is none of that type: in its stream it is one of type :data:`marin.record.schemas.MALFORMED`."""
+        type does not count as one: in its stream it is one of type :data:`marin.record.schemas.MALFORMED`."""
         found = self.places(stream=stream, type=type, last=None, **named)
         is_near = any(named.get(field) is not None for field in INDEXED)
         for index, event in (

@@ -427,7 +427,7 @@ def since_index(run: Run, since: str, own: Root, log: LogReader) -> int:
     ``log`` when this reproducer's newest full verification of training that passed saw it.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not one of these.
     """
     if since.isdecimal():
         return int(since)

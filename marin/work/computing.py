@@ -160,7 +160,7 @@ KEYWORDS = frozenset({"num_proc", "cache_file_name", "cache_file_names"})
 class Code:
     """Files of Python below a folder, of which functions are judged.
 
-    ``package``: the dotted name of the folder, empty where it is none. ``used``, ``loaded``: what a function, and what runs
+    ``package``: the dotted name of the folder, empty where it is no package. ``used``, ``loaded``: what a function, and what runs
     when a file is loaded, may take from which module; no names: all of them. ``module``: a file, loaded. ``refuse``: what is
     said of code that is not taken, of where, expected and found.
     """

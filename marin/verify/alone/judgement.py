@@ -55,7 +55,7 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
 
     Raises:
         UsageError: there are none.
-        Refused: the file named as the key (``MARIN_KEY``) is none.
+        Refused: the file named as the key (``MARIN_KEY``) is not a key.
         LedgerError: the root that was named cannot be opened.
     """
     keys, here = list(named) or list(default_trust().all_keys()), root_here()

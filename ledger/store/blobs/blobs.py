@@ -210,7 +210,7 @@ class Blobs:
         """The record of a packed blob; None for one that is kept as it is, or not at all.
 
         Raises:
-            Malformed: the record of a packed blob is none.
+            Malformed: the record of a packed blob is not one.
         """
         name = packed_name(digest)
         try:

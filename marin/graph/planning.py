@@ -153,8 +153,8 @@ class Planner:
         return None if found is None else NodeResult.of(node.address, "cached", found)
 
     def done(self, node: Node, identity: Identity) -> NodeResult | None:
-        """:meth:`hit`, unless more is asked beside the step than was done of it yet: then a process takes the output over, and
-        does that. An execution that was to be apart is not taken over."""
+        """:meth:`hit`, unless its companion has more to do: then a process reuses the output, and does that. A step marked
+        ``apart`` never reuses another run's result."""
         hit = self.hit(node, identity)
         if hit is None or hit.action != "cached" or node.step.definition is None or node.step.apart:
             return hit

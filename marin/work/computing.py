@@ -225,7 +225,7 @@ class Reach:
     """All that a function of ``code`` reaches, file by file. ``draws``: random numbers of Python's or numpy's own stream.
 
     Raises (:meth:`module`, :meth:`name`):
-        UsageError: it does more than compute.
+        UsageError: it does I/O, or reads what is not its arguments.
     """
 
     def __init__(self, code: Code, where: str) -> None:

@@ -133,7 +133,7 @@ class VerifyOptions:
     no_record: bool = flag("Leave nothing behind: append to no ledger, take nothing from one, and move no pin.")
     at_commit: str | None = option(
         "REF",
-        "Verify with the commit and the lock that the run names, built in a Git worktree after a yes, if it is in the "
+        "Verify with the commit and the lock that the run names, built in a Git worktree after you confirm, if it is in the "
         "history of REF (REMOTE/BRANCH is fetched).",
     )
     yes: bool = flag("With --at-commit: do not ask.")

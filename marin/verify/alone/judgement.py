@@ -1,7 +1,7 @@
 """What is judged without a root: a dossier or a certificate, whose evidence it brings, by anyone who has a key.
 
 Here is what all of them share: the judgement, whose keys count, and how the events agree with what is known of their log: what
-was seen of it before, and the log itself where the verifier has it at hand.
+was seen of it before, and the log itself where the verifier has it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def check_known(
     that ends what is shown.
 
     Raises:
-        Tampered: their log had another history when it was seen, or has one at hand; or it has events up to their
+        Tampered: their log had another history when it was seen, or has one here; or it has events up to their
             checkpoint that are not among them.
         Unverified: the log at hand is not signed by ``keys``, or not any more by them.
         Unavailable: what was seen cannot be compared.

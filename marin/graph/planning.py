@@ -169,7 +169,6 @@ class Planner:
     def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> NodeResult:
         try:
             artifact = self.store.artifact(wanted.digest)
-            findings = self.store.verify(wanted.digest)
         except LedgerError as error:
             raise MissingEvidence(
                 f"a step is {action}, and its artifact is not here",
@@ -178,12 +177,12 @@ class Planner:
                 found=error.what,
                 cure="bring it in with `marin store put`",
             ) from error
-        if findings:
+        if damage := self.cache.damage_of([wanted.digest]):
             raise MissingEvidence(
                 f"a step is {action}, and its artifact is not whole",
                 where=f"step {node.address}",
                 expected=wanted.digest,
-                found=str(findings[0]),
+                found=damage,
                 cure="put it into the store again",
             )
         if action == "pinned":

@@ -395,3 +395,32 @@ def test_a_private_name_says_what_it_is() -> None:
     assert found == []
     source = "_told = 1\ndef _made(): pass\nclass C:\n    _kept: int = 0\n    def f(self): self._said = _found = 2\n"
     assert sorted(participles(source)) == ["_found", "_kept", "_made", "_said", "_told"]
+
+
+LONG, EACH = 60, 45
+"""Lines of a body that is long, and lines of it for which there is at least one comment."""
+
+
+def uncommented(source: str) -> Iterator[str]:
+    """Functions with a long body that has too few comments: where it is difficult, they say why."""
+    lines = source.splitlines()
+    for node in nodes(source):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            begin = node.body[0].end_lineno if ast.get_docstring(node) else node.lineno
+            body = lines[begin : node.end_lineno]
+            comments = sum(line.lstrip().startswith("#") or "  # " in line for line in body)
+            if len(body) > LONG and comments < len(body) // EACH:
+                yield node.name
+
+
+def test_a_long_body_says_why() -> None:
+    product = [file for file in FILES if file.relative_to(PROJECT).parts[0] in ("ledger", "marin")]
+    found = [
+        f"{file.relative_to(PROJECT).as_posix()} {name}"
+        for file in product
+        for name in uncommented(file.read_text("utf-8"))
+    ]
+    assert found == []
+    source = "def f():\n" + "    x = 1\n" * 100
+    assert list(uncommented(source)) == ["f"]
+    assert list(uncommented(source + "    # why\n    x = 2  # and why\n    x = 3\n")) == []

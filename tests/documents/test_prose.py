@@ -21,6 +21,8 @@ ODD = {
     r"he|him|his|himself": "they, their: a reader, an operator and an attacker may be anybody",
     r"whoever": "anyone who, or a noun: the holder of a key, a reader, a client",
     r"in order to": "to",
+    r"dear|dearer|dearest": "expensive",
+    r"shall": "must, or will",
     r"utili[sz]e[sd]?": "use",
     r"leverag(e|es|ing)": "use",
     r"functionality": "what it does",

@@ -32,7 +32,7 @@ from marin.kinds.known import type_of
 from marin.record import events as kinds
 from marin.record.events import LoopSegment, ReplayCompleted, TrainSegment
 from marin.record.root import Root, catch_up
-from marin.record.trust.authorship import Written, of_this_log
+from marin.record.trust.authorship import Authorship, of_this_log
 from marin.record.verdicts import answerable, bytes_of, counting, overall, same_numbers, standing, twins
 
 _WAIT = 10.0
@@ -82,7 +82,7 @@ class Number:
 class Catalog(AbstractContextManager["Catalog"]):
     """The file, caught up with the projection when it is opened. ``path`` None keeps it in memory."""
 
-    def __init__(self, path: Path | None, projection: Projection, reader: LogReader, written: Written) -> None:
+    def __init__(self, path: Path | None, projection: Projection, reader: LogReader, written: Authorship) -> None:
         """``written``: who wrote which event, and so which verdicts are this user's."""
         self._written = written
         self._projection, self._reader = projection, reader
@@ -367,7 +367,9 @@ def open_catalog(root: Root) -> Iterator[Catalog]:
     reader, path = root.reader(), root.projection_path()
     with Projection(path, reader) as projection:
         catch_up(projection, reader)
-        written = Written(reader, lambda kind: projection.places(type=kind), own=root.is_own(), mine=root.author_keys())
+        written = Authorship(
+            reader, lambda kind: projection.places(type=kind), own=root.is_own(), mine=root.author_keys()
+        )
         with Catalog(path and path.with_name(f"catalog-{path.name}"), projection, reader, written) as catalog:
             yield catalog
 

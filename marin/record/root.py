@@ -49,7 +49,7 @@ from marin.kinds.kind import Fact
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
 from marin.record.schemas import MOST_NAMED, Schemas, as_it_fits
-from marin.record.trust.authorship import Written
+from marin.record.trust.authorship import Authorship
 from marin.record.trust.homes import VKEY, check_home, named_keys
 from marin.record.trust.keyfiles import KEY_VARIABLE, author_key_path, key_path
 from marin.record.trust.pins import Pins, default_pins
@@ -265,7 +265,7 @@ class Root:
         path = None if fresh or (trusted and list(trusted) != [self.verifier]) else self.projection_path()
         return LedgerHistory(reader, path, own=self.is_own(trusted), mine=self.author_keys())
 
-    def written(self) -> Written:
+    def written(self) -> Authorship:
         """Who wrote which event, by now."""
         return self.history().written
 
@@ -331,7 +331,7 @@ class LedgerHistory:
         """``path`` None: a read model of its own. ``own``: this user's key signs the log; ``mine``: this user's keys as an
         author in it."""
         self._reader, self._own = reader, own
-        self.written = Written(reader, lambda kind: self.places(type=kind), own=own, mine=mine)
+        self.written = Authorship(reader, lambda kind: self.places(type=kind), own=own, mine=mine)
         self._projection = Projection(path, reader, indexed=INDEXED)
         weakref.finalize(self, self._projection.close)
         catch_up(self._projection, reader)

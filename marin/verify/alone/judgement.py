@@ -17,7 +17,7 @@ from marin.errors import UsageError
 from marin.history.runs import History
 from marin.process.text import several
 from marin.record.root import ROOT_VARIABLE, Root, open_root
-from marin.record.trust.evidence import Vouched, is_about, witnessed
+from marin.record.trust.evidence import DatedEvidence, is_about, witnessed
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.policy import own_policy
 from marin.record.trust.trusted import WITNESSES, default_trust
@@ -182,7 +182,7 @@ def _with_witnesses(
     for note in shown.notes:
         with suppress(Unverified):
             _, names = mine.check(note.encode(), keys)
-            return LogAgreement((*lines, str(Vouched(WITNESSES, about.size, "", ", ".join(names)))))
+            return LogAgreement((*lines, str(DatedEvidence(WITNESSES, about.size, "", ", ".join(names)))))
     if log is not None:
         with suppress(Unverified):
             (seen,) = witnessed(*log, keys, mine)

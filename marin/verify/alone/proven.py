@@ -30,7 +30,7 @@ from ledger import (
 from marin.history.run import Fact, Indexed
 from marin.history.runs import History
 from marin.record.events import ReplayCompleted
-from marin.verify.derivation.standing import beside
+from marin.verify.derivation.attempts import beside
 
 
 @dataclass(frozen=True)

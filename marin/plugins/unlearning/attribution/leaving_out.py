@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from marin.training.state import TrainState
 
 
-class Setup(msgspec.Struct, frozen=True):
+class LeavingOutSetup(msgspec.Struct, frozen=True):
     """What a worker needs for all groups. ``recipe``: the run's. ``leaving``: some document that is left out. ``corpus``,
     ``tokens`` and ``tokenizer`` are folders on this machine; ``sets`` are stored JSON lines by name, their texts are
     scored in this order. ``keep_tokenizer``: that of the run is taken as given."""
@@ -72,7 +72,7 @@ class TrainedWithout(msgspec.Struct, frozen=True):
 class LeavingOut:
     """Trains without one group after the other, and measures what comes of it."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: LeavingOutSetup) -> None:
         self._setup = setup
         recipe = from_plain(setup.recipe, where="recipe of the run")
         # A recipe that excludes something has the program for batches with blanks; which documents is no part of it.
@@ -171,7 +171,7 @@ class LeavingOut:
         return made == (Path(self._setup.tokenizer) / "tokenizer.json").read_bytes()
 
 
-WORKER = Worker(f"{__name__}:WORKER", Setup, Task, TrainedWithout, LeavingOut)
+WORKER = Worker(f"{__name__}:WORKER", LeavingOutSetup, Task, TrainedWithout, LeavingOut)
 
 
 def _sum(values: list[float] | tuple[float, ...]) -> float:

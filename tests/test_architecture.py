@@ -626,16 +626,16 @@ def test_a_raw_print_would_be_found() -> None:
 
 
 STATE = {
-    "marin/plugins/mlflow/server/addresses.py _asked": "an address is told once on its way out: threads of MLflow's server",
+    "marin/plugins/mlflow/server/addresses.py _request": "an address is told once on its way out: threads of MLflow's server",
     "marin/plugins/mlflow/stores/tracking.py _InOrder": "MLflow's queue begins its threads when it is first used",
     "marin/data/reach.py _reach": "how far the data of a block may reach, gone with it",
     "marin/training/runtime/stopping.py _requested": "whether this process was asked to stop, from whatever thread",
     "marin/graph/execution/guard.py _installed": "an audit hook is for ever",
-    "marin/process/text.py _said": "when this process last said something",
+    "marin/process/text.py _last_output": "when this process last said something",
     "marin/process/waiting.py _innermost": "which wait of this process speaks",
     "marin/process/confinement.py _held": "a process that shut itself in cannot come out",
     "marin/record/root.py _appender": "how a confined process hands events to its parent",
-    "marin/plugins/ray/cluster.py _kept": "the Ray of a block, gone with it",
+    "marin/plugins/ray/cluster.py _shared": "the Ray of a block, gone with it",
     "marin/plugins/mlflow/stores/recorder.py _making": "a lock around the cache below",
     "marin/plugins/mlflow/stores/recorder.py _projections": "a cache that can be made again",
     "marin/training/initial.py _newest": "a cache of traced programs",

@@ -212,7 +212,7 @@ STAND_IN = {
     "test_functions.py _module": "a cache that a test clears",
     "test_functions.py _judged": "a cache that a test clears",
     "test_posix_faults.py _SYNC_THREADS": "one, so that the count of calls is the same each time",
-    "test_waiting.py _said": "the clock of what was said",
+    "test_waiting.py _last_output": "the clock of what was said",
     "test_bundle.py _judged": "what is judged when a bundle was read",
     "test_bundle.py _opened": "what is judged when a bundle was read",
     "test_copies.py _spread": "its bytes are part of what a collection is",
@@ -364,3 +364,63 @@ def test_what_a_test_names_is_there() -> None:
 def test_a_name_that_moved_is_found() -> None:
     source = "from marin.record import root\nfrom marin.record.root import Root, gone\n\nroot.open_root\nroot.moved\n"
     assert list(missing(source)) == ["2: marin.record.root.gone", "5: marin.record.root.moved"]
+
+
+PARTICIPLES = {"_asked", "_found", "_given", "_kept", "_made", "_said", "_told"}
+"""They say that something happened, and neither what it is nor what is done: a private name is a noun or a verb."""
+
+
+def participles(source: str) -> Iterator[str]:
+    """Functions, constants and attributes that are named by one."""
+    for node in nodes(source):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                named = name
+            case ast.Attribute(attr=named, ctx=ast.Store()):
+                pass
+            case _:
+                continue
+        if named in PARTICIPLES:
+            yield named
+
+
+def test_a_private_name_says_what_it_is() -> None:
+    rooms = ("ledger", "marin", "bench", "tests")  # an experiment's file is part of what it registered
+    files = sorted(file for room in rooms for file in (PROJECT / room).rglob("*.py"))
+    found = [
+        f"{file.relative_to(PROJECT).as_posix()} {name}"
+        for file in files
+        for name in participles(file.read_text("utf-8"))
+    ]
+    assert found == []
+    source = "_told = 1\ndef _made(): pass\nclass C:\n    _kept: int = 0\n    def f(self): self._said = _found = 2\n"
+    assert sorted(participles(source)) == ["_found", "_kept", "_made", "_said", "_told"]
+
+
+LONG, EACH = 60, 45
+"""Lines of a body that is long, and lines of it for which there is at least one comment."""
+
+
+def uncommented(source: str) -> Iterator[str]:
+    """Functions with a long body that has too few comments: where it is difficult, they say why."""
+    lines = source.splitlines()
+    for node in nodes(source):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            begin = node.body[0].end_lineno if ast.get_docstring(node) else node.lineno
+            body = lines[begin : node.end_lineno]
+            comments = sum(line.lstrip().startswith("#") or "  # " in line for line in body)
+            if len(body) > LONG and comments < len(body) // EACH:
+                yield node.name
+
+
+def test_a_long_body_says_why() -> None:
+    product = [file for file in FILES if file.relative_to(PROJECT).parts[0] in ("ledger", "marin")]
+    found = [
+        f"{file.relative_to(PROJECT).as_posix()} {name}"
+        for file in product
+        for name in uncommented(file.read_text("utf-8"))
+    ]
+    assert found == []
+    source = "def f():\n" + "    x = 1\n" * 100
+    assert list(uncommented(source)) == ["f"]
+    assert list(uncommented(source + "    # why\n    x = 2  # and why\n    x = 3\n")) == []

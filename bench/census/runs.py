@@ -61,7 +61,7 @@ type Cells = dict[tuple[str, str, str], Recorded]
 
 
 def recorded_of(run: Run) -> Recorded | None:
-    """A run as a cell; None where it is none."""
+    """A run as a cell; None where it is not one."""
     told = run.started.body.recipe
     loop = told.get(LOOP)
     tags = loop.get("tags", {}) if isinstance(loop, Mapping) else {}

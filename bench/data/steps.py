@@ -212,14 +212,14 @@ class Truth:
         for number, one in enumerate(made):
             if one.of >= 0:
                 self.families.setdefault(pool[one.of], [pool[one.of]]).append(number)
-        self._made = made
+        self._collection = made
 
     def judged(self, removed: set[int]) -> dict[str, Any]:
         """``wrongly``: removed without a kept one that it is similar to; ``missed``: kept beside a kept one that it is similar
         to, the least that would have to go."""
         wrongly, missed = len(removed - {number for family in self.families.values() for number in family}), 0
         for family in self.families.values():
-            sets = {number: _shingles(self._made[number].text) for number in family}
+            sets = {number: _shingles(self._collection[number].text) for number in family}
             kept = [number for number in family if number not in removed]
             for number in family:
                 if number in removed:

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.data.steps import texts_of_pages
 from marin.data.documents import stretches
-from marin.training.tokens.encoding import SHARD_BYTES, WORKER, Setup, unpacked
+from marin.training.tokens.encoding import SHARD_BYTES, WORKER, EncodingSetup, unpacked
 
 
 def workers(count: int, numbers: list[int], rounds: int) -> Iterator[dict[str, Any]]:
@@ -26,7 +26,7 @@ def workers(count: int, numbers: list[int], rounds: int) -> Iterator[dict[str, A
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = _documents(folder, count)
-        setup = Setup(_tokenizer(folder).read_text("utf-8"), [0], False, path.name)
+        setup = EncodingSetup(_tokenizer(folder).read_text("utf-8"), [0], False, path.name)
         lines = path.read_bytes()
         tasks = [lines[at:end] for at, end in stretches(path, SHARD_BYTES // 4)]
         best: dict[tuple[str, int], float] = {}
@@ -46,7 +46,7 @@ def workers(count: int, numbers: list[int], rounds: int) -> Iterator[dict[str, A
             }
 
 
-def _on_ray(setup: Setup, tasks: list[bytes], number: int) -> float:
+def _on_ray(setup: EncodingSetup, tasks: list[bytes], number: int) -> float:
     from marin.plugins.ray.pool import RayRunner
 
     runner = RayRunner(number, variables={"TOKENIZERS_PARALLELISM": "false"})
@@ -60,7 +60,7 @@ def _on_ray(setup: Setup, tasks: list[bytes], number: int) -> float:
         return sum(map(len, tasks[number:])) / (time.perf_counter() - begun)
 
 
-def _alone(setup: Setup, tasks: list[bytes], number: int) -> float:
+def _alone(setup: EncodingSetup, tasks: list[bytes], number: int) -> float:
     """Processes that do an equal share each, of which nobody waits for another."""
     context = multiprocessing.get_context("spawn")
     together, rates = context.Barrier(number), context.Queue()
@@ -75,7 +75,7 @@ def _alone(setup: Setup, tasks: list[bytes], number: int) -> float:
     return found
 
 
-def _share(setup: Setup, tasks: list[bytes], together: Any, rates: Any) -> None:
+def _share(setup: EncodingSetup, tasks: list[bytes], together: Any, rates: Any) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     work = WORKER.begin(setup)
     work(tasks[0])

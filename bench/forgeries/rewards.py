@@ -248,8 +248,8 @@ def fresh_state(made: Changes) -> None:
 
 
 def reordered(made: Changes) -> None:
-    true = DrawnRollouts._asked
-    while_training(made, "_asked", lambda self, update: true(self, update ^ 1))
+    true = DrawnRollouts._draw_prompts
+    while_training(made, "_draw_prompts", lambda self, update: true(self, update ^ 1))
 
 
 def other_prompts(made: Changes) -> None:

@@ -68,7 +68,7 @@ class Asked:
 
 def look(shop: Shop) -> None:
     """A visit before anything is forged: the stranger remembers what was at this place."""
-    _asked(shop, ("ledger",), Asked())
+    _answer(shop, ("ledger",), Asked())
 
 
 def visit(shop: Shop, first: str, asked: Asked, *, alone: bool = False) -> Seen:
@@ -83,11 +83,11 @@ def visit(shop: Shop, first: str, asked: Asked, *, alone: bool = False) -> Seen:
 
 
 def _visited(shop: Shop, first: str, asked: Asked, alone: bool) -> Seen:
-    seen = _asked(shop, (first,), asked)
-    return _asked(shop, NAMES, asked) if seen.outcomes.get(first) == "PASS" and not alone else seen
+    seen = _answer(shop, (first,), asked)
+    return _answer(shop, NAMES, asked) if seen.outcomes.get(first) == "PASS" and not alone else seen
 
 
-def _asked(shop: Shop, only: Collection[str], asked: Asked) -> Seen:
+def _answer(shop: Shop, only: Collection[str], asked: Asked) -> Seen:
     mine = shop.folder / "stranger"
     mine.mkdir(exist_ok=True)
     keys = list(shop.told) or [shop.base.root.verifier]

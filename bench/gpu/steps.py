@@ -99,7 +99,7 @@ def ours(asked: Asked) -> dict[str, Any]:
         losses.append(float(outcome.loss).hex())
         if number + 1 in (half, asked.steps):
             digests[str(number + 1)] = describe(state, train.layout).digest
-    return _said(milliseconds, sum(x.size for x in jax.tree.leaves(train.layout.named)), ready) | {
+    return _figures(milliseconds, sum(x.size for x in jax.tree.leaves(train.layout.named)), ready) | {
         "losses": losses,
         "digests": digests,
     }
@@ -114,7 +114,7 @@ def stock(asked: Asked) -> dict[str, Any]:
     for number in range(asked.steps):
         asked.turn(number)
         milliseconds.append(_timed(step))
-    return _said(milliseconds, parameters, ready)
+    return _figures(milliseconds, parameters, ready)
 
 
 def _timed(call: Callable[[], object]) -> float:
@@ -123,7 +123,7 @@ def _timed(call: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
-def _said(milliseconds: list[float], parameters: int, ready: float) -> dict[str, Any]:
+def _figures(milliseconds: list[float], parameters: int, ready: float) -> dict[str, Any]:
     import jax
 
     device = jax.devices()[0]

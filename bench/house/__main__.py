@@ -32,6 +32,8 @@ def report() -> Iterator[str]:
     yield (f"core files that name an event type: median {median(counts)}, most {counts[-1]}")
     yield "places that write step.started: " + ", ".join(gauges.calls("StepStarted"))
     yield "forms of a worker's setup, task and answer: " + ", ".join(gauges.functions(gauges.STARTS))
+    yield "forms of a result: " + ", ".join(gauges.holders("Output"))
+    yield "places that hash an artifact to decide: " + ", ".join(gauges.hashing())
     for kind, files in sorted(named.items(), key=lambda item: -len(item[1])):
         yield (f"    {kind}: {len(files)}")
 

@@ -210,5 +210,29 @@ def calls(name: str) -> list[str]:
     ]
 
 
+def holders(kind: str) -> list[str]:
+    """Classes of the core with a field of this type, but for events: ``file:class``."""
+    families = PROJECT / "marin" / "kinds" / "families"
+    return [
+        f"{file.relative_to(PROJECT).as_posix()}:{node.name}"
+        for file in core()
+        if not file.is_relative_to(families)
+        for node in nodes(file)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(part, ast.AnnAssign) and ast.unparse(part.annotation) == kind for part in node.body)
+    ]
+
+
+def hashing() -> list[str]:
+    """Where the core of ``marin`` has all bytes of an artifact hashed, to decide whether it is whole: ``file:line``."""
+    return [
+        f"{file.relative_to(PROJECT).as_posix()}:{node.lineno}"
+        for file in core()
+        if file.is_relative_to(PROJECT / "marin")
+        for node in nodes(file)
+        if isinstance(node, ast.Call) and re.search(r"\bstore(\(\))?\.verify\Z", ast.unparse(node.func))
+    ]
+
+
 STARTS = r"setup: bytes -> (Work|Worker)\Z"
 """The head of a function that begins a worker: each file that has one has an own form of setup, task and answer."""

@@ -60,7 +60,7 @@ def check_author_name(name: str) -> str:
     """``name``, if an author can have it.
 
     Raises:
-        Refused: it is none.
+        Refused: it is malformed.
     """
     if not _NAME.match(name):
         raise Refused(
@@ -88,7 +88,7 @@ def read_enrolment(origin: str, id: str, body: Mapping[str, Any]) -> Enrolment:
     may enrol is for the caller to see.
 
     Raises:
-        Refused: it is none, or not signed.
+        Refused: it is malformed, or not signed.
     """
     texts = _fields_of(body, _ENROLLED, ("by", "certificate", "signature", "vkey"))
     may = body["may"]
@@ -107,7 +107,7 @@ def read_revocation(origin: str, id: str, body: Mapping[str, Any]) -> Revocation
     """As :func:`read_enrolment`.
 
     Raises:
-        Refused: it is none, or not signed.
+        Refused: it is malformed, or not signed.
     """
     texts = _fields_of(body, _REVOKED, ("by", "signature", "vkey"))
     found = Revocation(_key(texts["vkey"], "vkey"), _key(texts["by"], "by"))

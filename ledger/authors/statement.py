@@ -85,7 +85,7 @@ def read_statement(origin: str, body: Mapping[str, Any]) -> Statement:
     caller to see.
 
     Raises:
-        Refused: it is none, or not signed.
+        Refused: it is malformed, or not signed.
     """
     author, events, signature = (body.get(name) for name in ("author", "events", "signature"))
     if set(body) != {"author", "events", "signature"} or not isinstance(author, str) or not isinstance(signature, str):

@@ -31,7 +31,7 @@ def read_links(storage: Storage) -> Iterator[tuple[str, LogProof]]:
     """The links that are there, by path, in order, not yet believed.
 
     Raises:
-        Malformed: a file of links is none.
+        Malformed: a file of links is not one.
     """
     for number in range(_MOST):
         path = link_path(number)
@@ -51,7 +51,7 @@ def follow_keys(storage: Storage, trusted: Sequence[VerifierKey]) -> list[Verifi
     """The keys to believe in: ``trusted``, and what they handed over to, each with the size up to which it counts.
 
     Raises:
-        Malformed: a link of keys is none. One that no trusted key signed is passed over.
+        Malformed: a link of keys is not one. One that no trusted key signed is passed over.
     """
     keys = {(key.name, key.key_id): key for key in trusted}
     for path, proof in read_links(storage):

@@ -277,7 +277,7 @@ class LogService(AbstractContextManager["LogService"]):
             while (size := frames.next_size()) is not None:
                 self._room.take(size)
                 try:
-                    answer = self._asked(frames.body(size))
+                    answer = self._frame_answer(frames.body(size))
                 except BaseException:
                     self._room.free(size)
                     raise
@@ -286,7 +286,7 @@ class LogService(AbstractContextManager["LogService"]):
             waiting.put(None)
             sender.join()
 
-    def _asked(self, frame: bytes) -> Future[list[Receipt]] | bytes:
+    def _frame_answer(self, frame: bytes) -> Future[list[Receipt]] | bytes:
         try:
             act = decode_act(frame)
             return self._committer.submit(decode_drafts(frame)) if act is None else self._do(act)

@@ -41,7 +41,7 @@ class Once(ReadOnly):
         self.address = storage.describe()
         self._storage, self._folder, self._settled, self._budget = storage, folder, settled, budget
         self._sizes: dict[str, int] = {}
-        self._kept: OrderedDict[Path, int] = OrderedDict()
+        self._cached: OrderedDict[Path, int] = OrderedDict()
         self._total = 0
         self._book = threading.Lock()
         self._turns = [threading.Lock() for _ in range(_LOCKS)]
@@ -88,9 +88,9 @@ class Once(ReadOnly):
 
     def _had(self, path: Path) -> bytes | None:
         with self._book:
-            if path not in self._kept:
+            if path not in self._cached:
                 return None
-            self._kept.move_to_end(path)
+            self._cached.move_to_end(path)
         try:
             return path.read_bytes()
         except FileNotFoundError:  # let go meanwhile
@@ -102,9 +102,9 @@ class Once(ReadOnly):
             if size > self._budget or shutil.disk_usage(self._folder).free < size + _SPARE:
                 return
             while self._total + size > self._budget:
-                if not self._kept:
+                if not self._cached:
                     return  # others write into all that is left
-                oldest, gone = self._kept.popitem(last=False)
+                oldest, gone = self._cached.popitem(last=False)
                 self._total -= gone
                 oldest.unlink(missing_ok=True)
             self._total += size
@@ -116,7 +116,7 @@ class Once(ReadOnly):
                 self._total -= size
             raise
         with self._book:
-            self._kept[path] = size
+            self._cached[path] = size
 
     def _turn(self, name: str) -> threading.Lock:
         return self._turns[hash(name) % _LOCKS]

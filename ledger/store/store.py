@@ -44,7 +44,7 @@ from ledger.store.trees.files import StoredFolder
 from ledger.store.trees.intake import take_many
 from ledger.store.trees.manifest import Manifest, ManifestEntry
 from ledger.store.trees.paths import check_tree
-from ledger.store.trees.scan import Found, scan
+from ledger.store.trees.scan import ScannedFile, scan
 from ledger.store.trees.statcache import Content, Listing, StatCache, Status
 from ledger.store.workers.manyfiles import collector_paused
 
@@ -145,7 +145,7 @@ class Store:
         return self.put_manifest(Manifest.of([*own, *joined]))
 
     def _put_files(
-        self, found: Sequence[Found], known: Mapping[str, tuple[Status, Content]], link: bool, chunked: bool
+        self, found: Sequence[ScannedFile], known: Mapping[str, tuple[Status, Content]], link: bool, chunked: bool
     ) -> list[Content]:
         """Put each file that is not known, or not as it was. What each of them holds."""
         check_tree(file.path for file in found)  # before the first byte is written
@@ -339,7 +339,7 @@ class Store:
     def _has_tree(self, digest: str) -> bool:
         return self.blobs.has_name(tree_name(digest))
 
-    def _put_fresh(self, files: Sequence[Found], link: bool, chunked: bool) -> list[Content]:
+    def _put_fresh(self, files: Sequence[ScannedFile], link: bool, chunked: bool) -> list[Content]:
         """Put files that no cache knows: the small ones in batches that share the cost of durability."""
         taken = [None] * len(files) if chunked else take_many(self.blobs, files, link=link)
         done = list(taken)
@@ -413,7 +413,7 @@ def _finding(error: LedgerError, where: str) -> Finding:
     return Finding(error.what, place, error.expected, error.found, missing=isinstance(error, NotFound))
 
 
-def _entries(found: Sequence[Found], contents: Sequence[Content]) -> list[ManifestEntry]:
+def _entries(found: Sequence[ScannedFile], contents: Sequence[Content]) -> list[ManifestEntry]:
     """What a manifest says of scanned files, in their order."""
     return [
         ManifestEntry.of((file.path, content.size, content.digest, file.executable, content.parts))

@@ -56,8 +56,8 @@ def put_planes(store: Store, view: memoryview, width: int, base: str | None = No
 
 
 def _packed(store: Store, digest: str, view: memoryview, width: int, base: str | None) -> Planes | None:
-    """The record of bytes whose planes are in the store now; None where they would not be worth it. A base of another length
-    is none."""
+    """The record of bytes whose planes are in the store now; None where they would not be worth it. A base of another
+    length does not count."""
     if not view:
         return None
     depth = 0

@@ -84,7 +84,7 @@ def stamp_checkpoint(
 def verify_stamp(
     answer: bytes, text: str, authorities: Sequence[x509.Certificate], *, nonce: int | None = None
 ) -> tuple[str, str]:
-    """Before when ``text`` existed, by a stamp over it, and who signed that; ``Malformed`` or ``Unverified`` if it is none."""
+    """Before when ``text`` existed, by a stamp over it, and who signed that; ``Malformed`` or ``Unverified`` if it is not one."""
     from rfc3161_client import VerificationError, VerifierBuilder, decode_timestamp_response
 
     try:

@@ -15,7 +15,7 @@ class OneOf(click.Choice[str]):
         """As click's own.
 
         Raises:
-            BadParameter: it is none of them.
+            BadParameter: it is not one of them.
         """
         try:
             return super().convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""Names as people type them: a digest by its beginning, as in Git. What is none is wrong usage."""
+"""Names as people type them: a digest by its beginning, as in Git. Anything else is wrong usage."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from marin.process.text import visible
 
 if TYPE_CHECKING:
     from ledger import Finding
-    from marin.record.trust.evidence import Vouched
+    from marin.record.trust.evidence import DatedEvidence
 
 LONGEST_WORD, SHORTEST = 12, 16
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
@@ -172,6 +172,6 @@ def report_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
     return count
 
 
-def describe_vouched(vouched: Vouched) -> dict[str, object]:
+def describe_vouched(vouched: DatedEvidence) -> dict[str, object]:
     """What somebody vouches for, as JSON shows it."""
     return {"kind": vouched.kind, "size": vouched.size, "time": vouched.time, "by": vouched.by}

@@ -73,9 +73,9 @@ class _Generation(Extension):
         self.used = True
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("_said"), [], [], body).set_lineno(line)
+        return nodes.CallBlock(self.call_method("_mark_span"), [], [], body).set_lineno(line)
 
-    def _said(self, caller: Any) -> str:
+    def _mark_span(self, caller: Any) -> str:
         text = str(caller())
         if self.spans is not None:
             self.spans.append((self.size, self.size + len(text)))

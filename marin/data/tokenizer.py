@@ -276,7 +276,7 @@ def parse_tokenizer(
 def named_tokens(config: Mapping[str, Any], special_map: Mapping[str, Any]) -> dict[str, str]:
     """The texts of special tokens by name: of the content of ``tokenizer_config.json`` and of ``special_tokens_map.json``, by the
     precedence of transformers 5.12.1: the map first, and not at all where the config has ``added_tokens_decoder``."""
-    said = _said(config, special_map)
+    said = _special_config(config, special_map)
     names = (*NAMED, *(name for name in said if name.endswith("_token") and name not in NAMED))
     named = {name: text for name in names if (text := _content(said.get(name))) is not None}
     for others in (_listed(said), said.get("model_specific_special_tokens")):
@@ -287,7 +287,7 @@ def named_tokens(config: Mapping[str, Any], special_map: Mapping[str, Any]) -> d
 
 def _special_tokens(library: Library, config: Mapping[str, Any], special_map: Mapping[str, Any]) -> SpecialTokens:
     """The special tokens of ``library``, as the files beside it name them (:func:`named_tokens`)."""
-    named, listed = named_tokens(config, special_map), _listed(_said(config, special_map))
+    named, listed = named_tokens(config, special_map), _listed(_special_config(config, special_map))
     extra = tuple(text for each in (listed if isinstance(listed, list) else ()) if (text := _content(each)) is not None)
     ids = {token.content: number for number, token in library.get_added_tokens_decoder().items() if token.special}
     for text in (*named.values(), *extra):
@@ -296,7 +296,7 @@ def _special_tokens(library: Library, config: Mapping[str, Any], special_map: Ma
     return SpecialTokens(named, extra, ids)
 
 
-def _said(config: Mapping[str, Any], special_map: Mapping[str, Any]) -> dict[str, Any]:
+def _special_config(config: Mapping[str, Any], special_map: Mapping[str, Any]) -> dict[str, Any]:
     return dict(config) if "added_tokens_decoder" in config else {**config, **special_map}
 
 

@@ -30,7 +30,7 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
     files; no run is behind it.
 
     Raises:
-        UsageError: it has no tokenizer, or its tensors are not those of its configuration. DataError: its tokenizer is none.
+        UsageError: it has no tokenizer, or its tensors are not those of its configuration. DataError: its tokenizer is malformed.
         Unsupported: this machine does not compute the bits of the contract.
     """
     canary.check(recipe.arithmetic)

@@ -248,7 +248,7 @@ class Scorer:
             UsageError: one is empty, or fills the model's context.
         """
         many = self.recipe.arithmetic.profile in CPU_PROFILES  # elsewhere a pass decides one place, the last
-        proposed = [() if alone or not many else self._said(one) for one in active]
+        proposed = [() if alone or not many else self._proposal(one) for one in active]
         if self.drafts is not None and not alone:
             others = [place for place, said in enumerate(proposed) if not said]
             for place, draft in zip(others, self.drafts.propose([active[one] for one in others], ahead), strict=True):
@@ -266,9 +266,7 @@ class Scorer:
             waiting.append((group, self.next_program(self.arrays, *(self._put(x) for x in (ids, at, key, heat)))))
         for group, answers in waiting:
             for (one, draft), tokens, values in zip(group, *map(np.asarray, answers), strict=False):
-                if draft and not math.isfinite(
-                    values[0]
-                ):  # a later position may have done that: 0 times no number is none
+                if draft and not math.isfinite(values[0]):  # a later position may have done that: 0 times NaN is NaN
                     again.append(one)
                     continue
                 for token, value, guess in zip(tokens.tolist(), values.tolist(), (*draft, None), strict=False):
@@ -280,7 +278,7 @@ class Scorer:
         if again:
             self.advance(again, alone=True)
 
-    def _said(self, one: Continuation) -> tuple[int, ...]:
+    def _proposal(self, one: Continuation) -> tuple[int, ...]:
         """What somebody says comes next, where they were right so far and it could be tokens."""
         new, said = one.new, one.prompt.said
         if not said or said[: len(new)] != new:

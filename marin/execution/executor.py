@@ -71,7 +71,7 @@ Action = Literal["executed", "cached", "present"]
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """How a stage ended. ``executed``: the step ran. ``cached``: an equal result was taken over. ``present``: the run
+    """How a stage ended. ``executed``: the step ran. ``cached``: an equal result was reused. ``present``: the run
     had it already, and only the files were written. ``completed``: the run has all its outputs."""
 
     run: str
@@ -93,7 +93,7 @@ def run_stage(
     identity: str | None = None,
     grant: Grant | None = None,
 ) -> StageOutcome:
-    """Bring the step ``name`` of ``plan`` to its output, by taking it over or by executing it.
+    """Bring the step ``name`` of ``plan`` to its output, by reusing a result or by executing it.
 
     Args:
         project: the folder whose artifacts/ hold the pointers; None for a step of an experiment file, whose inputs the
@@ -131,7 +131,7 @@ def run_stage(
                     pinned=pinned or {},
                 )
             return _brought(stage, identity, grant)
-        except KeyboardInterrupt as signal:  # where no step was executing: one that was has said so itself
+        except KeyboardInterrupt as signal:  # between steps: a step that was executing has recorded it
             with interruption.shield():
                 stopped = stopped_before(name, plan=plan, recipe=recipe, root=root, project=project, signal=str(signal))
             raise stopped from signal

@@ -67,7 +67,7 @@ def successor(previous: Recipe, changed: Recipe, *, at: int | None = None) -> Re
             cure="continue from a recorded state of that run",
         )
     changed = _reading(previous, changed)
-    _check_kept(previous, changed)
+    _check_inherited(previous, changed)
     done = (end - previous.first_step) * previous.trainer.batch_size
     before = previous.phase.first_sequence if previous.phase is not None else 0
     phase = Phase(
@@ -119,7 +119,7 @@ def _consumed(previous: Recipe, changed: Recipe, count: int) -> dict[str, int]:
     return {name: number for name, number in sorted(total.items()) if number}
 
 
-def _check_kept(previous: Recipe, changed: Recipe) -> None:
+def _check_inherited(previous: Recipe, changed: Recipe) -> None:
     """Refuse changes that the state does not survive."""
     kept: list[tuple[str, object, object]] = [
         (f"model.{name}", getattr(previous.model, name), getattr(changed.model, name))

@@ -72,7 +72,7 @@ class StepResult:
     """What a step made. ``digest`` names the content of ``Task.out``: None where the folder's own tree digest does
     (its bytes are canonical), otherwise the digest of the tensors in it. ``size`` goes with ``digest``. ``tables``
     are small text files by name (CSV for plots); ``metrics`` finite floats by name. ``trees``: folders of the output that are
-    in the store already, by name; they are in ``Task.out`` by nothing."""
+    in the store already, by name; they are not in ``Task.out``."""
 
     kind: str
     digest: str | None = None

@@ -153,8 +153,8 @@ class Planner:
         return None if found is None else NodeResult.of(node.address, "cached", found)
 
     def done(self, node: Node, identity: Identity) -> NodeResult | None:
-        """:meth:`hit`, unless more is asked beside the step than was done of it yet: then a process takes the output over, and
-        does that. An execution that was to be apart is not taken over."""
+        """:meth:`hit`, unless its companion has more to do: then a process reuses the output, and does that. A step marked
+        ``apart`` never reuses another run's result."""
         hit = self.hit(node, identity)
         if hit is None or hit.action != "cached" or node.step.definition is None or node.step.apart:
             return hit
@@ -169,7 +169,6 @@ class Planner:
     def _present(self, node: Node, identity: Identity, wanted: Pinned | Adopted, action: Action) -> NodeResult:
         try:
             artifact = self.store.artifact(wanted.digest)
-            findings = self.store.verify(wanted.digest)
         except LedgerError as error:
             raise MissingEvidence(
                 f"a step is {action}, and its artifact is not here",
@@ -178,12 +177,12 @@ class Planner:
                 found=error.what,
                 cure="bring it in with `marin store put`",
             ) from error
-        if findings:
+        if damage := self.cache.damage_of([wanted.digest]):
             raise MissingEvidence(
                 f"a step is {action}, and its artifact is not whole",
                 where=f"step {node.address}",
                 expected=wanted.digest,
-                found=str(findings[0]),
+                found=damage,
                 cure="put it into the store again",
             )
         if action == "pinned":

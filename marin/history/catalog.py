@@ -32,7 +32,7 @@ from marin.kinds.known import type_of
 from marin.record import events as kinds
 from marin.record.events import LoopSegment, ReplayCompleted, TrainSegment
 from marin.record.root import Root, catch_up
-from marin.record.trust.authorship import Written, of_this_log
+from marin.record.trust.authorship import Authorship, of_this_log
 from marin.record.verdicts import answerable, bytes_of, counting, overall, same_numbers, standing, twins
 
 _WAIT = 10.0
@@ -82,7 +82,7 @@ class Number:
 class Catalog(AbstractContextManager["Catalog"]):
     """The file, caught up with the projection when it is opened. ``path`` None keeps it in memory."""
 
-    def __init__(self, path: Path | None, projection: Projection, reader: LogReader, written: Written) -> None:
+    def __init__(self, path: Path | None, projection: Projection, reader: LogReader, written: Authorship) -> None:
         """``written``: who wrote which event, and so which verdicts are this user's."""
         self._written = written
         self._projection, self._reader = projection, reader
@@ -108,7 +108,7 @@ class Catalog(AbstractContextManager["Catalog"]):
 
     def runs(self, run: str | None = None) -> list[RunSummary]:
         """All runs in the order in which they started, or the one with this id."""
-        rows = self._all(f"SELECT {_RUN} FROM runs {_of(run)} ORDER BY idx", *_given(run))  # noqa: S608
+        rows = self._all(f"SELECT {_RUN} FROM runs {_of(run)} ORDER BY idx", *_arguments(run))  # noqa: S608
         return [self._run(row) for row in rows]
 
     def recipe(self, run: RunSummary) -> Mapping[str, object]:
@@ -215,11 +215,11 @@ class Catalog(AbstractContextManager["Catalog"]):
 
     def results(self, run: str | None = None) -> list[ArtifactView]:
         """Every output, or those of one run, in the order of the log."""
-        return self._made(f"{_of(run)} ORDER BY idx", *_given(run))
+        return self._artifacts(f"{_of(run)} ORDER BY idx", *_arguments(run))
 
     def newest_results(self, limit: int) -> list[ArtifactView]:
         """The newest outputs, the newest first; all of them where ``limit`` is negative."""
-        return self._made("ORDER BY idx DESC LIMIT ?", limit)
+        return self._artifacts("ORDER BY idx DESC LIMIT ?", limit)
 
     def newest_checkpoints(self, limit: int) -> list[CheckpointView]:
         """The newest training checkpoints, the newest first; all of them where ``limit`` is negative."""
@@ -227,15 +227,15 @@ class Catalog(AbstractContextManager["Catalog"]):
 
     def made(self, digest: str) -> list[ArtifactView]:
         """The outputs whose content or stored bytes have this digest, those that made it first."""
-        return self._made("WHERE artifact = ? OR digest = ? ORDER BY idx != completed_at, idx", digest, digest)
+        return self._artifacts("WHERE artifact = ? OR digest = ? ORDER BY idx != completed_at, idx", digest, digest)
 
     def named(self, step: str) -> list[ArtifactView]:
         """The results of steps of this name or address, the newest first, 50 at most."""
-        return self._made("WHERE step = ? ORDER BY idx DESC LIMIT 50", step)
+        return self._artifacts("WHERE step = ? ORDER BY idx DESC LIMIT 50", step)
 
     def by_identity(self, beginning: str) -> list[ArtifactView]:
         """The results of steps whose identity begins so."""
-        return self._made(
+        return self._artifacts(
             "WHERE identity >= ? AND identity < ? ORDER BY idx LIMIT 50", beginning, f"{beginning}\U0010ffff"
         )
 
@@ -252,7 +252,7 @@ class Catalog(AbstractContextManager["Catalog"]):
     def checkpoints(self, digest: str | None = None) -> list[CheckpointView]:
         """All training checkpoints, or those whose state or stored tree has this digest."""
         where = "" if digest is None else "WHERE artifact = ? OR state = ? "
-        return self._saved(f"{where}ORDER BY idx", *_given(digest), *_given(digest))
+        return self._saved(f"{where}ORDER BY idx", *_arguments(digest), *_arguments(digest))
 
     def metrics(self, run: str) -> dict[str, float]:
         """The numbers of a run, by name."""
@@ -323,7 +323,7 @@ class Catalog(AbstractContextManager["Catalog"]):
             for row in self._all(f"SELECT run, step, idx, state, artifact, size FROM checkpoints {rest}", *values)  # noqa: S608
         ]
 
-    def _made(self, rest: str, *values: str | int) -> list[ArtifactView]:
+    def _artifacts(self, rest: str, *values: str | int) -> list[ArtifactView]:
         return [
             ArtifactView(*row)
             for row in self._all(
@@ -367,7 +367,9 @@ def open_catalog(root: Root) -> Iterator[Catalog]:
     reader, path = root.reader(), root.projection_path()
     with Projection(path, reader) as projection:
         catch_up(projection, reader)
-        written = Written(reader, lambda kind: projection.places(type=kind), own=root.is_own(), mine=root.author_keys())
+        written = Authorship(
+            reader, lambda kind: projection.places(type=kind), own=root.is_own(), mine=root.author_keys()
+        )
         with Catalog(path and path.with_name(f"catalog-{path.name}"), projection, reader, written) as catalog:
             yield catalog
 
@@ -376,5 +378,5 @@ def _of(run: str | None) -> str:
     return "" if run is None else "WHERE run = ?"
 
 
-def _given(value: str | None) -> list[str]:
+def _arguments(value: str | None) -> list[str]:
     return [] if value is None else [value]

@@ -98,7 +98,7 @@ class ExecutedRun:
     loop: tuple[Fact[LoopSegment], ...] = ()
     """What a loop of the user's own recorded, in the order of the log."""
     told: int = -1
-    """The newest event that tells of the run itself; verdicts on it and views of it aside."""
+    """Index of the newest event of the run, not counting verdicts and labels."""
 
     @property
     def plan(self) -> str:

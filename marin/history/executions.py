@@ -13,7 +13,7 @@ from typing import Protocol
 from ledger import Event, Stray
 from marin.errors import MissingEvidence
 from marin.history.executed import ExecutedRun, Indexed
-from marin.history.fold import RECORDING, Recorded, RunFold, body_of, step_view, taken
+from marin.history.fold import RECORDING, RunFacts, RunFold, body_of, step_view, taken
 from marin.kinds.kind import Fact, StepView
 from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
@@ -102,7 +102,7 @@ def executed(history: History, run: str) -> ExecutedRun:
 
 def fold_stream(fold: RunFold, history: History, stream: str) -> None:
     """Take in the events of a stream."""
-    origins = dict[str, Recorded]()
+    origins = dict[str, RunFacts]()
     for index, event in history.events(stream=stream):
         body = body_of(index, event)
         if not isinstance(body, StepCached):
@@ -117,8 +117,8 @@ def fold_stream(fold: RunFold, history: History, stream: str) -> None:
         fold.take_over(index, event, result, recorded)
 
 
-def _recorded(history: History, stream: str) -> Recorded:
-    found = Recorded()
+def _recorded(history: History, stream: str) -> RunFacts:
+    found = RunFacts()
     for index, event in history.events(stream=stream):
         kind, body = own_kind(event.type), body_of(index, event)
         if kind is not None and body is not None:

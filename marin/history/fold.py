@@ -24,7 +24,7 @@ RECORDING = ("train", *kinds.MODEL_STEPS)
 """Steps whose executions record what a result brings along: training, evaluation, export."""
 
 
-class Recorded:
+class RunFacts:
     """What one stream says of a run, by the body of its events, in the order of the log; without what was withdrawn."""
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class Recorded:
         self._facts.setdefault(kind.body, []).append(fact)
         self._kinds[kind.body] = kind
 
-    def until(self, last: int) -> Recorded:
+    def until(self, last: int) -> RunFacts:
         """What was recorded up to event ``last``."""
-        found = Recorded()
+        found = RunFacts()
         found._facts = {body: [fact for fact in facts if fact.index <= last] for body, facts in self._facts.items()}
         return found
 
@@ -70,8 +70,8 @@ class RunFold:
         self.steps: dict[str, StepView] = {}
         self.states: dict[str, StepState] = {}
         self.attempts: dict[str, int] = {}
-        self.recorded = Recorded()
-        self._taken: dict[str, Recorded] = {}
+        self.recorded = RunFacts()
+        self._taken: dict[str, RunFacts] = {}
 
     def apply(self, index: int, event: Event, body: Body | None) -> None:
         """Take in the next event of the run; ``body`` is None for what tells nothing of its steps. A step.cached goes
@@ -86,7 +86,7 @@ class RunFold:
             if kind.fold is not None:
                 kind.fold(self, fact)
 
-    def take_over(self, index: int, event: Event, result: StepView, recorded: Recorded | None = None) -> None:
+    def take_over(self, index: int, event: Event, result: StepView, recorded: RunFacts | None = None) -> None:
         """Take in a step.cached: ``result`` is what it says (:func:`taken`), ``recorded`` what the stream holds in which
         the result was first recorded, None for this one."""
         self.apply(index, event, None)
@@ -94,7 +94,7 @@ class RunFold:
             self._taken[result.step] = recorded
         else:
             self._taken.pop(result.step, None)
-        self._made("cached", result)
+        self._set_result("cached", result)
 
     def view(self) -> ExecutedRun:
         """The run as it is by now; :class:`MissingEvidence` without its beginning."""
@@ -148,7 +148,7 @@ class RunFold:
     def step_completed(self, fact: Fact[kinds.StepCompleted]) -> None:
         """A step has its output."""
         self._taken.pop(fact.body.step, None)
-        self._made("completed", step_view(fact))
+        self._set_result("completed", step_view(fact))
 
     def step_failed(self, fact: Fact[kinds.StepFailed]) -> None:
         """A step stopped with an error."""
@@ -159,7 +159,7 @@ class RunFold:
         """A step is heard of."""
         self.states[step] = self._known(step, fact)
 
-    def _made(self, state: Any, result: StepView) -> None:
+    def _set_result(self, state: Any, result: StepView) -> None:
         known = self.states.get(result.step) or StepState(result.step, "running", result.time)
         self.steps[result.step] = result
         self.states[result.step] = replace(
@@ -177,7 +177,7 @@ class RunFold:
         """A step that any of its events may be the first to speak of."""
         return self.states.get(step) or StepState(step, "running", fact.time, index=fact.index)
 
-    def _recorded_of(self, step: str) -> Recorded:
+    def _recorded_of(self, step: str) -> RunFacts:
         """What was recorded by the execution that the step's result came from; all of it while it has none."""
         result = self.steps.get(step)
         return self.recorded if result is None else self._taken.get(step, self.recorded).until(result.completed_at)

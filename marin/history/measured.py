@@ -38,7 +38,7 @@ class Measurement:
 
 
 @dataclass
-class Measured:
+class MeasuredThroughput:
     """:class:`marin.recipe.cost.Throughput` by what the ledger holds."""
 
     by_step: dict[str, list[Measurement]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Measured:
         return scaled, f"scaled from run {nearest.run}"
 
 
-def measurements(history: History) -> Measured:
+def measurements(history: History) -> MeasuredThroughput:
     """What the newest executions on this processor took; a run that cannot be read any more is left out."""
     here, cores = processor().model, available_cores()
     recipes = {}
@@ -83,7 +83,7 @@ def measurements(history: History) -> Measured:
         body = event.body
         if _is_here(body.get("environment"), here, cores):
             recipes[body.get("run")] = body.get("recipe")
-    found = Measured()
+    found = MeasuredThroughput()
     for event in deque((event for _, event in history.events(type=type_of(StepCompleted))), maxlen=NEWEST):
         run, step, seconds = event.body.get("run"), event.body.get("step"), event.body.get("seconds")
         if run in recipes and isinstance(step, str) and isinstance(seconds, int | float) and seconds > 0:

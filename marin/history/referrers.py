@@ -51,7 +51,7 @@ def referrers_of(root: Root, digests: Iterable[str]) -> dict[str, list[Referrer]
 
 def _holders(store: Store, wanted: set[str]) -> Mapping[str, list[tuple[str, str]]]:
     """Tree -> (wanted digest, path of a file that needs it): the file's own bytes, or what they are made from."""
-    made_of = _made_of(store, wanted)
+    inputs = _inputs_of(store, wanted)
     holders: dict[str, list[tuple[str, str]]] = {}
     for tree, kind in store.digests():
         if kind != "tree":
@@ -61,12 +61,12 @@ def _holders(store: Store, wanted: set[str]) -> Mapping[str, list[tuple[str, str
         except LedgerError:
             continue  # a damaged manifest is a finding of its own
         for entry in entries:
-            needed = made_of.get(entry.digest, set()) | ({entry.digest} & wanted)
+            needed = inputs.get(entry.digest, set()) | ({entry.digest} & wanted)
             holders.setdefault(tree, []).extend((digest, entry.path) for digest in sorted(needed))
     return holders
 
 
-def _made_of(store: Store, wanted: set[str]) -> Mapping[str, set[str]]:
+def _inputs_of(store: Store, wanted: set[str]) -> Mapping[str, set[str]]:
     """Packed blob -> the wanted digests that it is made from, directly or through others."""
     ingredients: dict[str, tuple[str, ...]] = {}
     for digest, kind in store.digests():

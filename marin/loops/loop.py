@@ -72,7 +72,7 @@ class Loop(AbstractContextManager["Loop"]):
         self._root, self._ended, self._began = root, False, time.monotonic()
         self._outputs: dict[str, Output] = {}
         self._metrics: dict[str, float] = {}
-        self._told: list[tuple[int, HexFloat]] = []
+        self._losses: list[tuple[int, HexFloat]] = []
         self._waiting: _Waiting | None = None
         told = {**recipe, LOOP: {"name": name, "tags": dict(tags), "command": shlex.join(_command())}}
         source = _provenance()
@@ -109,7 +109,7 @@ class Loop(AbstractContextManager["Loop"]):
         self._check_open()
         step = _step_number(step)
         if loss is not None:
-            waiting = self._waiting or _Waiting(self._told[-1][0] + 1 if self._told else step)
+            waiting = self._waiting or _Waiting(self._losses[-1][0] + 1 if self._losses else step)
             if step != waiting.end:
                 raise UsageError(
                     "a train step out of order",
@@ -124,10 +124,10 @@ class Loop(AbstractContextManager["Loop"]):
             self._waiting = waiting
             waiting.losses.append(_hex(loss, "loss"))
             waiting.batches.append("" if batch is None else batch_digest(batch))
-            self._told.append((step, waiting.losses[-1]))
+            self._losses.append((step, waiting.losses[-1]))
         for name, value in metrics.items():
             if self._waiting is None:
-                self._waiting = _Waiting(self._told[-1][0] + 1 if self._told else step)
+                self._waiting = _Waiting(self._losses[-1][0] + 1 if self._losses else step)
             steps, values = self._waiting.series.setdefault(name, ([], []))
             steps.append(step)
             values.append(_hex(value, name))
@@ -192,10 +192,10 @@ class Loop(AbstractContextManager["Loop"]):
         if self._ended:
             return
         self._flush(None)
-        rows = "".join(f"{step},{float.fromhex(loss)!r}\n" for step, loss in self._told)
+        rows = "".join(f"{step},{float.fromhex(loss)!r}\n" for step, loss in self._losses)
         table = self._root.store().put_bytes(f"step,loss\n{rows}".encode())
         numbers = {name: value for name, value in self._metrics.items() if name != "loss"}
-        if self._told and math.isfinite(last := float.fromhex(self._told[-1][1])):
+        if self._losses and math.isfinite(last := float.fromhex(self._losses[-1][1])):
             numbers["loss_last"] = last
         made = Output(kind="losses", digest=table.digest, size=table.size, artifact=table.digest)
         self._output(LOOP, made, numbers)
@@ -224,7 +224,7 @@ class Loop(AbstractContextManager["Loop"]):
             self.fail(error)
 
     def __repr__(self) -> str:
-        return f"<recorded run {self.id}: {len(self._told)} train steps>"
+        return f"<recorded run {self.id}: {len(self._losses)} train steps>"
 
     def _flush(self, manifest: StateManifest | None) -> None:
         waiting, self._waiting = self._waiting, None

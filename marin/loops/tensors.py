@@ -35,7 +35,7 @@ def batch_digest(batch: Any) -> str:
     """The digest of what one train step saw: bytes, text, one array, or several by name or place.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not one of these.
     """
     if isinstance(batch, str):
         batch = batch.encode()

@@ -97,7 +97,7 @@ def run(task: Task) -> StepResult:
     before = task.recipe.phase or task.recipe.initial
     kept = before.tokenizer if before is not None else task.recipe.tokenizer.artifact
     if kept is not None:
-        return _kept(task, kept)
+        return _stored_tokenizer(task, kept)
     from tokenizers import Tokenizer
 
     corpus = task.inputs["corpus"]
@@ -114,7 +114,7 @@ def run(task: Task) -> StepResult:
     return StepResult(kind="tokenizer", metrics=metrics)
 
 
-def _kept(task: Task, digest: str) -> StepResult:
+def _stored_tokenizer(task: Task, digest: str) -> StepResult:
     """A tokenizer from the store, measured on held-out text."""
     task.store.checkout(digest, task.work / "kept")
     shutil.copytree(task.work / "kept", task.out, dirs_exist_ok=True)

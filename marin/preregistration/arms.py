@@ -58,8 +58,8 @@ def arm_of(body: ExperimentRegistered, recipe: Recipe, pipeline: str) -> str | N
 
 
 def registrations(history: History, name: str | None = None) -> Iterator[Fact[ExperimentRegistered]]:
-    """Every registration (of the experiment ``name``), the oldest first. What somebody else's log registers under a word that
-    is no name is none: pages and files are called by it."""
+    """Every registration (of the experiment ``name``), the oldest first. A word of somebody else's
+    log that is not a name is left out: pages and files are called by it."""
     for fact in facts(history, ExperimentRegistered):
         if name in (None, fact.body.experiment) and is_name(fact.body.experiment):
             yield fact

@@ -228,14 +228,14 @@ def registered(registration: Registration, *, file: str, file_digest: str) -> Ex
     )
 
 
-class Stated(msgspec.Struct, frozen=True):
+class RegistrationDocument(msgspec.Struct, frozen=True):
     """What is read again of a registration's document: recipes by arm, and the track if it is one."""
 
     arms: dict[str, dict[str, Any]]
     track: Track | None = None
 
 
-def document_of(fact: Fact[ExperimentRegistered], store: Store) -> Stated:
+def document_of(fact: Fact[ExperimentRegistered], store: Store) -> RegistrationDocument:
     """What a registration says, from the store.
 
     Raises:
@@ -243,7 +243,7 @@ def document_of(fact: Fact[ExperimentRegistered], store: Store) -> Stated:
         LedgerError: it is not there.
     """
     try:
-        return msgspec.json.decode(store.read(fact.body.registration), type=Stated)
+        return msgspec.json.decode(store.read(fact.body.registration), type=RegistrationDocument)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise DataError(
             "no registration",

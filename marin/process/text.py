@@ -92,14 +92,14 @@ def several(count: int, what: str) -> str:
     return f"{count} {what.removesuffix('s') if count == 1 else what}"
 
 
-_said = [time.monotonic()]
+_last_output = [time.monotonic()]
 
 
 def mark_output() -> None:
     """Something was just said to the one who waits; what prints and what logs call it."""
-    _said[0] = time.monotonic()
+    _last_output[0] = time.monotonic()
 
 
 def seconds_silent() -> float:
     """Seconds in which nothing was said; at first, since this process began."""
-    return time.monotonic() - _said[0]
+    return time.monotonic() - _last_output[0]

@@ -114,7 +114,7 @@ def _run(
     }
     for number, (name, value) in enumerate(settings.items()):
         variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-    given_or_nothing = given if given is not None else b""
+    standard_input = given if given is not None else b""
     return subprocess.run(
-        command, env=variables, input=given_or_nothing, capture_output=True, timeout=seconds, check=False
+        command, env=variables, input=standard_input, capture_output=True, timeout=seconds, check=False
     )

@@ -86,7 +86,7 @@ def model_plugins(recipe: Any) -> tuple[tuple[str, str], ...]:
 
 
 def check_experts(recipe: Any, where: str) -> None:
-    """Refuse experts that are none, or too few, and what a mixture of experts is not trained with yet.
+    """Refuse a number of experts that makes no mixture, and what a mixture of experts is not trained with yet.
 
     Raises:
         UsageError: which field, and what it would have to be.

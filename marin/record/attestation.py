@@ -28,7 +28,7 @@ _MOST = 64 << 20
 
 
 @dataclass(frozen=True)
-class Attested:
+class ReadAttestation:
     """What a statement says: digests of files by path, its predicate, and which key signed it."""
 
     files: Mapping[str, str]
@@ -57,7 +57,7 @@ def digests(folder: Path, attestation: str) -> dict[str, str]:
     return found
 
 
-def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, where: str = "") -> Attested:
+def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, where: str = "") -> ReadAttestation:
     """What an attestation with this ``predicate`` says, signed by one of ``keys``. ``where``: its name.
 
     Raises:
@@ -92,7 +92,7 @@ def attested(content: bytes, keys: Sequence[VerifierKey], predicate: str, *, whe
     for name, signature in signatures:
         for key in keys:
             if str(key) == name and _signed(key, signed, signature):
-                return Attested(files, said, str(key))
+                return ReadAttestation(files, said, str(key))
     named = ", ".join(name for name, _ in signatures)[:200]
     raise Malformed(
         "the attestation is not signed by the log's key", where=where, expected=", ".join(map(str, keys)), found=named

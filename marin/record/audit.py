@@ -21,7 +21,7 @@ from ledger import (
     open_storage,
 )
 from marin.record.root import absolute, open_root, root_location
-from marin.record.trust.evidence import NOBODY, Sources, Vouched
+from marin.record.trust.evidence import NOBODY, DatedEvidence, Sources
 from marin.record.trust.pins import Pins, default_pins
 
 
@@ -33,7 +33,7 @@ class Audit:
     findings: tuple[Finding, ...]
     checkpoint: LogCheckpoint | None
     artifacts: int | None
-    vouched: tuple[Vouched, ...] = ()
+    vouched: tuple[DatedEvidence, ...] = ()
     undecided: tuple[str, ...] = ()
     claimed: tuple[str, ...] = ()
     mine: bool = True

@@ -59,7 +59,7 @@ def create_root(location: str | None = None, *, origin: str | None = None, hybri
                 raise Refused(
                     "the key signs another log",
                     where=named,
-                    expected="a key of no log",
+                    expected="a key that signs no log yet",
                     found=f"that of {home}",
                     cure=f"name a file in {KEY_VARIABLE} that is not there, for a new key, or that root with {ROOT_VARIABLE}",
                 )

@@ -50,7 +50,7 @@ _REQUEST = "marin-author:"
 
 
 @dataclass(frozen=True)
-class Rotated:
+class KeyRotation:
     """A change of keys: the key that signs from now on, and where the one before is kept."""
 
     old: VerifierKey
@@ -59,7 +59,7 @@ class Rotated:
     kept: Path
 
 
-def rotate(root: Root, *, hybrid: bool = False) -> Rotated:
+def rotate(root: Root, *, hybrid: bool = False) -> KeyRotation:
     """Make a new key, let the log name it, and sign with it from now on. Interrupted, it is finished by the next
     call."""
     path = key_path(root.verifier.name)
@@ -77,7 +77,7 @@ def rotate(root: Root, *, hybrid: bool = False) -> Rotated:
     with suppress(FileExistsError):
         os.link(path, kept)
     following.replace(path)
-    return Rotated(old.verifier, new.verifier, path, kept)
+    return KeyRotation(old.verifier, new.verifier, path, kept)
 
 
 def retire(root: Root, name: str) -> tuple[VerifierKey, int]:

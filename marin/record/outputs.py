@@ -1,7 +1,7 @@
 """What an output is made of: how its digest follows from its bytes, and which files it may have.
 
-An output names its content (``digest``) and its stored bytes (``artifact``). Anyone who takes the bytes takes them through
-here, so that the two are never two things:
+An output names its content (``digest``) and its stored bytes (``artifact``). Read outputs only through
+this module, which checks that digest and bytes agree:
 
 * a tree's artifact *is* its digest;
 * token caches and states are stored in files that differ between equal contents, so their digest is derived from the

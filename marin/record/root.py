@@ -49,7 +49,7 @@ from marin.kinds.kind import Fact
 from marin.process.cache import own_folder
 from marin.record.events import ReplayCompleted
 from marin.record.schemas import MOST_NAMED, Schemas, as_it_fits
-from marin.record.trust.authorship import Written
+from marin.record.trust.authorship import Authorship
 from marin.record.trust.homes import VKEY, check_home, named_keys
 from marin.record.trust.keyfiles import KEY_VARIABLE, author_key_path, key_path
 from marin.record.trust.pins import Pins, default_pins
@@ -123,7 +123,7 @@ class Root:
         """This user's keys under the name of this log; none where there is no file of that name.
 
         Raises:
-            Refused: the file named as the key (``MARIN_KEY``) is none.
+            Refused: the file named as the key (``MARIN_KEY``) is not a key.
         """
         if self.own:
             return self.own
@@ -265,7 +265,7 @@ class Root:
         path = None if fresh or (trusted and list(trusted) != [self.verifier]) else self.projection_path()
         return LedgerHistory(reader, path, own=self.is_own(trusted), mine=self.author_keys())
 
-    def written(self) -> Written:
+    def written(self) -> Authorship:
         """Who wrote which event, by now."""
         return self.history().written
 
@@ -331,7 +331,7 @@ class LedgerHistory:
         """``path`` None: a read model of its own. ``own``: this user's key signs the log; ``mine``: this user's keys as an
         author in it."""
         self._reader, self._own = reader, own
-        self.written = Written(reader, lambda kind: self.places(type=kind), own=own, mine=mine)
+        self.written = Authorship(reader, lambda kind: self.places(type=kind), own=own, mine=mine)
         self._projection = Projection(path, reader, indexed=INDEXED)
         weakref.finalize(self, self._projection.close)
         catch_up(self._projection, reader)
@@ -372,7 +372,7 @@ class LedgerHistory:
     ) -> Iterator[tuple[int, Event]]:
         """The events of one stream, of one type, whose bodies have these texts in the fields of these names, or all of it.
         By a field of :data:`INDEXED` it costs what is found, however long the log is. An event whose body does not fit its
-        type is none of that type: in its stream it is one of type :data:`marin.record.schemas.MALFORMED`."""
+        type does not count as one: in its stream it is one of type :data:`marin.record.schemas.MALFORMED`."""
         found = self.places(stream=stream, type=type, last=None, **named)
         is_near = any(named.get(field) is not None for field in INDEXED)
         for index, event in (

@@ -51,7 +51,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Written:
+class PageCounts:
     """How many pages were drawn, and how many were there and still right."""
 
     drawn: int
@@ -60,7 +60,7 @@ class Written:
 
 def write_pages(
     pages: Iterable[Page], folder: Path, told: Callable[[str], None] = lambda _: None, *, whole: bool
-) -> Written:
+) -> PageCounts:
     """Pages below ``folder``, each replaced whole. ``told`` hears the path of one that is drawn. ``whole``: they are all
     that the site has, and others that were drawn before are removed; otherwise those stay.
 
@@ -88,7 +88,7 @@ def write_pages(
                 path.unlink()
     said = msgspec.to_builtins(known if whole else {**before, **known})
     write_whole(folder / STATE, json.dumps(said, indent=1).encode() + b"\n")
-    return Written(drawn, len(known) - drawn)
+    return PageCounts(drawn, len(known) - drawn)
 
 
 def pages_in(folder: Path) -> Mapping[str, str]:

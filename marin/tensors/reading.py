@@ -33,7 +33,7 @@ def open_array(kvstore: Any, name: str) -> Any:
     """The zarr3 array ``name`` of a key-value store (a TensorStore spec), to read.
 
     Raises:
-        DataError: there is no such array, or its metadata is none.
+        DataError: there is no such array, or its metadata is invalid.
     """
     import tensorstore  # an auditor who reads no arrays does without its memory
 

@@ -68,8 +68,8 @@ class Batch:
 
 
 class EpochOrder:
-    """Sequence number of a run -> number of the sequence in the token stream, for any number of epochs. So many neighbours in
-    the stream as are ``together`` stay neighbours."""
+    """Sequence number of a run -> number of the sequence in the token stream, for any number of epochs. Sequences are
+    shuffled in groups of ``together`` neighbours."""
 
     def __init__(
         self, length: int, seed: int, purpose: str = "data", together: int = 1, order: Order | None = None

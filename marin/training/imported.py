@@ -70,7 +70,7 @@ def read_model(recipe: Recipe, vocab_size: int, folder: Path) -> LmHeadModel:
         if shapes != {name: value.shape for name, value in found.items()}:
             odd = set(shapes.items()) ^ {(name, value.shape) for name, value in found.items()}
             raise ValueError(f"tensors of other names or shapes: {sorted(name for name, _ in odd)[:4]}")
-        # Numbers of numpy would be laid over the mesh where there are several devices, and here is none.
+        # Arrays of numpy would be laid over a mesh where there are several devices; no mesh is in force here.
         here = {name: jnp.asarray(value) for name, value in found.items()}
         # Moved in one program: each move by itself would be compiled by itself.
         read: LmHeadModel = eqx.filter_jit(lambda given: from_torch_compatible_state_dict(model, given))(here)

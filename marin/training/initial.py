@@ -178,20 +178,20 @@ class _Part:
     def __init__(self, initializer: ClosedJaxpr, tensors: Sequence[_Tensor]) -> None:
         self._initializer = initializer
         self.tensors = tensors
-        self._kept: tuple[tuple[int, int], dict[str, np.ndarray]] = ((-1, -1), {})
+        self._last: tuple[tuple[int, int], dict[str, np.ndarray]] = ((-1, -1), {})
 
     def forget(self) -> None:
         """Let go of what it made last."""
-        self._kept = ((-1, -1), {})
+        self._last = ((-1, -1), {})
 
     def made(self, row: int, number: int) -> dict[str, np.ndarray]:
         """Piece ``number`` of a row (or of all rows, and ``row`` is 0) of each tensor: [lead, size] by path."""
-        if self._kept[0] != (row, number):
+        if self._last[0] != (row, number):
             places = np.array([tensor.place(row, number) for tensor in self.tensors], np.uint32)
             values = self._compiled(places)
             names = (tensor.name for tensor in self.tensors)
-            self._kept = (row, number), {name: np.asarray(one) for name, one in zip(names, values, strict=True)}
-        return self._kept[1]
+            self._last = (row, number), {name: np.asarray(one) for name, one in zip(names, values, strict=True)}
+        return self._last[1]
 
     @cached_property
     def lowered(self) -> jax.stages.Lowered:
@@ -269,7 +269,7 @@ class Scope:
     """The values of a jaxpr for given inputs, each made when it is asked for."""
 
     def __init__(self, jaxpr: Any, given: Sequence[Value]) -> None:
-        self._made: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], given, strict=True))
+        self._values: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], given, strict=True))
         self._makers = {
             out: (equation, number) for equation in jaxpr.eqns for number, out in enumerate(equation.outvars)
         }
@@ -278,10 +278,10 @@ class Scope:
         """The value of a variable, or of a literal."""
         if isinstance(variable, Literal):
             return Constant(jnp.asarray(variable.val, variable.aval.dtype))
-        if variable not in self._made:
+        if variable not in self._values:
             equation, number = self._makers[variable]
-            self._made[variable] = self._inner(equation, number) or _Computed(equation, number, self)
-        return self._made[variable]
+            self._values[variable] = self._inner(equation, number) or _Computed(equation, number, self)
+        return self._values[variable]
 
     def _inner(self, equation: Any, number: int) -> Value | None:
         """The value of a function's own jaxpr, where an equation calls one."""

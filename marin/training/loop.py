@@ -198,7 +198,7 @@ class Training:
             assert tokenizer is not None, "prompts are texts"
             self._rollouts = objective_plugin().rollouts(recipe, self.step, vocab_size, tokenizer, store, execution)
         self._left_out: Callable[[Batch], Batch] | None = None
-        self._kept: dict[int, Batch] | None = None
+        self._cached: dict[int, Batch] | None = None
         self._lengths: dict[str, int] = {}
         self._stream: Batches | None = None
         self._next_step = -1
@@ -217,7 +217,7 @@ class Training:
             width, paths = self.recipe.model.seq_len, streams(self.recipe, self._cache)
             self._lengths |= {name: token_dataset(path, width)[1] for name, path in paths.items()}
         left_out = named(*BLANKS, "exclude").LeftOut
-        other._left_out, other._kept = left_out(self.recipe, self._lengths, spans), kept
+        other._left_out, other._cached = left_out(self.recipe, self._lengths, spans), kept
         return other
 
     def close(self) -> None:
@@ -395,7 +395,7 @@ class Training:
         return replace(before, step=number)
 
     def _batch(self, number: int) -> Batch:
-        kept = self._kept
+        kept = self._cached
         batch = kept[number] if kept is not None and number in kept else self._read(number)
         if kept is not None and len(kept) * batch.tokens.size < MOST_KEPT:
             kept[number] = batch

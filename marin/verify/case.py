@@ -66,7 +66,7 @@ class Case:
         """Refuse a tokenizer of the run that ends the process which opens it, before a judge does.
 
         Raises:
-            DataError: it does, or is none.
+            DataError: it does, or is not a tokenizer.
         """
         check = named(JUDGES, "tokenizer", "a tokenizer that the run reads")
         for digest in sorted(self._tokenizers()):

@@ -1,6 +1,6 @@
 """``--at-commit REF``: verify with the commit that a run names, built beside this checkout in a Git worktree.
 
-Code that a ledger names is never executed by itself. Here it is, after a yes, and only where it belongs to the history
+Code that a ledger names is never executed by itself. Here it is, after you confirm, and only where it belongs to the history
 of a ref that the verifier named: a run can name any commit, and a server gives out commits that no branch has. It gets
 the environment that this commit's own lock describes, every hash checked by the installer. The commit's own
 ``.ci/environment`` makes it, as `make` would.

@@ -155,7 +155,7 @@ def opened_own(trusted: Sequence[VerifierKey] = ()) -> Root | None:
     what is returned: opened again, it may name another key.
 
     Raises:
-        Refused: the file named as the key (``MARIN_KEY``) is none.
+        Refused: the file named as the key (``MARIN_KEY``) is not a key.
     """
     try:
         root = open_root()

@@ -45,9 +45,9 @@ from marin.verify.environment_diff import environment_diff, excused
 from marin.verify.judges.artifacts import judge_artifacts
 from marin.verify.judges.data import judge_data
 from marin.verify.judges.ledger import Outside, judge_events, judge_ledger
-from marin.verify.judges.loop import OWN, Executed, check_command_wanted, unrequested_verdict
+from marin.verify.judges.loop import OWN, LoopVerdicts, check_command_wanted, unrequested_verdict
 from marin.verify.judges.model import judge_model
-from marin.verify.judges.training import Trained, judge_training, not_trained
+from marin.verify.judges.training import TrainingReplay, judge_training, not_trained
 from marin.verify.segments import programs
 from marin.verify.segments.sampling import WHOLE, Scope, Selection, select
 from marin.verify.verdict import NOT_RUN, EvaluationSummary, Report, TrainingSummary, Verdict, judged
@@ -143,8 +143,8 @@ class Verification:
         self.selection = self._select(scope)
         self.environment = environment_diff(self.record_of_run)
         self.screening: Screening | None = None
-        self.trained: Trained | None = None
-        self.executed: Executed | None = None
+        self.trained: TrainingReplay | None = None
+        self.executed: LoopVerdicts | None = None
         self.evaluated = EvaluationSummary(0, 0, 0)
 
     def report(self, only: Collection[str] | None = None) -> Report:
@@ -299,7 +299,7 @@ class Verification:
             "model": model,
         }
 
-    def _executed(self, case: Case) -> Executed:
+    def _executed(self, case: Case) -> LoopVerdicts:
         """The user's command executed, once for both verdicts."""
         if self.executed is None:
             folder = case.workshop / f"by-{len(list(case.workshop.glob('by-*')))}"
@@ -307,7 +307,7 @@ class Verification:
             self.executed = judge_by_command(case, self.options.by, folder)
             found, count = self.executed, len(self.run.loop)
             summary = TrainingSummary("full", count, count, 1, 0.0, command=self.options.by)
-            self.trained = Trained(found.training, summary, found.divergence, found.losses or {})
+            self.trained = TrainingReplay(found.training, summary, found.divergence, found.losses or {})
         return self.executed
 
     def _ledger(self, case: Case) -> Verdict:
@@ -427,7 +427,7 @@ def since_index(run: Run, since: str, own: Root, log: LogReader) -> int:
     ``log`` when this reproducer's newest full verification of training that passed saw it.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not one of these.
     """
     if since.isdecimal():
         return int(since)

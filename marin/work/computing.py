@@ -160,7 +160,7 @@ KEYWORDS = frozenset({"num_proc", "cache_file_name", "cache_file_names"})
 class Code:
     """Files of Python below a folder, of which functions are judged.
 
-    ``package``: the dotted name of the folder, empty where it is none. ``used``, ``loaded``: what a function, and what runs
+    ``package``: the dotted name of the folder, empty where it is no package. ``used``, ``loaded``: what a function, and what runs
     when a file is loaded, may take from which module; no names: all of them. ``module``: a file, loaded. ``refuse``: what is
     said of code that is not taken, of where, expected and found.
     """
@@ -201,7 +201,7 @@ class _Module:
             match one:
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.bound.setdefault(name, []).append(one)
-                    self.run.append(_made(one))
+                    self.run.append(_definition(one))
                 case ast.Import() | ast.ImportFrom():
                     for known, origin, _ in _imports(one, self.path, self.code.package):
                         self.bound.setdefault(known, []).append(one)
@@ -225,7 +225,7 @@ class Reach:
     """All that a function of ``code`` reaches, file by file. ``draws``: random numbers of Python's or numpy's own stream.
 
     Raises (:meth:`module`, :meth:`name`):
-        UsageError: it does more than compute.
+        UsageError: it does I/O, or reads what is not its arguments.
     """
 
     def __init__(self, code: Code, where: str) -> None:
@@ -344,13 +344,13 @@ def _is_data(value: Any) -> bool:
     return isinstance(value, str | bytes | int | float)
 
 
-def _made(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
+def _definition(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
     """What runs when a function or a class is made: decorators, defaults, and what a class holds beside its methods."""
     run: list[ast.expr] = list(one.decorator_list)
     held: list[ast.stmt] = []
     if isinstance(one, ast.ClassDef):
         defs = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        held = [_made(part) if isinstance(part, defs) else part for part in one.body]
+        held = [_definition(part) if isinstance(part, defs) else part for part in one.body]
     else:
         run += [*one.args.defaults, *filter(None, one.args.kw_defaults)]
     return ast.If(ast.Constant(True), [*map(ast.Expr, run), *held, ast.Pass()], [])

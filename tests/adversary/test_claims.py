@@ -23,9 +23,9 @@ from marin.plugins.lab.kinds import SPEEDRUN_ENTERED
 from marin.record import events as kinds
 from marin.record.root import open_root
 from marin.verify.agreement import judge_record
+from marin.verify.derivation.attempts import beside
 from marin.verify.derivation.claims import derive
 from marin.verify.derivation.record import read_record
-from marin.verify.derivation.standing import beside
 from tests.marin.verify.test_evaluation_record import body_of
 
 

@@ -21,6 +21,8 @@ ODD = {
     r"he|him|his|himself": "they, their: a reader, an operator and an attacker may be anybody",
     r"whoever": "anyone who, or a noun: the holder of a key, a reader, a client",
     r"in order to": "to",
+    r"dear|dearer|dearest": "expensive",
+    r"shall": "must, or will",
     r"utili[sz]e[sd]?": "use",
     r"leverag(e|es|ing)": "use",
     r"functionality": "what it does",
@@ -58,11 +60,22 @@ def test_odd_words_are_found_where_they_are_prose() -> None:
 WRITTEN = ("*.py", "*.mjs", "*.html", "*.json", "*.sh", "*.yaml", "Dockerfile")
 
 
-def test_programs_say_it_with_a_noun() -> None:
+ODD_IN_PROGRAMS = {
+    re.compile(r"\bwhoever\b", re.IGNORECASE): "anyone who, or a noun: the holder of a key, a reader, a client",
+    re.compile(
+        r"(?<!there )(?<!here )\b(is|are|was|were) none\b(?! of)"
+    ): "what it is: invalid, malformed, not a number",
+}
+"""Beside a report of `there is none`, "none" stands for nothing that is there and wrong."""
+BY_CHANCE = {"marin/plugins/collections/sources/page.py", "marin/plugins/lab/report.py"}
+"""What the first says is part of a collection's bytes; in the other a line begins within "there is none"."""
+
+
+@pytest.mark.parametrize("word", ODD_IN_PROGRAMS, ids=["whoever", "none"])
+def test_programs_say_it_with_a_noun(word: re.Pattern[str]) -> None:
     rooms = ("bench", "conf", "docker", "experiments", "findings", "ledger", "marin", "tests")
     files = {path for room in rooms for kind in WRITTEN for path in (PROJECT / room).rglob(kind)} - {
         Path(__file__).resolve()
     }
-    word = re.compile(r"\bwhoever\b", re.IGNORECASE)
     found = [path.relative_to(PROJECT).as_posix() for path in files if word.search(path.read_text("utf-8", "replace"))]
-    assert sorted(found) == [], "write anyone who, or a noun: the holder of a key, a reader, a client"
+    assert sorted(set(found) - BY_CHANCE) == [], f"write {ODD_IN_PROGRAMS[word]}"

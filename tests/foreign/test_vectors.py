@@ -59,7 +59,7 @@ def test_wycheproof_ml_dsa_44(judge, monkeypatch):
     verdicts = []
     for group, case in wycheproof("mldsa_44_verify"):
         public, message = bytes.fromhex(group["publicKey"]), bytes.fromhex(case["msg"])
-        if case.get("ctx") or len(public) != 1312:  # a key of another length is none: VerifierKey refuses it
+        if case.get("ctx") or len(public) != 1312:  # a key of another length is not a key: VerifierKey refuses it
             continue
         monkeypatch.setattr(cosignature, "mldsa44_message", lambda *_, message=message: message)
         key = VerifierKey("vectors.example", COSIGNATURE_MLDSA44, public)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marin.errors import UsageError
-from marin.history.measured import Measured, Measurement
+from marin.history.measured import MeasuredThroughput, Measurement
 from marin.recipe import cost
 from marin.recipe.composition import compose
 from marin.recipe.schema import FilesDataset, Model, Recipe, Trainer
@@ -218,7 +218,7 @@ def test_devices_of_this_machine_have_one_memory() -> None:
 
 def test_what_was_measured_wins_on_this_machine_only() -> None:
     recipe = Recipe()
-    measured = Measured()
+    measured = MeasuredThroughput()
     measured.add("train", Measurement("aaa", cost.work_of("train", recipe), 30.0))
     same = cost.estimate("train", cost.work_of("train", recipe), PRICES, "here", measured)
     assert same.seconds == 30.0 and same.basis == "measured in run aaa"
@@ -234,7 +234,7 @@ def test_a_run_that_was_mostly_its_start_says_nothing_of_the_speed() -> None:
         model=Model(hidden_dim=32, intermediate_dim=88, num_layers=2, num_heads=2, num_kv_heads=2, seq_len=32),
         trainer=Trainer(num_steps=4),
     )
-    measured = Measured()
+    measured = MeasuredThroughput()
     measured.add("train", Measurement("tiny", cost.work_of("train", small), 40.0))
     found = cost.estimate("train", cost.work_of("train", Recipe()), PRICES, "here", measured)
     alone = cost.work_of("train", Recipe()).flops / (2 * 8e10 * 0.25)
@@ -242,7 +242,7 @@ def test_a_run_that_was_mostly_its_start_says_nothing_of_the_speed() -> None:
 
 
 def test_an_unknown_step_costs_what_it_took_before_and_nothing_is_invented() -> None:
-    measured = Measured()
+    measured = MeasuredThroughput()
     unknown = cost.Work.unknown()
     nothing = cost.estimate("plot", unknown, PRICES, "here", measured)
     assert nothing.seconds is None and nothing.price is None

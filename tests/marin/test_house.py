@@ -25,6 +25,11 @@ REACH = {
 PRODUCT = 129_200
 MOST_FILES_OF_A_TYPE, MEDIAN_FILES_OF_A_TYPE = 4, 2
 STEP_STARTED, CODECS = 1, 1
+RESULTS = {"marin/kinds/kind.py:StepView", "marin/work/recorded.py:StoredResult"}
+"""What a result of a step is, whatever made it: stored, and recorded."""
+DECIDING = ["marin/verify/judges/artifacts.py", "marin/work/cached.py"]
+"""Who asks whether the bytes of a result are whole: a verdict, and the result cache, which everybody else asks whether a step
+has its output."""
 
 
 pytestmark = pytest.mark.skipif(bool(gauges.absent()), reason=f"without the plugins {gauges.absent()}")
@@ -50,6 +55,8 @@ def test_an_event_type_is_named_in_few_files() -> None:
 def test_one_engine() -> None:
     assert len(gauges.calls("StepStarted")) == STEP_STARTED
     assert len(gauges.functions(gauges.STARTS)) == CODECS
+    assert set(gauges.holders("Output")) == RESULTS
+    assert sorted(place.partition(":")[0] for place in gauges.hashing()) == DECIDING
 
 
 def test_each_way_to_name_a_module_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,11 @@ class Warm:
             link.connect(str(self.address))
             link.sendall(json.dumps(asked).encode() + b"\n")
             with link.makefile("rb", buffering=0) as server:
-                child = _told(server.readline())
+                child = _child_number(server.readline())
                 late = not ready([link], timeout)
                 if late:
                     os.kill(child, signal.SIGKILL)
-                status = _told(server.readline())
+                status = _child_number(server.readline())
         if late:
             raise subprocess.TimeoutExpired([program, *arguments], timeout)
         printed = [path.read_text(encoding="utf-8") for path in told]
@@ -76,7 +76,7 @@ class Warm:
         return subprocess.CompletedProcess([program, *arguments], status, *printed)
 
 
-def _told(line: bytes) -> int:
+def _child_number(line: bytes) -> int:
     if not line:
         raise ChildProcessError("the process that forks programs (tests/services/warm_server.py) has ended")
     return int(line)

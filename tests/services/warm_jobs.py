@@ -76,16 +76,16 @@ class Fork:
             os.close(used)
         self.stdin: IO[bytes] = os.fdopen(write, "wb")
         self.returncode: int | None = None
-        self._told = self._link.makefile("rb", buffering=0)
+        self._answers = self._link.makefile("rb", buffering=0)
         self._mutex = threading.Lock()
-        self.pid = int(self._told.readline())
+        self.pid = int(self._answers.readline())
 
     def wait(self) -> int:
         """Its exit status, negative for a signal, when it has ended."""
         with self._mutex:
             if self.returncode is None:
-                self.returncode = int(self._told.readline())
-                self._told.close()
+                self.returncode = int(self._answers.readline())
+                self._answers.close()
                 self._link.close()
         return self.returncode
 

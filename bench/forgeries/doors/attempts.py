@@ -86,10 +86,10 @@ def _later(step: str, told: Told) -> Callable[[Stall], None]:
     return forge
 
 
-for _what, (_step, _told) in TOLD.items():
+for _what, (_step, _claim) in TOLD.items():
     for _door in ("mlflow", "own lists"):
-        kind(_door, f"{_what} of an attempt before the one that has the result", "")(_earlier(_step, _told))
-        kind(_door, f"{_what} of an attempt after the result", "")(_later(_step, _told))
+        kind(_door, f"{_what} of an attempt before the one that has the result", "")(_earlier(_step, _claim))
+        kind(_door, f"{_what} of an attempt after the result", "")(_later(_step, _claim))
 
 
 def _withdrawn(stall: Stall) -> None:

@@ -155,7 +155,7 @@ def _ask(stall: Stall) -> Answer:
     return Answer(found.outcome == "PASS", "\n".join(lines))
 
 
-def _said(change: Callable[[dict[str, Any]], object]) -> Callable[[Stall], None]:
+def _statement(change: Callable[[dict[str, Any]], object]) -> Callable[[Stall], None]:
     def forge(stall: Stall) -> None:
         unlearning(stall.shop)
         file = stall.held["certificate"] = certificate_of(stall)
@@ -202,7 +202,7 @@ def _predicates() -> Iterator[tuple[str, str, Callable[[dict[str, Any]], object]
 kind("certificate", "the honest run", "", honest=True)(lambda stall: unlearning(stall.shop))
 kind("certificate", "a document that nobody signed", "not signed by")(_unsigned)
 for _name, _says, _change in _predicates():
-    kind("certificate", _name, _says)(_said(_change))
+    kind("certificate", _name, _says)(_statement(_change))
 
 
 def _event(forge: Callable[[Shop], object]) -> Callable[[Stall], None]:

@@ -164,7 +164,7 @@ def _after(*, own: bool) -> Callable[[Callable[[Stall, Shop], Any]], Callable[[S
     return made
 
 
-def _told(kind_: str, stream: str, body: Callable[[Shop], dict[str, Any]]) -> Callable[[Stall, Shop], None]:
+def _words(kind_: str, stream: str, body: Callable[[Shop], dict[str, Any]]) -> Callable[[Stall, Shop], None]:
     return lambda stall, shop: goes_on(stall, (kind_, stream.replace("RUN", shop.run), body(shop)))
 
 
@@ -187,16 +187,16 @@ def _twin(stall: Stall, shop: Shop) -> None:
 
 
 LATER: dict[str, Callable[[Stall, Shop], None]] = {
-    "a step's end after the verdict": _told(kinds.STEP_COMPLETED, "run/RUN", _end),
-    "a step's end in another stream": _told(kinds.STEP_COMPLETED, "elsewhere/x", _end),
-    "a step's end in another run's stream": _told(kinds.STEP_COMPLETED, "run/abcd2345", _end),
-    "a step's end among its evaluations": _told(kinds.STEP_COMPLETED, "evaluation/RUN", _end),
-    "a step's end among its labels": _told(kinds.STEP_COMPLETED, "labels/RUN", _end),
-    "a step's end by an address": _told(
+    "a step's end after the verdict": _words(kinds.STEP_COMPLETED, "run/RUN", _end),
+    "a step's end in another stream": _words(kinds.STEP_COMPLETED, "elsewhere/x", _end),
+    "a step's end in another run's stream": _words(kinds.STEP_COMPLETED, "run/abcd2345", _end),
+    "a step's end among its evaluations": _words(kinds.STEP_COMPLETED, "evaluation/RUN", _end),
+    "a step's end among its labels": _words(kinds.STEP_COMPLETED, "labels/RUN", _end),
+    "a step's end by an address": _words(
         kinds.STEP_COMPLETED, "elsewhere/x", lambda shop: _end(shop, address="evaluate", step="other")
     ),
-    "an evaluation after the verdict": _told(kinds.EVAL_COMPLETED, "run/RUN", _evaluated),
-    "an evaluation in another stream": _told(kinds.EVAL_COMPLETED, "elsewhere/x", _evaluated),
+    "an evaluation after the verdict": _words(kinds.EVAL_COMPLETED, "run/RUN", _evaluated),
+    "an evaluation in another stream": _words(kinds.EVAL_COMPLETED, "elsewhere/x", _evaluated),
     "a run of equal bytes with another number": _twin,
 }
 for _name, _later in LATER.items():

@@ -31,7 +31,7 @@ STRANGERS, CLAIMED, MOST = 15, MAX_FRAME, 64 << 20
 """As many connections as once took 943 MiB, the frame that each claims, and how far memory may grow."""
 
 
-def _told(shop: Shop, had_effect: object) -> None:
+def _record_effect(shop: Shop, had_effect: object) -> None:
     if had_effect:
         (shop.folder / "effect").write_text(str(had_effect))
 
@@ -80,8 +80,8 @@ def frames(shop: Shop) -> None:
                 framed.send(encode_drafts(_forged(shop)))
                 framed.receive()
         with LogClient(shop.folder / "service.json") as client:
-            _told(shop, client.origin != shop.root.verifier.name)
-    _told(shop, not _unchanged(shop))
+            _record_effect(shop, client.origin != shop.root.verifier.name)
+    _record_effect(shop, not _unchanged(shop))
 
 
 @kind(12, "large frames for the append service before any token", harmless=True, proof=_no_effect)
@@ -95,7 +95,7 @@ def large_frames(shop: Shop) -> None:
                 stranger.sendall(CLAIMED.to_bytes(4))
                 for _ in range(CLAIMED // len(piece)):
                     stranger.sendall(piece)
-        _told(shop, (grown := _resident() - before) > MOST and f"{grown} bytes")
+        _record_effect(shop, (grown := _resident() - before) > MOST and f"{grown} bytes")
 
 
 @kind(12, "a silent crowd at the append service", harmless=True, proof=_no_effect)
@@ -105,19 +105,19 @@ def crowd(shop: Shop) -> None:
         try:
             LogClient(shop.folder / "service.json").close()
         except LedgerError as error:
-            _told(shop, error)
+            _record_effect(shop, error)
 
 
 # The pages
 
 
-def _asked(shop: Shop, method: str, path: str, headers: list[tuple[bytes, bytes]], *, in_room: bool = False) -> int:
+def _status_of(shop: Shop, method: str, path: str, headers: list[tuple[bytes, bytes]], *, in_room: bool = False) -> int:
     """The status with which `marin ui` answers, in the room of a reader with the cookie or outside of it; whether the
     request reached MLflow is an effect."""
     said: list[dict[str, Any]] = []
 
     async def mlflow(scope: Any, receive: Any, send: Any) -> None:
-        _told(shop, f"{method} {path}")
+        _record_effect(shop, f"{method} {path}")
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -157,7 +157,7 @@ def _writes(*headers: tuple[bytes, bytes], in_room: bool = False) -> Any:
     def forge(shop: Shop) -> None:
         for name in WRITES:
             for prefix in ("/api/2.0/mlflow", "/ajax-api/2.0/mlflow"):
-                _asked(shop, "POST", f"{prefix}/{name}", list(headers), in_room=in_room)
+                _status_of(shop, "POST", f"{prefix}/{name}", list(headers), in_room=in_room)
 
     return forge
 
@@ -180,7 +180,7 @@ kind(12, "writes to the pages under a name that was rebound", harmless=True, pro
 @kind(12, "a read of the pages without their token", harmless=True, proof=_no_effect)
 def read_pages(shop: Shop) -> None:
     for path in ("/", "/get-artifact", "/api/2.0/mlflow/runs/search", "//evil.example/", "/../../etc/passwd"):
-        _asked(shop, "GET", path, [HOST])
+        _status_of(shop, "GET", path, [HOST])
 
 
 # A witness
@@ -200,9 +200,9 @@ def half_open(shop: Shop) -> None:
         try:
             lines = ask_witness(server.address, reader.note(), reader.consistency_proof, [cosigner.verifier])
         except LedgerError as error:
-            _told(shop, error)
+            _record_effect(shop, error)
         else:
-            _told(shop, not lines and "no cosignature")
+            _record_effect(shop, not lines and "no cosignature")
 
 
 @kind(12, "an endpoint of a service in the root, for anyone who appends", harmless=True, proof=_no_effect)
@@ -217,7 +217,7 @@ def endpoint(shop: Shop) -> None:
         untouched(shop.root).append(_forged(shop))
     try:
         listening.accept()
-        _told(shop, "spoken to")
+        _record_effect(shop, "spoken to")
     except TimeoutError:
         pass
     finally:

@@ -71,7 +71,7 @@ def public_key(public: bytes) -> ec.EllipticCurvePublicKey:
     """The key of these bytes (SubjectPublicKeyInfo, DER).
 
     Raises:
-        Malformed: it is none on P-256.
+        Malformed: it is not a key on P-256.
     """
     try:
         key = serialization.load_der_public_key(public)

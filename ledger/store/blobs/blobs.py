@@ -202,7 +202,7 @@ class Blobs:
         if place is not None:
             return place.size
         try:
-            return self._found(blob_name(digest), digest, self._storage.size)
+            return self._restoring(blob_name(digest), digest, self._storage.size)
         except NotFound:
             return self._packed_or_missing(digest).size
 
@@ -210,11 +210,11 @@ class Blobs:
         """The record of a packed blob; None for one that is kept as it is, or not at all.
 
         Raises:
-            Malformed: the record of a packed blob is none.
+            Malformed: the record of a packed blob is not one.
         """
         name = packed_name(digest)
         try:
-            data = self._found(name, digest, self._storage.read)
+            data = self._restoring(name, digest, self._storage.read)
         except NotFound:
             return None
         packed = parse_packed(data, where=f"{self._storage.describe()}: {name}")
@@ -228,7 +228,7 @@ class Blobs:
 
     def fetch(self, name: str, digest: str) -> bytes:
         """The bytes under a name of the store, not verified; NotFound names the digest."""
-        return self._found(name, digest, self._storage.read)
+        return self._restoring(name, digest, self._storage.read)
 
     def read(self, digest: str) -> bytes:
         """All bytes of a blob, verified."""
@@ -471,7 +471,7 @@ class Blobs:
         return True
 
     def _whole(self, digest: str) -> BinaryIO:
-        return self._found(blob_name(digest), digest, self._storage.open)
+        return self._restoring(blob_name(digest), digest, self._storage.open)
 
     def _packed_or_missing(self, digest: str) -> Packed:
         packed = self.packed(digest)
@@ -538,7 +538,7 @@ class Blobs:
             self._warn_replaced(name)
             self._storage.replace(name, hashed.parts.encode())
 
-    def _found[T](self, name: str, digest: str, get: Callable[[str], T]) -> T:
+    def _restoring[T](self, name: str, digest: str, get: Callable[[str], T]) -> T:
         try:
             return get(name)
         except NotFound:
@@ -568,7 +568,7 @@ class Blobs:
                     pieces.append(self._sliced(chunk, place)[first:last])
                 elif first < last:
                     read = partial(self._storage.read_range, start=first, length=last - first)
-                    pieces.append(self._found(blob_name(chunk), chunk, read))
+                    pieces.append(self._restoring(blob_name(chunk), chunk, read))
                 at += size
             return b"".join(pieces)
 

@@ -17,7 +17,7 @@ from ledger.storage.failure import storage_failed
 from ledger.store.blobs.blobs import Blobs
 from ledger.store.blobs.hashing import threads
 from ledger.store.layout import BLOBS, STORE
-from ledger.store.trees.scan import Found
+from ledger.store.trees.scan import ScannedFile
 from ledger.store.trees.statcache import Content
 from ledger.store.workers import manyfiles
 
@@ -25,7 +25,7 @@ _KNOWN_BYTES: Final = 8 * 1024 * 1024
 """Of the youngest packfiles with indexes of so many bytes (190,000 blobs) no blob is written again."""
 
 
-def take_many(blobs: Blobs, files: Sequence[Found], *, link: bool) -> list[Content | None]:
+def take_many(blobs: Blobs, files: Sequence[ScannedFile], *, link: bool) -> list[Content | None]:
     """Take these files into the store, and say what each holds; those with None are for the caller to put.
 
     Raises:
@@ -56,7 +56,7 @@ def take_many(blobs: Blobs, files: Sequence[Found], *, link: bool) -> list[Conte
     return [next(given) if one else None for one in fit]
 
 
-def _linked(files: Sequence[Found], blobs: str, store: Path) -> list[str]:
+def _linked(files: Sequence[ScannedFile], blobs: str, store: Path) -> list[str]:
     """The digest of each file that is in the store now, in hexadecimal; nothing for the others."""
     group.sync_all(store)
     answers = manyfiles.work("link-in", (blobs,), files, threads(), _record)
@@ -64,7 +64,7 @@ def _linked(files: Sequence[Found], blobs: str, store: Path) -> list[str]:
     return [answer.replace(manyfiles.NOT_DONE, "") for answer in answers]
 
 
-def _packed(files: Sequence[Found], blobs: Blobs, store: Path) -> list[str]:
+def _packed(files: Sequence[ScannedFile], blobs: Blobs, store: Path) -> list[str]:
     """As ``_linked``, by new packfiles. What a packfile has already is compared with it, and the packfile made young."""
     store.mkdir(parents=True, exist_ok=True)
     known = blobs.packfiles.latest(_KNOWN_BYTES)
@@ -82,6 +82,6 @@ def _packed(files: Sequence[Found], blobs: Blobs, store: Path) -> list[str]:
     return ["" if digest == manyfiles.NOT_DONE or number in lost else digest for digest, _, number in found]
 
 
-def _record(file: Found) -> manyfiles.Record:
+def _record(file: ScannedFile) -> manyfiles.Record:
     s = file.status
     return file.location, f"{s.st_dev}:{s.st_ino}:{s.st_size}:{s.st_mtime_ns}"

@@ -22,7 +22,7 @@ from ledger.store.parts import large_digest
 from ledger.store.trees.manifest import Manifest, ManifestEntry
 
 
-class Found(NamedTuple):
+class ScannedFile(NamedTuple):
     """A file in a folder: its path in the tree, where it lies, and what the system says of it. A tuple, for 100,000 of
     them."""
 
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 _path = attrgetter("path")
 
 
-def scan(folder: Path) -> list[Found]:
+def scan(folder: Path) -> list[ScannedFile]:
     """Every file below ``folder``, in the order of the UTF-8 bytes of their paths.
 
     Raises:
@@ -78,7 +78,7 @@ def _is_plain(entry: ManifestEntry) -> bool:
     return entry.parts is not None and entry.digest != large_digest(entry.size, entry.parts)
 
 
-def _walk(folder: str, base: str, root: str) -> Iterator[Found]:
+def _walk(folder: str, base: str, root: str) -> Iterator[ScannedFile]:
     # By its descriptor, so that the system need not walk to the folder for each file.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -87,7 +87,7 @@ def _walk(folder: str, base: str, root: str) -> Iterator[Found]:
                 name = entry.name
                 path, location = base + name, f"{folder}/{name}"
                 if entry.is_file(follow_symlinks=False):
-                    yield Found(path, location, entry.stat(follow_symlinks=False))
+                    yield ScannedFile(path, location, entry.stat(follow_symlinks=False))
                 elif entry.is_symlink():
                     yield _through(location, path, root)
                 elif entry.is_dir():
@@ -104,7 +104,7 @@ def _walk(folder: str, base: str, root: str) -> Iterator[Found]:
         os.close(descriptor)
 
 
-def _through(location: str, path: str, root: str) -> Found:
+def _through(location: str, path: str, root: str) -> ScannedFile:
     target = os.path.realpath(location)
     if not target.startswith(root + os.sep):
         raise Refused(
@@ -122,4 +122,4 @@ def _through(location: str, path: str, root: str) -> Found:
             found=target,
             cure="remove the link",
         )
-    return Found(path, target, os.stat(target))
+    return ScannedFile(path, target, os.stat(target))

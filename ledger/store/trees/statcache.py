@@ -27,7 +27,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ledger.store.trees.scan import Found
+from ledger.store.trees.scan import ScannedFile
 
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 _SCHEMA: Final = """
@@ -69,7 +69,7 @@ class Status(NamedTuple):
 class Listing:
     """What the system says of the files of a folder, in columns, in the order of their paths."""
 
-    def __init__(self, files: Sequence[Found]) -> None:
+    def __init__(self, files: Sequence[ScannedFile]) -> None:
         statuses = [file.status for file in files]
         self.names = "\0".join([file.path for file in files])
         # Numbers of devices and inodes take all 64 bits on some file systems.

@@ -170,7 +170,7 @@ def new(name: str, as_json: bool) -> None:
     """Make your own key as an author in this log, and print the line that asks for its enrolment.
 
     From then on it signs every event that you append here. The private half stays in your configuration folder, mode 0600.
-    Where the log's own key is at hand it is enrolled at once; else give the line to somebody who may enrol.
+    If the log's own key is on this machine, it is enrolled at once; otherwise give the line to somebody who may enrol.
 
     \b
     Examples:

@@ -136,14 +136,14 @@ class Enrolled:
         self._root, self._log = root, log
         self._turn = threading.Lock()
         self._seen = -1
-        self._found: list[Author] = []
+        self._authors: list[Author] = []
 
     def __call__(self) -> list[Author]:
         with self._turn:
             changes = self._log.length(AUTHORS_STREAM)
             if changes != self._seen:
-                self._found, self._seen = enrolled(self._root), changes
-            return self._found
+                self._authors, self._seen = enrolled(self._root), changes
+            return self._authors
 
 
 def enrolled(root: Root) -> list[Author]:

@@ -56,7 +56,7 @@ def show_pointer(root: Root, path: Path, *, as_json: bool) -> None:
     pointer = read_pointer(path)
     with open_catalog(root) as catalog:
         if not catalog.made(pointer.digest):
-            raise _nobody_made(path, pointer.digest)
+            raise _no_maker(path, pointer.digest)
     show_digest(root, pointer.digest, as_json=as_json)
 
 
@@ -67,11 +67,11 @@ def run_of_pointer(root: Root, path: Path) -> str:
         known = set(catalog.run_ids())
         made = [item for item in catalog.made(pointer.digest) if item.run in known]
     if not made:
-        raise _nobody_made(path, pointer.digest)
+        raise _no_maker(path, pointer.digest)
     return max(made, key=lambda item: item.index).run
 
 
-def _nobody_made(path: Path, digest: str) -> NotFound:
+def _no_maker(path: Path, digest: str) -> NotFound:
     return NotFound(
         "no run of this root made what the pointer names",
         where=str(path),

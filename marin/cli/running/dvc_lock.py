@@ -30,7 +30,7 @@ _WORD = re.compile(r"[\w.]+")
 def first_changed(project: Path, names: Sequence[str]) -> str:
     """The first thing for which DVC would call one of these stages: a file that is another one than dvc.lock has, a list of
     files, a command or a parameter that is; a stage that dvc.lock lacks. "" where there is none, and in a folder without
-    dvc.yaml. What always runs (``always_changed``) is none of them."""
+    dvc.yaml. What always runs (``always_changed``) is not one of them."""
     if not (project / "dvc.yaml").is_file():
         return ""
     stages, locks = _stages(project / "dvc.yaml"), _stages(project / "dvc.lock")

@@ -33,7 +33,7 @@ def search_trials(
     from marin.preregistration.searching import register_trials
     from marin.recipe.search import search
 
-    asked = _asked(overrides, metric)
+    asked = _search_plan(overrides, metric)
     composed: list[Composed] = []
     outcomes: list[Trained] = []
 
@@ -65,11 +65,11 @@ def planned_trial(overrides: Sequence[str], metric: str) -> tuple[Plan, Words]:
     """
     from marin.recipe.search import first_trial
 
-    asked = _asked(overrides, metric)
+    asked = _search_plan(overrides, metric)
     return asked, first_trial(asked)
 
 
-def _asked(overrides: Sequence[str], metric: str) -> Plan:
+def _search_plan(overrides: Sequence[str], metric: str) -> Plan:
     from marin.pipeline.metrics import check_metric
     from marin.recipe.search import plan
 

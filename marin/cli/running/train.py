@@ -154,7 +154,7 @@ def train(options: TrainOptions) -> None:
             made = [_with_own(root, one, options.prompts, options.reward) for one in made]
         for one in made:
             _check_verdict(one.recipe)
-        return [_said(one, composed) for one, composed in zip(made, asked_for, strict=True)]
+        return [_log_template(one, composed) for one, composed in zip(made, asked_for, strict=True)]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
         for one in composed:
@@ -347,7 +347,7 @@ def _continued(root: Root, run: str, composed: Composed) -> Composed:
     return replace(composed, recipe=recipe)
 
 
-def _said(made: Composed, asked: Composed) -> Composed:
+def _log_template(made: Composed, asked: Composed) -> Composed:
     """``made``, and a word where its conversations have a template that ``asked`` did not name."""
     from marin.recipe.schema import chats
 

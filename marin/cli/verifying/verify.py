@@ -133,7 +133,7 @@ class VerifyOptions:
     no_record: bool = flag("Leave nothing behind: append to no ledger, take nothing from one, and move no pin.")
     at_commit: str | None = option(
         "REF",
-        "Verify with the commit and the lock that the run names, built in a Git worktree after a yes, if it is in the "
+        "Verify with the commit and the lock that the run names, built in a Git worktree after you confirm, if it is in the "
         "history of REF (REMOTE/BRANCH is fetched).",
     )
     yes: bool = flag("With --at-commit: do not ask.")
@@ -462,7 +462,7 @@ def check_following(ctx: click.Context) -> None:
     Raises:
         UsageError: some option does not.
     """
-    named = [name for name, _ in _given(ctx)]
+    named = [name for name, _ in _options_on_line(ctx)]
     lone = [name for name in named if name in ("stop", "back") and "follow" not in named]
     wrong = lone or ([name for name in FOLLOWED_WITHOUT if name in named] if "follow" in named else [])
     if wrong:
@@ -520,7 +520,7 @@ def check_alone(ctx: click.Context, what: str) -> None:
     Raises:
         UsageError: some was asked for.
     """
-    for name, _ in _given(ctx):
+    for name, _ in _options_on_line(ctx):
         if name in ("ca", "git", "at_commit"):
             option = _word(ctx, name)
             raise UsageError(
@@ -597,7 +597,7 @@ def forwarded(ctx: click.Context, without: Sequence[str]) -> list[str]:
     there."""
     arguments = []
     words = {item.name: (item.opts[-1], item.secondary_opts) for item in ctx.command.params}
-    for name, value in _given(ctx):
+    for name, value in _options_on_line(ctx):
         word, opposite = words[name]
         if name in ("run", "at_commit", "yes", *without):
             continue
@@ -614,7 +614,7 @@ def _word(ctx: click.Context, name: str) -> str:
     return next(item.opts[-1] for item in ctx.command.params if item.name == name)
 
 
-def _given(ctx: click.Context) -> list[tuple[str, Any]]:
+def _options_on_line(ctx: click.Context) -> list[tuple[str, Any]]:
     """What stands on this command line, by the names of parameters."""
     from_line = click.core.ParameterSource.COMMANDLINE
     return [(name, value) for name, value in ctx.params.items() if ctx.get_parameter_source(name) is from_line]

@@ -75,7 +75,7 @@ def chat_template(folder: Path) -> str | None:
 
 
 def _either(tools: str, default: str | None) -> str:
-    """One template of both. ``+`` keeps the white space that one begins or ends with; its last line end is none, in Jinja."""
+    """One template of both. ``+`` keeps the white space that one begins or ends with; Jinja drops its last line end."""
     other = "{{ raise_exception('no chat template without tools') }}" if default is None else default.removesuffix("\n")
     return "{%+ if tools is not none +%}" + tools.removesuffix("\n") + "{%+ else +%}" + other + "{%+ endif +%}"
 

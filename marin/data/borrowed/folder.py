@@ -133,7 +133,7 @@ def keep(folder: Path, target: Path) -> Tokenizer:
                 shutil.copyfile(folder / name, target / name)
         return open_tokenizer(target)
     config = read_settings(folder / CONFIG, UsageError)
-    made = None if _has_class(folder, config) else _made(folder)
+    made = None if _has_class(folder, config) else _content(folder)
     if (folder / "chat_template.jinja").is_file():
         shutil.copyfile(folder / "chat_template.jinja", target / "chat_template.jinja")
     if made is not None:
@@ -250,7 +250,7 @@ def _check_paths(folder: Path, config: Mapping[str, Any]) -> None:
             )
 
 
-def _made(folder: Path) -> tuple[str, dict[str, str]]:
+def _content(folder: Path) -> tuple[str, dict[str, str]]:
     """``tokenizer.json`` of a folder without one and without a class, and the special tokens of its texts."""
     pair = next((pair for pair in PAIRS if all((folder / name).is_file() for name in pair)), None)
     if pair is not None:

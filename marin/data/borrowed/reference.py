@@ -105,12 +105,12 @@ class _Notes(logging.Handler):
 def answer_of(folder: Path) -> dict[str, Any]:
     """In the process of its own: the answer as JSON has it."""
     try:
-        return _made(folder)
+        return _tokenizer_parts(folder)
     except BaseException as error:  # a folder from elsewhere, and the library's panics are no Exception
         return {"refused": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
 
 
-def _made(folder: Path) -> dict[str, Any]:
+def _tokenizer_parts(folder: Path) -> dict[str, Any]:
     import transformers
     from tokenizers import Tokenizer
     from transformers import AutoTokenizer, PreTrainedTokenizerFast

@@ -31,12 +31,12 @@ class GrantedLease(Unleased):
     def __init__(self, root: Root, grant: Grant) -> None:
         super().__init__(root)
         self._held, self._step = HeldLeases(root, Claimant(grant.executor)), grant.step
-        self._asked = time.monotonic()
+        self._polled_at = time.monotonic()
 
     def is_free(self) -> bool:
         """See :class:`Unleased`: whether it still is its holder's."""
         self._held.catch_up()
-        self._asked = time.monotonic()
+        self._polled_at = time.monotonic()
         return self._held.is_held(self._step)
 
     def begin(self, batch: Sequence[Draft], still: Callable[[bool], bool]) -> bool:
@@ -45,7 +45,7 @@ class GrantedLease(Unleased):
 
     def check(self) -> None:
         """See :class:`Unleased`. The log is asked as often as its holder gives a sign."""
-        if time.monotonic() - self._asked > TERM.total_seconds() / 3:
+        if time.monotonic() - self._polled_at > TERM.total_seconds() / 3:
             self.ask()
 
     def ask(self) -> None:

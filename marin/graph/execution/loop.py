@@ -153,7 +153,7 @@ class GraphExecution:
             if hit is not None and self.options.check and hit.action == "cached":
                 self.todo.append(Work(node, identity, inputs, expected=hit))
             elif hit is not None:
-                self._found(hit)
+                self._release(hit)
             elif (failed := self.planner.cache.failure(identity.digest)) and not (
                 self.options.force_failed or self.options.force
             ):
@@ -168,7 +168,7 @@ class GraphExecution:
     def _is_forced(self, node: Node) -> bool:
         return self.options.force and node.step.override is None and not isinstance(node.step.fn, Adopted)
 
-    def _found(self, result: NodeResult) -> None:
+    def _release(self, result: NodeResult) -> None:
         self.planner.found(result)
         self.progress.found(result.address, result.action, result.seconds)
         for address in self.graph.dependents(result.address):
@@ -223,7 +223,7 @@ class GraphExecution:
         for work in wanted:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.done(work.node, work.identity)
             if hit is not None:
-                self._found(hit)
+                self._release(hit)
             elif (rival := self.leases.rival(work.key)) is not None:
                 self.elsewhere.append(work)
                 self.progress.held(work.node.address, rival.executor)
@@ -350,7 +350,7 @@ class GraphExecution:
         for work in waiting:
             hit = None if work.expected or self._is_forced(work.node) else self.planner.done(work.node, work.identity)
             if hit is not None:
-                self._found(hit)
+                self._release(hit)
             else:
                 self.todo.append(work)
 
@@ -399,10 +399,10 @@ class GraphExecution:
             if work.expected is not None and (work not in again):
                 self._compare(work, work.expected, made)
             elif isinstance(made, NodeResult):
-                self._made(work, made)
+                self._executed(work, made)
             elif isinstance(made, StoredResult):
                 result = self.record.attempt(work).result(made, receipts[places[work.key]].index)
-                self._made(work, NodeResult.of(work.node.address, "executed", result))
+                self._executed(work, NodeResult.of(work.node.address, "executed", result))
             elif work not in again:
                 self._fail(work.node.address, str(made), paused=isinstance(made, Paused))
 
@@ -412,17 +412,17 @@ class GraphExecution:
         if work.expected is not None:
             self._compare(work, work.expected, made)
         elif isinstance(made, NodeResult):
-            self._made(work, made)
+            self._executed(work, made)
         else:
             log.warning("%s: the lease was lost to another executor; its result is not recorded", work.node.address)
             self.todo.append(work)
 
-    def _made(self, work: Work, result: NodeResult) -> None:
+    def _executed(self, work: Work, result: NodeResult) -> None:
         """A step was executed; under --check it is executed once more before anybody takes its output."""
         if self.options.check and result.action == "executed":
             self.todo.append(replace(work, attempt=1, move=0, expected=result))
         else:
-            self._found(result)
+            self._release(result)
 
     def _compare(self, work: Work, first: NodeResult, second: Ended) -> None:
         """The second execution against the first. The first result stands, whatever comes out."""
@@ -434,7 +434,7 @@ class GraphExecution:
         elif found != first.output.digest:
             self.nondeterministic.append(work.node.address)
             log.warning("%s is not deterministic: made %s, and then %s", work.node.address, first.output.digest, found)
-        self._found(first)
+        self._release(first)
 
     def _tries_again(self, work: Work, error: LedgerError) -> bool:
         """Retry by the step's policy, for a step that ran in another process."""

@@ -1,7 +1,7 @@
 """A step of the pipeline in a process of its own, of this machine or of a cluster: what `marin stage` does, without files.
 
 What travels is data: the recipe in the ledger's form, the names of the stages that the variant wants, and which of them
-this is. The process brings it to its output in the variant's run: joined or begun, taken over or executed, resumed where an
+this is. The process brings it to its output in the variant's run: joined or begun, reused or executed, resumed where an
 earlier attempt stopped.
 """
 

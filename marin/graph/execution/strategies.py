@@ -101,7 +101,7 @@ class Stages:
         """See :class:`Strategy`. On a Ray, training is a job of Ray Train that its own task launches."""
         step, address, asked = work.node.step, work.node.address, self.options.execution
         definition, variant = step.definition, self.planner.variants[address]
-        assert definition is not None, "a function is none of the pipeline's steps"
+        assert definition is not None, "a function is not a step of the pipeline"
         trains = asked.runner == "ray" and definition.name == "train"
         pause_at, devices = self._until(work)
         execution = msgspec.structs.replace(

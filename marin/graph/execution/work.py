@@ -179,14 +179,14 @@ def call(step: Step, inputs: Mapping[str, ResolvedInput], workspace: StepWorkspa
         with confined(step.name, workspace.allowed, alone=workspace.outside is not None):
             returned = step.fn(context)
         seconds = round(time.monotonic() - begun, 6)
-        return workspace.do(lambda: _kept(step.name, returned, workspace, seconds))
+        return workspace.do(lambda: _store_result(step.name, returned, workspace, seconds))
     except LedgerError:
         raise
     except (Exception, SystemExit) as error:
         raise explained(step.name, error) from error
 
 
-def _kept(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> StoredResult:
+def _store_result(address: str, returned: object, workspace: StepWorkspace, seconds: float) -> StoredResult:
     result = returned if isinstance(returned, Result) else Result(returned)
     metrics = checked_metrics(address, result.metrics)
     if workspace.filled():

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from marin.errors import UsageError
 from marin.history.names import data_of, model_of, section
 from marin.history.run import Run
-from marin.history.table.varied import Varied, flat, short_value, varied
+from marin.history.table.varied import KeyDifferences, flat, short_value, varied
 
 Value = float | str | None
 HELD_OUT, LAST = "loss", "train loss"
@@ -64,7 +64,7 @@ class Table:
         self._flat = {row.run: flat(row.recipe) for row in rows}
         self._known: dict[str, None] | None = None
 
-    def varied(self) -> Varied:
+    def varied(self) -> KeyDifferences:
         """What differs among them."""
         return varied({row.run: row.recipe for row in self.rows})
 
@@ -118,7 +118,7 @@ class Table:
             cure=f"did you mean {' or '.join(near)}?" if near else "`marin show RUN --json` has every key and number",
         )
 
-    def varied_columns(self, found: Varied, taken: Iterable[str] = ()) -> list[Column]:
+    def varied_columns(self, found: KeyDifferences, taken: Iterable[str] = ()) -> list[Column]:
         """A column for each key that differs; a title that another column has (``taken``) is written in full."""
         titles, others = found.titles, set(taken)
         return [self._short(titles[key] if titles[key] not in others else key, key) for key in found.keys]

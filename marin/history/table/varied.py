@@ -23,7 +23,7 @@ LONGEST = 24
 
 
 @dataclass(frozen=True)
-class Varied:
+class KeyDifferences:
     """``keys`` in the order of the recipe, the seed last; ``values`` of each run by key, "" where its recipe has no such key.
     ``follows``: keys that differ too and are left out, because they follow from one of ``keys``."""
 
@@ -48,7 +48,7 @@ def flat(recipe: Mapping[str, object]) -> dict[str, str]:
     return {**flatten(recipe), **named}
 
 
-def varied(recipes: Mapping[str, Mapping[str, object]]) -> Varied:
+def varied(recipes: Mapping[str, Mapping[str, object]]) -> KeyDifferences:
     """What differs among these recipes, each by its run."""
     flats = {run: flat(recipe) for run, recipe in recipes.items()}
     known = dict.fromkeys(key for each in flats.values() for key in each)
@@ -62,7 +62,7 @@ def varied(recipes: Mapping[str, Mapping[str, object]]) -> Varied:
         (follows if any(_decides(one, key, flats) for one in leading) else kept).append(key)
     ordered = (*(key for key in kept if key != SEED), *(key for key in kept if key == SEED))
     values = {run: {key: each.get(key, "") for key in ordered} for run, each in flats.items()}
-    return Varied(ordered, values, tuple(follows))
+    return KeyDifferences(ordered, values, tuple(follows))
 
 
 def _is_name(key: str) -> bool:

@@ -59,7 +59,7 @@ class StepCompleted(Body, frozen=True):
 
 
 class StepCached(Body, frozen=True):
-    """The result of an equal step is taken over. ``completed_at`` is the index of its step.completed."""
+    """The result of an equal step is reused. ``completed_at`` is the index of its step.completed."""
 
     run: str
     step: str

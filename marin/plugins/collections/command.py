@@ -211,7 +211,7 @@ def show_document(what: str, where: str | None, steps: bool, as_json: bool) -> N
     root = open_root()
     places = [named(root, where)] if where is not None else collections(root)
     text = _file_text(Path(what))
-    found = next((one for place in places if (one := _found(place, what, text))), None)
+    found = next((one for place in places if (one := _matching(place, what, text))), None)
     if found is None:
         raise UsageError(
             "no such document",
@@ -382,7 +382,7 @@ def _file_text(path: Path) -> str | None:
         return None
 
 
-def _found(collection: Collection, what: str, text: str | None) -> list[DocumentRecord]:
+def _matching(collection: Collection, what: str, text: str | None) -> list[DocumentRecord]:
     from marin.plugins.collections.queries.documents import find
 
     if text is None:

@@ -90,7 +90,7 @@ def replay(
     completed, started = _recorded(history, artifact)
     settings = list(_other_settings(Collection(store, artifact), started))
     with reaching(reach):
-        here = prepare(_asked(started), missing=_missing(store.read(started.sources)))
+        here = prepare(_request(started), missing=_missing(store.read(started.sources)))
         wrong = _other_sources(store, started, here)
         if wrong:
             return Replayed(tuple(wrong), 0, 0, True)
@@ -124,7 +124,7 @@ def _recorded(history: History, artifact: str) -> tuple[CollectionCompleted, Col
     )
 
 
-def _asked(started: CollectionStarted) -> BuildRequest:
+def _request(started: CollectionStarted) -> BuildRequest:
     return BuildRequest(
         tuple(started.globs),
         settings_of(unplain(started.settings), where="settings of the collection"),

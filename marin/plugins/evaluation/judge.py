@@ -195,7 +195,7 @@ def read_tree(body: EvaluationRecorded, folder: Path) -> Stored | str:
     try:
         settings = msgspec.convert(body.settings, Settings)
     except msgspec.ValidationError as error:
-        return f"its settings are none: {error}"
+        return f"its settings are invalid: {error}"
     if wrong := wrong_groups(settings.groups, body.tasks):
         return wrong
     kept = records.read_groups(folder)  # an older release stored none

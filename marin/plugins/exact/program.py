@@ -152,7 +152,7 @@ def _difference(theirs: Any, ours: Any, present: Program) -> str:
     for number, one in enumerate(present.operations):
         there: Any = theirs["operations"][number] if number < len(theirs["operations"]) else None
         here = ours["operations"][number]
-        told, told_here = _told(there, theirs["forms"]), _told(here, ours["forms"])
+        told, told_here = _operation_line(there, theirs["forms"]), _operation_line(here, ours["forms"])
         if there is not None and told == told_here and len(there[4]) == len(here[4]):
             within = (_difference(*pair) for pair in zip(there[4], here[4], one.bodies, strict=True))
             if inner := next((found for found in within if found), ""):
@@ -161,14 +161,15 @@ def _difference(theirs: Any, ours: Any, present: Program) -> str:
         source = f" ({one.source})" if one.source else ""
         return f"first in operation {number}: recorded {clipped(told, 160)}, here {clipped(told_here, 160)}{source}"
     if len(theirs["operations"]) > len(present.operations):
-        extra = theirs["operations"][len(present.operations)]
-        return f"first in operation {len(present.operations)}: recorded {clipped(_told(extra, theirs['forms']), 160)}, not here"
+        number = len(present.operations)
+        extra = _operation_line(theirs["operations"][number], theirs["forms"])
+        return f"first in operation {number}: recorded {clipped(extra, 160)}, not here"
     if (theirs["inputs"], theirs["outputs"]) != (ours["inputs"], ours["outputs"]):
         return "in what goes in or comes out"
     return ""
 
 
-def _told(operation: Any, forms: Any) -> str:
+def _operation_line(operation: Any, forms: Any) -> str:
     """An operation in one line, with the forms of what it gives."""
     if operation is None:
         return "none"

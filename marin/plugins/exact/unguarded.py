@@ -128,11 +128,11 @@ class _Reader:
         key = where, name, element
         if key not in self._z and key not in self._others:
             self._z.add(key)
-            if not self._found(where, name, element):
+            if not self._is_guarded(where, name, element):
                 self._others.add(key)
         return key not in self._others
 
-    def _found(self, where: str, name: str, element: int) -> bool:
+    def _is_guarded(self, where: str, name: str, element: int) -> bool:
         one = self.computations[where].operations.get(name)
         if one is None:
             return False

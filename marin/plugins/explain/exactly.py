@@ -63,11 +63,11 @@ class ExactStepwise(Opened):
         grads, *sums, loads = gradient(MINUS_ZERO, params, batch.tokens, batch.weights, *self.step._key(number))
         whole = [_whole(x, like.shape) for x, like in zip(grads, layout.params, strict=True)]
         scalars = [np.asarray(x.addressable_data(0)) for x in sums]
-        self._made["gradient"] = [*before[:count], tokens, weights]
+        self._arguments["gradient"] = [*before[:count], tokens, weights]
         records.append(
             record(
                 "gradient",
-                self._made["gradient"],
+                self._arguments["gradient"],
                 [*whole, *scalars, *(np.asarray(x.addressable_data(0)) for x in loads)],
                 [
                     *(f"gradient of {name}" for name in own),
@@ -80,9 +80,9 @@ class ExactStepwise(Opened):
         after = [_whole(x, like.shape) for x, like in zip((*params, *moments), self._likes(), strict=True)]
         forms = self._program("update").of(self._program("update").inputs)
         given = zip((*before, *whole, *scalars), forms, strict=True)
-        self._made["update"] = [x.reshape(form.shape) for x, form in given]
+        self._arguments["update"] = [x.reshape(form.shape) for x, form in given]
         ends = [np.asarray(x.addressable_data(0)) for x in (loss, norm)]
-        records.append(record("update", self._made["update"], [*after, *ends], [*names, "loss", "gradient norm"]))
+        records.append(record("update", self._arguments["update"], [*after, *ends], [*names, "loss", "gradient norm"]))
         return records
 
     def _likes(self) -> Sequence[Any]:
@@ -115,7 +115,7 @@ class ExactStepwise(Opened):
         whole = self._program(program)
         one = whole.operations[count - 1]
         part = replace(whole, operations=whole.operations[:count], outputs=one.outputs)
-        made = self._compiled(part)(self._made[program])
+        made = self._compiled(part)(self._arguments[program])
         return replaced(record(f"{count - 1}:{one.name}", [], made), whole, one), len(whole.operations)
 
     def count(self, program: str) -> int:
@@ -140,7 +140,7 @@ class ExactStepwise(Opened):
         return self.recipe.seed or 0, self._number
 
     def _execute(self, program: Program, name: str, visit: Visit) -> None:
-        given = zip(program.of(program.inputs), self._made[name], strict=True)
+        given = zip(program.of(program.inputs), self._arguments[name], strict=True)
         _Walk(self._alone, visit).body(
             program, [reference.TO.rule(x) if form.dtype == FLOAT else x for form, x in given], ""
         )

@@ -74,7 +74,7 @@ class Opened(ABC):
                 question.state,
                 where=f"training checkpoint before train step {question.start}",
             )
-        self._made: dict[str, list[Any]] = {}
+        self._arguments: dict[str, list[Any]] = {}
         self._blank = False
 
     @property
@@ -104,7 +104,7 @@ class Opened(ABC):
 
     def _initial(self) -> Record:
         """The initial state as a program without inputs."""
-        self._made[INITIAL] = []
+        self._arguments[INITIAL] = []
         named = leaves(self._first)
         return record(INITIAL, [], [local_bytes(value) for _, value in named], [name for name, _ in named])
 

@@ -74,8 +74,8 @@ class Stepwise(Opened):
                 rows[d * local + j] = [np.asarray(leaf)[d] for leaf in jax.tree.leaves(part)]
         for shard in range(local * devices):
             cut = slice(shard * size, (shard + 1) * size)
-            self._made[f"gradient {shard}"] = [*whole, tokens[cut], weights[cut]]
-            records.append(record(f"gradient {shard}", self._made[f"gradient {shard}"], rows[shard]))
+            self._arguments[f"gradient {shard}"] = [*whole, tokens[cut], weights[cut]]
+            records.append(record(f"gradient {shard}", self._arguments[f"gradient {shard}"], rows[shard]))
         # Once more, as a train step does it: its gradients are summed before they are exchanged, and the sum is a program too.
         grads, loss, weight = step.programs.exchange(step.sums(arrays, batch.tokens, batch.weights, blank=batch.blank))
         scalars = [np.asarray(x.addressable_data(0)) for x in (loss, weight)]
@@ -89,7 +89,7 @@ class Stepwise(Opened):
         )
         squares = tuple(step.programs.square(piece) for piece in grads)
         for s in range(local * devices):
-            self._made[f"square {s}"] = slices[s]
+            self._arguments[f"square {s}"] = slices[s]
             records.append(record(f"square {s}", slices[s], [np.asarray(squares[s % local])[s // local]]))
         square = step.programs.total(squares)
         total = np.asarray(square.addressable_data(0))
@@ -111,8 +111,8 @@ class Stepwise(Opened):
                 s = d * local + j
                 made = [np.asarray(x)[d] for x in (*params, *moments, prints)]
                 made += [np.asarray(x.addressable_data(0)) for x in (mean, norm)]
-                self._made[f"update {s}"] = [*before[s], *slices[s], total, *scalars, np.uint32(s)]
-                records.append(record(f"update {s}", self._made[f"update {s}"], made))
+                self._arguments[f"update {s}"] = [*before[s], *slices[s], total, *scalars, np.uint32(s)]
+                records.append(record(f"update {s}", self._arguments[f"update {s}"], made))
         # In the order of the calculation: the first record that differs is the cause, and those after it follow from it.
         order = {name: i for i, name in enumerate(_ORDER)}
         return sorted(
@@ -121,7 +121,7 @@ class Stepwise(Opened):
 
     def _traced(self, program: str) -> tuple[Any, list[Any]]:
         """The jaxpr of one program on one shard or slice, and its arguments."""
-        given, layout = self._made[program], self.step.layout
+        given, layout = self._arguments[program], self.step.layout
         kind = program.partition(" ")[0]
         counts = len(layout.params), len(layout.moments)
         function: Callable[..., Any]

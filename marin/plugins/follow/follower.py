@@ -118,7 +118,7 @@ class Follower:
         self._done: set[str] = set()
         self._refuted: Refuted | None = None
         self._stored_wrong: Refuted | None = None
-        self._said, self._agreed = "", -1
+        self._last_line, self._agreed = "", -1
 
     @property
     def run(self) -> Run:
@@ -396,8 +396,8 @@ class Follower:
         return at, state
 
     def _tell(self, line: str) -> None:
-        if line != self._said:
-            self._said = line
+        if line != self._last_line:
+            self._last_line = line
             self._say(line)
 
     @property

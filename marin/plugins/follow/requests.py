@@ -31,7 +31,7 @@ class StopRequests:
 
     def __init__(self, root: Root, run: str, since: int) -> None:
         self._root, self._run, self._known = root, run, since
-        self._asked = time.monotonic()
+        self._polled_at = time.monotonic()
 
     def look(self, index: int) -> None:
         """Called when the training's own event ``index`` is durable.
@@ -45,9 +45,9 @@ class StopRequests:
 
     def poll(self) -> None:
         """For a process whose workers record: as :meth:`look`, up to the newest event, every now and then."""
-        if time.monotonic() - self._asked < POLL_SECONDS:
+        if time.monotonic() - self._polled_at < POLL_SECONDS:
             return
-        self._asked = time.monotonic()
+        self._polled_at = time.monotonic()
         try:
             first, self._known = self._known, max(self._known, self._root.reader().checkpoint().size)
         except LedgerError as error:

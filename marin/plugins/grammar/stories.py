@@ -121,7 +121,7 @@ class Story:
                 if self._generator.chance(40):
                     continue
                 template = template[1:]
-            sentences.append(self._told(template))
+            sentences.append(self._sentence(template))
             sentences.extend(self._free() for _ in range(self._generator.pick((0, 1, 1, 1, 2))))
         return " ".join(sentences)
 
@@ -130,7 +130,7 @@ class Story:
         self._topic, self._mentioned = None, []
         return sentence(self._phrases)
 
-    def _told(self, template: str) -> str:
+    def _sentence(self, template: str) -> str:
         self._before, self._mentioned = self._mentioned, []
         self._subject, self._many = None, False
         text = _SLOT.sub(self._slot, template)

@@ -115,7 +115,7 @@ def compare(data: bytes, where: str, history: History, last: Run, benchmark: Ben
     """Whether a result is the log of ``last``, as the record has it.
 
     Raises:
-        MarinError: the record has no log, or another seed; or the result is none.
+        MarinError: the record has no log, or another seed; or the result is not a result of MLPerf.
     """
     said = read_result(data, where)
     if mistaken := [one.mistaken for one in said if one.mistaken]:

@@ -247,7 +247,7 @@ def sharing(started: TrainStarted, what: str = "tensor_parallel") -> int:
             where=f"train.started: device.{what}",
             expected=f"a divisor of {started.devices} devices",
             found=str(said)[:80],
-            cure="the event is none of Marin's: ask its signer",
+            cure="the event is not one of Marin's: ask its signer",
         )
     return said
 

@@ -57,8 +57,8 @@ def connected(address: str | None, *, cpus: float) -> Iterator[Any]:
         Unavailable: Ray is not installed, does not start, or does not answer under that address; or this process is
             connected to one already.
     """
-    if _kept and address is None:
-        yield _kept[-1].ray(cpus)
+    if _shared and address is None:
+        yield _shared[-1].ray(cpus)
         return
     given, address = address, address or os.environ.get(ADDRESS_VARIABLE)
     mode = os.environ.get("RAY_AUTH_MODE", "token")
@@ -118,15 +118,15 @@ class _LazyRay:
     def ray(self, cpus: float) -> Any:
         """The module, connected."""
         if self._ray is None:
-            kept = _kept.pop()  # what is begun now is not the kept one's user
+            kept = _shared.pop()  # what is begun now is not the kept one's user
             try:
                 self._ray = self._stack.enter_context(connected(self._address, cpus=max(cpus, self._least)))
             finally:
-                _kept.append(kept)
+                _shared.append(kept)
         return self._ray
 
 
-_kept: list[_LazyRay] = []
+_shared: list[_LazyRay] = []
 
 
 @contextmanager
@@ -135,9 +135,9 @@ def one_ray(address: str | None = None, *, cpus: float = 0) -> Iterator[None]:
     ``address``, or one of its own that is begun when it is first wanted, with the slots that are wanted then, and ``cpus``
     at least. From then on standard output is stderr until the block ends. A block inside a block changes nothing."""
     with Attended(), ExitStack() as stack:
-        if not _kept:
-            _kept.append(_LazyRay(address, stack, cpus))
-            stack.callback(_kept.clear)
+        if not _shared:
+            _shared.append(_LazyRay(address, stack, cpus))
+            stack.callback(_shared.clear)
         yield
 
 

@@ -171,7 +171,7 @@ def _train(ray: Any, setup: WorkerSetup, number: int, count: int, coordinator: s
                 attempt=setup.attempt,
             )
         )
-        made = _made(store, base / "out", result) if hosts.leader() else None
+        made = _encoded_result(store, base / "out", result) if hosts.leader() else None
         hosts.leave()
     return made
 
@@ -196,7 +196,7 @@ def heeding(ray: Any, setup: WorkerSetup, stop: Callable[[], None]) -> Iterator[
         ended.set()
 
 
-def _made(store: Store, out: Path, result: StepResult) -> bytes:
+def _encoded_result(store: Store, out: Path, result: StepResult) -> bytes:
     return msgspec.json.encode(
         WorkerResult(
             kind=result.kind,

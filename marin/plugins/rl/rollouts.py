@@ -79,7 +79,7 @@ class DrawnRollouts:
     def draw(self, state: SlicedState, update: int, hint: bytes | None = None) -> Rollout:
         """As :meth:`marin.training.runtime.objective.Rollouts.draw`."""
         objective = self.objective
-        numbers, indices, prompts = self._asked(update)
+        numbers, indices, prompts = self._draw_prompts(update)
         keys, drawn_before = self.keys_of(numbers), self.sampler_of(update)
         self._hold(state, update)
         completions, passed = self._drawn(update, self._held[drawn_before], prompts, keys, hint)
@@ -204,7 +204,7 @@ class DrawnRollouts:
         each = self.recipe.trainer.steps_per_segment // self.objective.num_iterations
         return max(update // each * each, update - (self.objective.updates_behind or 0))
 
-    def _asked(self, update: int) -> tuple[list[int], list[int], Tokens]:
+    def _draw_prompts(self, update: int) -> tuple[list[int], list[int], Tokens]:
         """Numbers of an update's prompts, their questions, and the tokens that each completion follows."""
         numbers = list(range(update * self._each, (update + 1) * self._each))
         indices: list[int] = self._order(numbers).tolist()
@@ -228,7 +228,7 @@ class DrawnRollouts:
                 if self.sampler_of(later) > update:
                     break
                 if self.sampler_of(later) == update:
-                    numbers, _, asked = self._asked(later)
+                    numbers, _, asked = self._draw_prompts(later)
                     samplers.ask(later, self._held[update], asked, self.keys_of(numbers))
         found = samplers.drawn(update) if samplers is not None else None
         return found or self._drawing.drawn(arrays, prompts, keys, self._hinted(hint, len(prompts)))

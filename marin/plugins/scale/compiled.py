@@ -174,7 +174,7 @@ def forecast(recipe: Recipe, topology: str, vocabulary: int, *, stock: bool = Fa
     check_variables(os.environ, "LIBTPU_INIT_ARGS", "XLA_FLAGS")
     check_libtpu()
     kept = str(compilation_cache() / "tpu")
-    answer = _asked(
+    answer = _compiler_answer(
         Question(recorded(recipe), topology, vocabulary, stock, kept, moves), recipe.arithmetic.matmul_precision
     )
     tokens = recipe.trainer.batch_size * recipe.model.seq_len
@@ -201,7 +201,7 @@ def check_libtpu() -> None:
         )
 
 
-def _asked(question: Question, precision: str) -> SlicePrograms:
+def _compiler_answer(question: Question, precision: str) -> SlicePrograms:
     kept = {name: value for name, value in os.environ.items() if name in KEPT}
     with tempfile.TemporaryDirectory(prefix="marin-compile-") as folder:
         asked, answered = Path(folder) / "question.json", Path(folder) / "answer.json"

@@ -42,7 +42,7 @@ def compare(scorer: Scorer, vocabulary: int, url: str, model: str, *, sequences:
         url: of the other server, up to ``/v1``. ``model``: what it calls the model.
 
     Raises:
-        MissingEvidence: no server answers there. UsageError: its answers are none.
+        MissingEvidence: no server answers there. UsageError: its answers are not scores.
     """
     draw = np.random.default_rng(seed)
     sizes = draw.integers(2, scorer.seq_len + 1, sequences)

@@ -28,7 +28,7 @@ def sign_model(store: Store, model: Output, key: Path, signature: Path) -> None:
 
     Raises:
         MissingEvidence: model-signing is not installed, or there is no key file.
-        UsageError: the key is none that the format knows.
+        UsageError: the format does not know a key of this kind.
     """
     config = _config(key)
     signature.parent.mkdir(parents=True, exist_ok=True)

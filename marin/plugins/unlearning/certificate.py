@@ -27,7 +27,7 @@ from marin.history.runs import History, is_a, load, read_fact, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.unlearning.kinds import Fork, UnlearningForked, UnlearningRequested, fork_pairs, unlearning_stream
 from marin.recipe.schema import digest
-from marin.record.attestation import Attested, attested
+from marin.record.attestation import ReadAttestation, attested
 from marin.record.events import ReplayCompleted, RunStarted
 from marin.record.verdicts import NAMES
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
@@ -290,7 +290,7 @@ def judge_certificate(file: Path, trusted: Sequence[VerifierKey], policy: Witnes
         return Verdict("PASS", (f"signed by {said.key}",))
 
     def events() -> Verdict:
-        said: Attested = found["said"]
+        said: ReadAttestation = found["said"]
         found["proven"] = shown = proven(_evidence(said, file.name), keys, where=file.name)
         check_signer(shown, said.key, where=file.name)
         about = shown.checkpoint
@@ -310,7 +310,7 @@ def judge_certificate(file: Path, trusted: Sequence[VerifierKey], policy: Witnes
     return Judgement(found["run"], verdicts)
 
 
-def _evidence(said: Attested, where: str) -> list[tuple[str, bytes]]:
+def _evidence(said: ReadAttestation, where: str) -> list[tuple[str, bytes]]:
     evidence = said.said.get("evidence")
     if not isinstance(evidence, dict) or not all(isinstance(text, str) for text in evidence.values()):
         raise Malformed(
@@ -325,16 +325,16 @@ def _needed(history: History, checkpoint: LogCheckpoint, run: str, where: str) -
     try:
         statement(noting, checkpoint, run)
     except UsageError as error:
-        raise _not_given(where, error) from error
+        raise _missing_value(where, error) from error
     return list(noting.noted)
 
 
-def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
+def _fields(said: ReadAttestation, shown: Proven, run: str, where: str) -> Verdict:
     """The statement, made again from its events."""
     try:
         made = plain(_whole(shown, shown.checkpoint, run, dict(said.said["evidence"])))
     except UsageError as error:
-        raise _not_given(where, error) from error
+        raise _missing_value(where, error) from error
     predicate = made["predicate"]
     subjects = {one["name"]: "sha256:" + one["digest"]["sha256"] for one in made["subject"]}
     pairs: list[tuple[str, Any, Any]] = [("subject", subjects, dict(said.files))]
@@ -358,7 +358,7 @@ def _fields(said: Attested, shown: Proven, run: str, where: str) -> Verdict:
     )
 
 
-def _not_given(where: str, error: UsageError) -> Tampered:
+def _missing_value(where: str, error: UsageError) -> Tampered:
     return Tampered(
         "a certificate that its events do not give", where=where, expected="one that they give", found=str(error)
     )

@@ -105,7 +105,7 @@ class _Following:
         recorded, folder = load(root.history(), run), root.views()
         self._recipe, self._run = recorded.started.body.recipe, run
         self._mode = (asked := choice()).mode
-        self._told = logged_points(folder, run, training_of(recorded), self._mode)
+        self._logged = logged_points(folder, run, training_of(recorded), self._mode)
         with reaching(self._mode):
             self._wandb: Any = opened(recorded, root, folder, asked)
         self._tracker: Tracker = wandb_tracker(self._wandb)
@@ -116,17 +116,17 @@ class _Following:
     def log(self, segments: Sequence[TrainSegment], measured: Sequence[MetricsRecorded]) -> None:
         """What these say of train steps that W&B was not told of yet."""
         for step, values in sorted(rows_of(self._recipe, segments, measured).items()):
-            if step > self._told.step:
+            if step > self._logged.step:
                 self._tracker.log({STEP: step, **values}, step=step)
-                self._told.step = step
+                self._logged.step = step
 
     def evaluated(self, body: EvaluationMeasured | EvaluationRecorded) -> None:
         """What was evaluated of a recorded state, each point once."""
         values = {
-            key: value for key, value in evaluations_of(body).items() if (key, body.step) not in self._told.evaluated
+            key: value for key, value in evaluations_of(body).items() if (key, body.step) not in self._logged.evaluated
         }
         if values:
-            self._told.evaluated |= {(key, body.step) for key in values}
+            self._logged.evaluated |= {(key, body.step) for key in values}
             self._tracker.log({EVALUATED: body.step, **values}, step=body.step)
 
     def checkpoint(self, saved: CheckpointSaved) -> None:

@@ -16,7 +16,7 @@ Places = Callable[[str], Sequence[int]]
 """The indices of the events of a type, in order."""
 
 
-class Written:
+class Authorship:
     """Of the log that ``reader`` reads, as it is by now."""
 
     def __init__(self, reader: LogReader, places: Places, *, own: bool, mine: Sequence[VerifierKey] = ()) -> None:

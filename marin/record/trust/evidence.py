@@ -40,7 +40,7 @@ AUTHORITIES = "authorities.pem"
 
 
 @dataclass(frozen=True)
-class Vouched:
+class DatedEvidence:
     """One statement that holds: events below ``size`` existed before ``time`` (empty where no time is stated)."""
 
     kind: str
@@ -58,7 +58,7 @@ class Vouched:
 class Evidence:
     """What holds, what contradicts the log, what could not be judged here, and what only the log itself claims."""
 
-    vouched: tuple[Vouched, ...]
+    vouched: tuple[DatedEvidence, ...]
     findings: tuple[Finding, ...]
     undecided: tuple[str, ...]
     claimed: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Sources:
         self, storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], anchored: Sequence[tuple[int, Event]]
     ) -> Evidence:
         """Check all there is. ``anchored`` are the events of type ``log.anchored/v1``."""
-        vouched: list[Vouched] = []
+        vouched: list[DatedEvidence] = []
         findings: list[Finding] = []
         undecided: list[str] = []
         claimed: list[str] = []
@@ -94,12 +94,12 @@ class Sources:
         for index, event in anchored:
             shown = ledger.check_stamp(reader, index, event, certificates)
             if isinstance(shown, ledger.Stamped):
-                vouched.append(Vouched("time stamp", shown.size, shown.time, shown.authority))
+                vouched.append(DatedEvidence("time stamp", shown.size, shown.time, shown.authority))
             elif not isinstance(shown, Unverified) or self.authorities is not None:
                 findings.append(_finding(shown, f"event {index}"))
             elif isinstance(own := ledger.check_stamp(reader, index, event, _brought(storage)), ledger.Stamped):
                 claimed.append(
-                    str(Vouched("time stamp", own.size, own.time, f"{own.authority}, an authority of the root's"))
+                    str(DatedEvidence("time stamp", own.size, own.time, f"{own.authority}, an authority of the root's"))
                 )
             else:
                 undecided.append(str(shown))
@@ -111,7 +111,7 @@ class Sources:
                     findings.append(_finding(error, anchor.commit))
                 else:
                     vouched.append(
-                        Vouched(f"Git {anchor.kind}", anchor.size, anchor.time, f"commit {anchor.commit[:12]}")
+                        DatedEvidence(f"Git {anchor.kind}", anchor.size, anchor.time, f"commit {anchor.commit[:12]}")
                     )
         return Evidence(tuple(vouched), tuple(findings), tuple(undecided), tuple(claimed))
 
@@ -153,7 +153,7 @@ def is_about(policy: WitnessPolicy, origin: str) -> bool:
 
 def witnessed(
     storage: Storage, reader: LogReader, keys: Sequence[VerifierKey], policy: WitnessPolicy | None
-) -> list[Vouched]:
+) -> list[DatedEvidence]:
     """What the verifier's own witnesses say. Their policy is for the logs that it names, or for all where it names none."""
     if policy is None or not is_about(policy, reader.checkpoint().origin):
         return []
@@ -165,7 +165,7 @@ def witnessed(
         except NotFound:
             checkpoint, names = policy.check(reader.note(), keys)
     reader.check_continues(checkpoint)
-    return [Vouched(WITNESSES, checkpoint.size, "", ", ".join(names))]
+    return [DatedEvidence(WITNESSES, checkpoint.size, "", ", ".join(names))]
 
 
 def _witnessed_by_its_own(storage: Storage, reader: LogReader, keys: Sequence[VerifierKey]) -> list[str]:
@@ -182,7 +182,9 @@ def _witnessed_by_its_own(storage: Storage, reader: LogReader, keys: Sequence[Ve
         raise
     except LedgerError as error:
         return [f"{POLICY}: {error.what}"]
-    return [str(Vouched("witnesses", checkpoint.size, "", f"{', '.join(names)}, witnesses of the root's own choice"))]
+    return [
+        str(DatedEvidence("witnesses", checkpoint.size, "", f"{', '.join(names)}, witnesses of the root's own choice"))
+    ]
 
 
 def _finding(error: LedgerError, where: str) -> Finding:

@@ -110,7 +110,7 @@ def read_invitation(line: str) -> Joined:
     """What an invitation says.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not an invitation.
     """
     text = line.strip()
     try:

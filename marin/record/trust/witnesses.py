@@ -74,7 +74,7 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessA
         if not witness.url:
             continue
         try:
-            lines += _asked(witness, reader)
+            lines += _signatures(witness, reader)
             cosigned.append(witness.name)
         except LedgerError as error:
             failed.append((witness.name, str(error)))
@@ -91,7 +91,7 @@ def ask_all(storage: Storage, log: Log, keys: Sequence[VerifierKey]) -> WitnessA
     return WitnessAnswers(reader.checkpoint().size, tuple(cosigned), tuple(failed), None)
 
 
-def _asked(witness: PolicyWitness, reader: LogReader) -> list[NoteSignature]:
+def _signatures(witness: PolicyWitness, reader: LogReader) -> list[NoteSignature]:
     try:
         # It says itself up to where it knows the log; the first guess is that it does not.
         return ask_witness(witness.url, reader.note(), reader.consistency_proof, [witness.key])

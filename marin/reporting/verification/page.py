@@ -77,7 +77,7 @@ def page(report: Report, run: Run | None, reproducers: Sequence[Reproducer] = ()
         says=says_of(report, run),
         again=verify_command(run, report.training.command) if run else f"marin verify {report.run}",
         preview=_preview(report, run, preview),
-        given=_given(report, run) if run else None,
+        given=_circumstances(report, run) if run else None,
         earlier=_earlier(report, run, reproducers) if run else None,
         found=replayed_losses(report, run) if run else {},
         cards=list(_cards(report, run)) if run else [],
@@ -110,7 +110,7 @@ def preview_of(report: Report, run: Run | None) -> bytes:
     kind, says, _ = says_of(report, run)
     verdicts = [(name, report.verdict(name).outcome) for name in NAMES]
     lines = [", ".join(f"{name} {value}" for name, value in list(_cards(report, run))[:3])] if run else []
-    if run and (given := _given(report, run)):
+    if run and (given := _circumstances(report, run)):
         where = f", on {given['on']}" if given["on"] else ""
         lines.insert(0, f"by {given['by']} on {given['time'][:10]}{where}")
     name = name_of(run.run, run.started.body.recipe) if run else report.run
@@ -132,7 +132,7 @@ def _deciding(report: Report, run: Run | None) -> tuple[str, ...]:
     return (*names, EVALUATION) if report.verdict(EVALUATION).outcome == "FAIL" else names
 
 
-def _given(report: Report, run: Run) -> dict[str, str] | None:
+def _circumstances(report: Report, run: Run) -> dict[str, str] | None:
     """By whom, when and on what, where the verification is an event of the log."""
     fact = next((fact for fact in run.verdicts if fact.index == report.event), None)
     if fact is None:
@@ -142,7 +142,7 @@ def _given(report: Report, run: Run) -> dict[str, str] | None:
 
 def _earlier(report: Report, run: Run, known: Sequence[Reproducer]) -> Reproducer | None:
     """The same reproducer, where segments were not executed because they were recorded as executed before."""
-    given = _given(report, run) if report.training.segments_taken else None
+    given = _circumstances(report, run) if report.training.segments_taken else None
     return next((one for one in known if given is not None and one.name == given["by"]), None)
 
 

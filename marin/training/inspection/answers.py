@@ -32,7 +32,7 @@ def observations(request: dict[str, Any]) -> list[dict[str, Any]]:
 
     Raises:
         DataError: the token cache cannot be read.
-        UsageError: the recipe is none of this version.
+        UsageError: the recipe is not one of this version.
     """
     recipe = from_plain(request["recipe"], where="stdin")
     told = []

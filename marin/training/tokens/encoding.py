@@ -73,7 +73,7 @@ def encoded_split(
             yield from encoded(tokenizer, documents, end, masked=masked, reference=reference)
             return
         content = (folder / "tokenizer.json").read_text("utf-8")
-        setup = Setup(content, end, masked, path.name, reference, as_recorded, tokenizer.encode_special_tokens)
+        setup = EncodingSetup(content, end, masked, path.name, reference, as_recorded, tokenizer.encode_special_tokens)
         with WORKER.run(execute, setup, _Tasks(path, cuts)) as shards:
             for (_, until), shard in zip(cuts, shards, strict=True):
                 yield from unpacked(shard)
@@ -88,7 +88,7 @@ def _reported(documents: Iterable[Document], report: Report) -> Iterator[Documen
         report(done, "")
 
 
-class Setup(msgspec.Struct, frozen=True):
+class EncodingSetup(msgspec.Struct, frozen=True):
     """What a worker has to know: the content of ``tokenizer.json``, the tokens behind a document, whether documents say what is
     learned of them, the name of their file, whose ids and masks conversations have, and how the tokenizer is read."""
 
@@ -109,7 +109,7 @@ class Shard(msgspec.Struct, frozen=True):
     mask: bytes
 
 
-def _encoding(setup: Setup) -> Callable[[bytes], Shard]:
+def _encoding(setup: EncodingSetup) -> Callable[[bytes], Shard]:
     """In a worker, once: what encodes a stretch of lines."""
     tokenizer = parse_tokenizer(setup.tokenizer.encode(), where=setup.name, as_recorded=setup.as_recorded)
     tokenizer.encode_special_tokens = setup.special_are_text
@@ -126,7 +126,7 @@ def _encoding(setup: Setup) -> Callable[[bytes], Shard]:
     return encode
 
 
-WORKER = Worker(f"{__name__}:WORKER", Setup, bytes, Shard, _encoding)
+WORKER = Worker(f"{__name__}:WORKER", EncodingSetup, bytes, Shard, _encoding)
 
 
 def unpacked(shard: Shard) -> Iterator[Encoded]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Sequences(AsyncDataset[LmExample]):
-    """The stream of a cache, cut into sequences of ``seq_len``; what is left at its end is none.
+    """The stream of a cache, cut into sequences of ``seq_len``; what is left at its end is left out.
 
     A weight, float32[seq_len], is that of the loss of the token one further on: 1, or what the ``mask`` says; the last token
     has none in its sequence, so that its weight is 0.

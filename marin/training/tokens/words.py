@@ -105,7 +105,7 @@ def _counted_words(folder: Cache) -> int | None:
     """The words of the text that a cache is of, where that was counted.
 
     Raises:
-        DataError: the number is none.
+        DataError: it is not a number.
     """
     if isinstance(folder, StoredFolder):
         size = folder.size(WORDS_FILE)

@@ -1,7 +1,7 @@
 """What is judged without a root: a dossier or a certificate, whose evidence it brings, by anyone who has a key.
 
 Here is what all of them share: the judgement, whose keys count, and how the events agree with what is known of their log: what
-was seen of it before, and the log itself where the verifier has it at hand.
+was seen of it before, and the log itself where the verifier has it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from marin.errors import UsageError
 from marin.history.runs import History
 from marin.process.text import several
 from marin.record.root import ROOT_VARIABLE, Root, open_root
-from marin.record.trust.evidence import Vouched, is_about, witnessed
+from marin.record.trust.evidence import DatedEvidence, is_about, witnessed
 from marin.record.trust.pins import Pins, default_pins
 from marin.record.trust.policy import own_policy
 from marin.record.trust.trusted import WITNESSES, default_trust
@@ -55,7 +55,7 @@ def trusted_keys(named: Sequence[VerifierKey], what: str) -> list[VerifierKey]:
 
     Raises:
         UsageError: there are none.
-        Refused: the file named as the key (``MARIN_KEY``) is none.
+        Refused: the file named as the key (``MARIN_KEY``) is not a key.
         LedgerError: the root that was named cannot be opened.
     """
     keys, here = list(named) or list(default_trust().all_keys()), root_here()
@@ -123,7 +123,7 @@ def check_known(
     that ends what is shown.
 
     Raises:
-        Tampered: their log had another history when it was seen, or has one at hand; or it has events up to their
+        Tampered: their log had another history when it was seen, or has one here; or it has events up to their
             checkpoint that are not among them.
         Unverified: the log at hand is not signed by ``keys``, or not any more by them.
         Unavailable: what was seen cannot be compared.
@@ -182,7 +182,7 @@ def _with_witnesses(
     for note in shown.notes:
         with suppress(Unverified):
             _, names = mine.check(note.encode(), keys)
-            return LogAgreement((*lines, str(Vouched(WITNESSES, about.size, "", ", ".join(names)))))
+            return LogAgreement((*lines, str(DatedEvidence(WITNESSES, about.size, "", ", ".join(names)))))
     if log is not None:
         with suppress(Unverified):
             (seen,) = witnessed(*log, keys, mine)

@@ -30,7 +30,7 @@ from ledger import (
 from marin.history.run import Fact, Indexed
 from marin.history.runs import History
 from marin.record.events import ReplayCompleted
-from marin.verify.derivation.standing import beside
+from marin.verify.derivation.attempts import beside
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def proven(files: Iterable[tuple[str, bytes]], keys: Sequence[VerifierKey], *, w
     """The events that these proofs show under ``keys``, each verified; by name of event ("12"), all of ``where``.
 
     Raises:
-        Malformed: a file is none, or has another event's name.
+        Malformed: a file is not a proof, or has another event's name.
         Unverified: a proof shows nothing under these keys, or under one that is not named for the log; by what the events say
             of its keys, these count no more; or half of a hybrid key's signatures is missing.
         Tampered: the proofs are of several states of a log.

@@ -42,10 +42,10 @@ from marin.record.events import (
     RunStarted,
 )
 from marin.record.outputs import by_content
+from marin.verify.derivation.attempts import unjudged
 from marin.verify.derivation.record import RunRecord, facts, is_verdict
 from marin.verify.derivation.records import unexplained
 from marin.verify.derivation.series import recorded_series
-from marin.verify.derivation.standing import unjudged
 
 
 def derive(

@@ -20,14 +20,14 @@ from marin.kinds.kind import Pair
 from marin.kinds.known import own_kind, type_of
 from marin.record import events as kinds
 from marin.record.events import LOOP, LoopSegment, Output
+from marin.verify.derivation.attempts import beside
 from marin.verify.derivation.record import Contradiction, RunRecord, facts
 from marin.verify.derivation.records import in_texts
-from marin.verify.derivation.standing import beside
 
 
 def contradictions(record: RunRecord) -> Iterator[Contradiction]:
     """All contradictions among the events of a loop's run, in the order of the log."""
-    looked = _Looked(record)
+    looked = _LoopPass(record)
     for place, item in enumerate(record.own.events):
         yield from looked.at(place, item)
     yield from _chain(record.run.loop)
@@ -42,7 +42,7 @@ def loss_table(run: Run) -> bytes:
     return ("step,loss\n" + "".join(rows)).encode()
 
 
-class _Looked:
+class _LoopPass:
     """One pass over the events of the run's stream: what a kind gets to see (:class:`marin.kinds.kind.LoopContext`)."""
 
     def __init__(self, record: RunRecord) -> None:

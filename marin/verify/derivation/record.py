@@ -191,7 +191,7 @@ def withdrawn(stretch: Stretch) -> set[int]:
 
 
 def _withdrawn_states(view: Run, stretches: Iterable[Stretch]) -> set[str]:
-    """States that were recorded and withdrawn, and are none of those that stand."""
+    """States that were recorded and withdrawn, and are not among those that stand."""
     states = set[str]()
     for stretch in stretches:
         gone = withdrawn(stretch)

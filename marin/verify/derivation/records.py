@@ -29,6 +29,7 @@ from marin.record import events as kinds
 from marin.record.events import DATA_STEPS, Continues, Output
 from marin.record.outputs import KINDS, by_content
 from marin.record.schemas import MALFORMED
+from marin.verify.derivation.attempts import Standing, beside, disagreements, superseded
 from marin.verify.derivation.fields import unknown_fields
 from marin.verify.derivation.record import (
     Contradiction,
@@ -39,7 +40,6 @@ from marin.verify.derivation.record import (
     pinned_steps,
     step_of,
 )
-from marin.verify.derivation.standing import Standing, beside, disagreements, superseded
 
 
 def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
@@ -53,7 +53,7 @@ def contradictions(record: RunRecord, plan: Plan) -> list[Contradiction]:
         return [Contradiction(record.run.started.index, "recipe", "one that this version reads", str(error))]
     found = list(_beginnings(record))
     for stretch in record.stretches:
-        looked = _Looked(record, stretch, recipe, plan)
+        looked = _RunPass(record, stretch, recipe, plan)
         found += [item for event in stretch.events for item in looked.at(event)]
     return [*found, *disagreements(record), *misplaced(record)]
 
@@ -147,7 +147,7 @@ def _without_end(item: Indexed, run: Run, *, left: bool) -> Iterator[str]:
         yield f"an event of type {kind.type}, which rests on the end of step train, which has none"
 
 
-class _Looked(Standing):
+class _RunPass(Standing):
     """One pass over the events of one stretch, remembering what steps began with: what a kind gets to see
     (:class:`marin.kinds.kind.RunContext`)."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from marin.record.events import OF_TRAINING, MetricsRecorded
+from marin.verify.derivation.attempts import superseded
 from marin.verify.derivation.record import RunRecord, facts
-from marin.verify.derivation.standing import superseded
 
 Measured = Mapping[str, Mapping[int, str]]
 """Series -> train step -> value, in hex as it is recorded."""

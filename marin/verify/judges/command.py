@@ -24,7 +24,7 @@ from marin.record.creation import create_root
 from marin.record.events import LOOP
 from marin.record.root import open_root
 from marin.verify.case import Case
-from marin.verify.judges.loop import Executed, unrequested_verdict
+from marin.verify.judges.loop import LoopVerdicts, unrequested_verdict
 from marin.verify.segments.compare import Divergence
 from marin.verify.verdict import Verdict
 
@@ -34,7 +34,7 @@ STDERR = 2
 """Where the command's own words go: standard output is for the report."""
 
 
-def judge_by_command(case: Case, command: str, folder: Path) -> Executed:
+def judge_by_command(case: Case, command: str, folder: Path) -> LoopVerdicts:
     """Execute the verifier's own ``command`` twice in the present folder, and compare.
 
     Training is PASS where every loss, batch and state is the recorded one, both times, and the last recorded segment has a
@@ -56,7 +56,7 @@ def judge_by_command(case: Case, command: str, folder: Path) -> Executed:
         )
         what = (divergence.describe(), said, f"in execution {turn} of `{command}`")
         model = Verdict("NOT_RUN", ("the training is another",))
-        return Executed(Verdict("FAIL", what), model, divergence, found.losses)
+        return LoopVerdicts(Verdict("FAIL", what), model, divergence, found.losses)
     found = runs[0][0]
     count, last = len(case.run.losses), case.run.loop[-1].body if case.run.loop else None
     line = f"{several(count, 'train steps')} executed twice by `{command}`, each equal to the record"
@@ -68,7 +68,7 @@ def judge_by_command(case: Case, command: str, folder: Path) -> Executed:
         if stateless
         else Verdict("PASS", (line,))
     )
-    return Executed(training, _outputs(case.run, [run for run, _ in runs]), None, found.losses)
+    return LoopVerdicts(training, _outputs(case.run, [run for run, _ in runs]), None, found.losses)
 
 
 def _outputs(recorded: Run, runs: list[Run]) -> Verdict:

@@ -47,7 +47,7 @@ class Again(msgspec.Struct, frozen=True):
     root: str
 
 
-class Remade(msgspec.Struct, frozen=True):
+class RebuiltStep(msgspec.Struct, frozen=True):
     """What came of one: identity and artifact, or why there is none. ``collections``: those that it is made of."""
 
     identity: str = ""
@@ -61,7 +61,7 @@ def judge_artifacts_taken(case: Case, file: Path | None) -> Verdict | None:
     made = [item for item in artifacts(case.run.recipe).values() if item.maker is not None]
     if not made:
         return None
-    found: dict[str, Remade] = {}
+    found: dict[str, RebuiltStep] = {}
     if file is not None:
         again = Again(str(file.resolve()), [item.address for item in made], case.root.absolute)
         found = _execute(again, case.workshop)
@@ -71,7 +71,7 @@ def judge_artifacts_taken(case: Case, file: Path | None) -> Verdict | None:
     return Verdict(worst.outcome, tuple(line for verdict in verdicts for line in verdict.lines), worst.executed)
 
 
-def _judge(case: Case, artifact: Artifact, file: Path | None, found: Remade | None) -> Verdict:
+def _judge(case: Case, artifact: Artifact, file: Path | None, found: RebuiltStep | None) -> Verdict:
     what = f"{artifact.address}: {artifact.digest}, made by {artifact.maker}, a step of an experiment"
     if file is None or found is None:
         return Verdict("UNAVAILABLE", (f"{what}: not executed; `--experiment FILE` executes it",))
@@ -101,20 +101,20 @@ def _making_identities(case: Case, artifact: Artifact) -> list[str]:
     return found
 
 
-def _execute(again: Again, workshop: Path) -> dict[str, Remade]:
+def _execute(again: Again, workshop: Path) -> dict[str, RebuiltStep]:
     """In a process of its own, whose root has a key of its own."""
     with tempfile.TemporaryDirectory(prefix="experiment-", dir=workshop) as folder:
         key = str(Path(folder) / "key")
         job = Job("experiment", execute_again, encode(again), environment={KEY_VARIABLE: key})
         try:
             with open_jobs("local") as jobs:
-                return decode(jobs.submit(job).result(), dict[str, Remade])
+                return decode(jobs.submit(job).result(), dict[str, RebuiltStep])
         except LedgerError as error:
-            return {address: Remade(error=str(error)) for address in again.addresses}
+            return {address: RebuiltStep(error=str(error)) for address in again.addresses}
 
 
 @by_bytes(Again)
-def execute_again(again: Again) -> dict[str, Remade]:
+def execute_again(again: Again) -> dict[str, RebuiltStep]:
     """Steps and what they depend on.
 
     Raises:
@@ -140,14 +140,14 @@ def execute_again(again: Again) -> dict[str, Remade]:
     return {address: _remade(outcome, wanted, address) for address in again.addresses}
 
 
-def _remade(outcome: Outcome, graph: Graph, address: str) -> Remade:
+def _remade(outcome: Outcome, graph: Graph, address: str) -> RebuiltStep:
     if address in outcome.results:
         made = outcome.results[address]
         below = Graph.of(graph.name, [graph.nodes[address].step])
-        return Remade(made.identity, made.output.artifact, collections=_collections(list(below.nodes.values())))
+        return RebuiltStep(made.identity, made.output.artifact, collections=_collections(list(below.nodes.values())))
     failure = outcome.failures[address]
     failure = outcome.failures.get(failure.because, failure)
-    return Remade(error=f"{failure.address}: {failure.error}")
+    return RebuiltStep(error=f"{failure.address}: {failure.error}")
 
 
 def _collections(nodes: Sequence[Node]) -> list[str]:

@@ -39,7 +39,7 @@ def judge_lists(case: Case) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Executed:
+class LoopVerdicts:
     """What came of executing the command."""
 
     training: Verdict

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingReplay:
     """What came of it. ``replayed``: stretches of train steps that hold. ``losses``: train step -> loss found. ``otherwise``:
     how the program that was executed differs from the one that the run says it was made by."""
 
@@ -54,14 +54,14 @@ class Trained:
     otherwise: tuple[str, ...] = ()
 
 
-def not_trained(case: Case, verdict: Verdict = NOT_RUN) -> Trained:
+def not_trained(case: Case, verdict: Verdict = NOT_RUN) -> TrainingReplay:
     """Where nothing was executed."""
-    return Trained(verdict, TrainingSummary("none", len(case.run.segments), 0, case.workers, 0.0))
+    return TrainingReplay(verdict, TrainingSummary("none", len(case.run.segments), 0, case.workers, 0.0))
 
 
 def judge_training(
     case: Case, chosen: Selection, proofs: Proofs, screening: Screening | None, drawn_by: str
-) -> Trained:
+) -> TrainingReplay:
     """Judge the segments of ``chosen``; the chain of all is checked in any case.
 
     Args:
@@ -71,9 +71,11 @@ def judge_training(
     segments = [fact.body for fact in case.run.segments]
     nothing = TrainingSummary(chosen.mode, len(segments), 0, case.workers, 0.0)
     if (broken := broken_record(case, segments)) is not None:
-        return Trained(Verdict("FAIL", broken.lines()), nothing, broken)
+        return TrainingReplay(Verdict("FAIL", broken.lines()), nothing, broken)
     if not chosen.positions:
-        return Trained(Verdict("NOT_RUN", ("no segment of the run is among those that were asked for",)), nothing)
+        return TrainingReplay(
+            Verdict("NOT_RUN", ("no segment of the run is among those that were asked for",)), nothing
+        )
     apply(case.run.recipe.arithmetic, case.execution)
     taken = {i: index for i in chosen.positions if (index := proofs.of(segments[i])) is not None}
     shared = case.workers > 1 or case.processes > 1
@@ -85,7 +87,7 @@ def judge_training(
     return _with_cut(case, segments, _in_order(case, segments, proofs))
 
 
-def _with_cut(case: Case, segments: Sequence[TrainSegment], trained: Trained) -> Trained:
+def _with_cut(case: Case, segments: Sequence[TrainSegment], trained: TrainingReplay) -> TrainingReplay:
     """UNAVAILABLE where the recipe wants a state recorded that no segment ends in: train steps that are executed in larger
     pieces than the recipe cuts them into are right, and show less of the run than it promised."""
     if trained.verdict.outcome not in ("PASS", "PARTIAL"):
@@ -153,7 +155,7 @@ def tokens_trained(case: Case) -> int:
     return int(document_offsets(case.inputs(("tokens",))["tokens"] / "train")[-1])
 
 
-def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> Trained:
+def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> TrainingReplay:
     with waiting("importing jax and Levanter"):
         from marin.verify.jax.replay import replay  # jax, after the contract is in force
 
@@ -180,21 +182,21 @@ def _in_order(case: Case, segments: Sequence[TrainSegment], proofs: Proofs) -> T
             done=proofs.keep,
         )
     summary = TrainingSummary("full", len(segments), result.segments_replayed, 1, result.seconds)
-    compared = Compared(case, recorded, (result.program,))
+    compared = ProgramComparison(case, recorded, (result.program,))
     held = tuple((segment.start, segment.end) for segment in segments[: result.segments_replayed])
     if result.divergence is not None:
         verdict = compared.failed(result.divergence)
-        return Trained(verdict, summary, result.divergence, result.losses, held[:-1])
+        return TrainingReplay(verdict, summary, result.divergence, result.losses, held[:-1])
     steps = sum(segment.end - segment.start for segment in segments)
     again = f"{several(steps, 'train steps')} in {several(len(segments), 'segments')} executed again"
     done = f"{again} on {case.execution.devices} device(s), same bits"
     otherwise = compared.lines()
-    return Trained(Verdict("PASS", (done, *otherwise)), summary, None, result.losses, held, otherwise)
+    return TrainingReplay(Verdict("PASS", (done, *otherwise)), summary, None, result.losses, held, otherwise)
 
 
 def _by_segments(
     case: Case, chosen: Selection, proofs: Proofs, taken: Mapping[int, int], screening: Screening | None, drawn_by: str
-) -> Trained:
+) -> TrainingReplay:
     """The chosen segments, each on its own, suspicious ones first."""
     segments = [fact.body for fact in case.run.segments]
     suspicious = screening.suspicious if screening is not None else ()
@@ -221,23 +223,25 @@ def _by_segments(
     summary = TrainingSummary(
         chosen.mode, len(segments), result.segments_replayed, case.workers, result.seconds, len(taken)
     )
-    compared = Compared(case, case.run.training[-1].body.program if case.run.training else {}, result.programs)
+    compared = ProgramComparison(case, case.run.training[-1].body.program if case.run.training else {}, result.programs)
     if result.outcome != "PASS":
         verdict = Verdict(result.outcome, (*result.lines, *compared.lines()), executed=result.executed)
         if result.outcome == "FAIL" and result.executed and result.divergence is not None:
             verdict = compared.failed(result.divergence)
-        return Trained(verdict, summary, result.divergence, result.losses)
+        return TrainingReplay(verdict, summary, result.divergence, result.losses)
     lines = _training_lines(case, chosen, order, extra, taken, drawn_by)
     if (more := result.segments_replayed - len(order)) > 0:
         lines.append(f"{more} more segments executed on the way to them: the states before them are not kept")
     outcome: Outcome = "PASS" if chosen.mode == "full" else "PARTIAL"
     held = tuple((segments[i].start, segments[i].end) for i in sorted({*order, *taken}))
     otherwise = compared.lines()
-    return Trained(Verdict(outcome, (*lines, *result.lines, *otherwise)), summary, None, result.losses, held, otherwise)
+    return TrainingReplay(
+        Verdict(outcome, (*lines, *result.lines, *otherwise)), summary, None, result.losses, held, otherwise
+    )
 
 
 @dataclass(frozen=True)
-class Compared:
+class ProgramComparison:
     """The programs that were executed here, ``present``, against the one that the run recorded."""
 
     case: Case

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Setup(msgspec.Struct, frozen=True):
+class ReplaySetup(msgspec.Struct, frozen=True):
     """What a worker needs for all segments. ``tokens`` and ``tokenizer`` are folders on this machine, ``program`` is the
     recorded one."""
 
@@ -128,8 +128,8 @@ def replay_segments(
 
     recorded = run.training[-1].body.program if run.training else {}
 
-    def setup(seat: Seat) -> Setup:
-        return Setup(place, run.started.body.recipe, recorded, *folders, execution, seat)
+    def setup(seat: Seat) -> ReplaySetup:
+        return ReplaySetup(place, run.started.body.recipe, recorded, *folders, execution, seat)
 
     stretches = _stretches(run, positions, store)
     jobs = [_job(run, stretch) for stretch in stretches]
@@ -182,7 +182,7 @@ class SegmentWorker:
     """Replays one segment after the other. The training program is made at the first one, so that a machine that can
     not honour the contract is an answer and not a broken worker."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: ReplaySetup) -> None:
         self._recipe = from_plain(setup.recipe, where="recipe of the run")
         self._execution = setup.execution
         apply(self._recipe.arithmetic, self._execution)  # before jax starts in this process
@@ -196,7 +196,7 @@ class SegmentWorker:
         self._kind = SegmentReplay
         self._store = Store(open_storage(setup.root, readonly=True))
         self._setup = setup
-        self._made: SegmentReplay | None = None
+        self._built: SegmentReplay | None = None
 
     def __call__(self, job: Job) -> SegmentResult:
         """How the replay of one job ended."""
@@ -238,8 +238,8 @@ class SegmentWorker:
         return SegmentResult(outcome_of(error), line=f"{job.where}: {error}")
 
     def _replay(self, named: bool) -> SegmentReplay:
-        if self._made is None:
-            self._made = self._kind(
+        if self._built is None:
+            self._built = self._kind(
                 self._recipe,
                 Path(self._setup.tokens),
                 Path(self._setup.tokenizer),
@@ -248,7 +248,7 @@ class SegmentWorker:
                 program=self._setup.program,
                 named=named,
             )
-        return self._made
+        return self._built
 
     def _initial(self, job: Job) -> StateManifest | None:
         if job.initial is None:
@@ -259,13 +259,13 @@ class SegmentWorker:
             return None
 
 
-def _prepare(setup: Setup) -> None:
+def _prepare(setup: ReplaySetup) -> None:
     """Import what a worker computes with; no device is looked for."""
     apply(from_plain(setup.recipe, where="recipe of the run").arithmetic, setup.execution)
     import marin.verify.jax.replay  # noqa: F401
 
 
-WORKER = Worker(f"{__name__}:WORKER", Setup, Job, SegmentResult, SegmentWorker, _prepare)
+WORKER = Worker(f"{__name__}:WORKER", ReplaySetup, Job, SegmentResult, SegmentWorker, _prepare)
 
 
 def _stretches(run: Run, positions: Sequence[int], store: Store) -> list[range]:

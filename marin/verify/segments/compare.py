@@ -187,8 +187,8 @@ def differences(recorded: object, present: object, prefix: str = "") -> list[str
 
 
 def programs(recorded: Mapping[str, object], present: Mapping[str, object]) -> list[str]:
-    """:func:`differences` of what was compiled. What an older release did not record is none: a function's program, or what
-    the compiler made of it."""
+    """:func:`differences` of what was compiled. What an older release did not record does not differ: a function's program, or
+    what the compiler made of it."""
     known, functions = recorded.get("functions"), present.get("functions")
     if isinstance(known, dict) and isinstance(functions, dict):
         functions = {name: digest for name, digest in functions.items() if name in known}

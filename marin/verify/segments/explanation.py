@@ -48,7 +48,7 @@ class Setting:
         """``devices=8,isa=AVX512,flag=--xla_x=y,threads=1,python=/path``, each optional, ``flag`` as often as needed.
 
         Raises:
-            UsageError: a key is unknown or a number is none.
+            UsageError: a key is unknown or a value is not a number.
         """
         values: dict[str, str] = {}
         flags = []

@@ -19,7 +19,7 @@ EXACT = (*STEP, "initial", "blank")
 """Names of programs that the profile defines; ``NAME here`` is the text that one compiler was given."""
 
 First = Callable[[Sequence[str]], Mapping[str, str]]
-"""Given names of programs that differ: where each does first, as far as the recorded one is at hand."""
+"""Given names of programs that differ: where each does first, as far as the recorded one is here."""
 
 
 def lines(recorded: Mapping[str, object], present: Mapping[str, object], first: First) -> list[str]:

@@ -120,7 +120,7 @@ def test_three_of_four_hosts_have_written(trained: Project, size: str, tmp_path:
         run.process.wait()
     assert nothing_left(project, REAP_SECONDS), processes(project)
     at = bodies(project, "train.segment/v1")[-1]["end"]
-    assert len(bodies(project, "checkpoint.saved/v1")) == saved and at < STEPS, "half a checkpoint is none"
+    assert len(bodies(project, "checkpoint.saved/v1")) == saved and at < STEPS, "half a checkpoint does not count"
     assert unnamed(project)[1] == set()
 
     done = project.marin("stage", "train", "--runner", "ray", "--processes", "2", "--devices", "8")

@@ -1,4 +1,4 @@
-"""Keys that a log vouches for: the event, its proof that stands alone, and what is none."""
+"""Keys that a log vouches for: the event, its proof that stands alone, and what is not such a key."""
 
 import base64
 import os

@@ -224,7 +224,7 @@ def test_a_lease_that_cannot_be_read_stops_collection(store: Store, data: bytes)
 
 @pytest.mark.parametrize("pid", [0, -1, -(2**31), 2**22 + 1, 2**31, 2**53 - 1, "1", "x", None, True, [1]])
 def test_a_lease_of_a_process_that_no_system_has_stops_collection_with_a_line(store: Store, pid: object) -> None:
-    """0 and -1 name groups of processes, of which one always lives; a large number is none for the system."""
+    """0 and -1 name groups of processes, of which one always lives; a large number is not one to the system."""
     fields = {
         "began": "1.0",
         "expires": "2.0",

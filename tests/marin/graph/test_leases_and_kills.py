@@ -171,7 +171,7 @@ def counted(owner, name):
 
 for name in ("fsync", "fdatasync", "pwrite", "rename", "replace", "link", "unlink", "mkdir"):
     counted(os, name)
-for name in ("_lease", "_call", "_submit", "_found", "_record", "end"):
+for name in ("_lease", "_call", "_submit", "_release", "_record", "end"):
     counted(loop.GraphExecution, name)
 counted(loop, "wait")
 file = Path(sys.argv[2])

@@ -11,7 +11,7 @@ from marin.graph.execution.loop import execute_graph
 from marin.graph.files import load_graph
 from marin.graph.planning import Planner
 from marin.graph.why import StepReason, explain
-from marin.history.measured import Measured
+from marin.history.measured import MeasuredThroughput
 from marin.recipe.cost import Device, Prices
 from marin.record.root import Root
 from tests.marin.graph.conftest import Write
@@ -57,7 +57,7 @@ def ask(write: Write, root: Root, monkeypatch: pytest.MonkeyPatch) -> Ask:
         (folder / "neighbour.py").write_text(neighbour)
         graph = load_graph(write(text))
         size = root.reader().checkpoint().size
-        found = {item.address: item for item in explain(Planner(graph, root), PRICES, Measured(), **options)}
+        found = {item.address: item for item in explain(Planner(graph, root), PRICES, MeasuredThroughput(), **options)}
         assert root.reader().checkpoint().size == size
         return found
 

@@ -93,10 +93,10 @@ def test_waits_one_behind_the_other_make_no_silence(quick: None, monkeypatch: py
         log_to(stream, level=logging.INFO, own=logging.INFO)
         logging.getLogger("marin").info("verifying ledger")
         until(reader, b"ledger\n")
-        monkeypatch.setattr(text, "_said", [text._said[0] - 59.99])
+        monkeypatch.setattr(text, "_last_output", [text._last_output[0] - 59.99])
         with waiting("loading what judges"):
             found = until(reader, b"loading what judges")
-        monkeypatch.setattr(text, "_said", [text._said[0] - 50.0])
+        monkeypatch.setattr(text, "_last_output", [text._last_output[0] - 50.0])
         assert text.seconds_silent() < 60.0, "what was announced was said"
     os.close(reader)
     assert found.startswith(b"loading what judges (a first time here")

@@ -15,7 +15,7 @@ from ledger import (
     sign_drafts,
 )
 from ledger.authors.authority import Authority
-from marin.record.trust.authorship import Written
+from marin.record.trust.authorship import Authorship
 
 LOG, ADA, BOB = (
     Signer(name, Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32))
@@ -44,11 +44,11 @@ def test_each_authors_word_is_that_authors_own() -> None:
     reader = LogReader(storage, [LOG.verifier])
     events = list(reader.events())
 
-    def written(own: bool, mine: list[Signer]) -> Written:
+    def written(own: bool, mine: list[Signer]) -> Authorship:
         keys = [signer.verifier for signer in mine]
-        return Written(reader, lambda kind: [i for i, e in events if e.type == kind], own=own, mine=keys)
+        return Authorship(reader, lambda kind: [i for i, e in events if e.type == kind], own=own, mine=keys)
 
-    def said(look: Written) -> set[str]:
+    def said(look: Authorship) -> set[str]:
         return {name for name, index in places.items() if look.is_mine(index)}
 
     assert said(written(True, [ADA])) == {"log", "ada", "carol"}  # Ada holds the key of the log

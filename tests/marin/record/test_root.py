@@ -53,7 +53,8 @@ def test_the_environment_names_root_and_key(tmp_path: Path, own_keys: Path, monk
     assert not own_keys.exists()
     assert open_root().verifier == made.verifier
     with pytest.raises(
-        Refused, match=r"the key signs another log: .*my.key: expected a key of no log, found that of .*elsewhere"
+        Refused,
+        match=r"the key signs another log: .*my.key: expected a key that signs no log yet, found that of .*elsewhere",
     ):
         create_root(str(tmp_path / "second"))
     assert not (tmp_path / "second" / "vkey").exists()

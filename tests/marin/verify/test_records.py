@@ -18,10 +18,10 @@ from marin.history.run import Indexed
 from marin.history.runs import load, resolve, stream_of
 from marin.pipeline.stages import PIPELINE
 from marin.record.root import Root
+from marin.verify.derivation.attempts import unjudged
 from marin.verify.derivation.claims import derive, settled
 from marin.verify.derivation.record import RunRecord, read_record
 from marin.verify.derivation.records import contradictions, unexplained
-from marin.verify.derivation.standing import unjudged
 from marin.verify.environment_diff import EnvironmentDiff, changed_versions, excused
 from marin.verify.verdict import Verdict
 from tests.marin.history.events import EventList

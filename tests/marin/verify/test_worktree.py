@@ -1,4 +1,4 @@
-"""`--at-commit`: the commit that a run names is built in a worktree after a yes, by its own recipe, and executed;
+"""`--at-commit`: the commit that a run names is built in a worktree after the user confirms, by its own recipe, and executed;
 nothing else is. Real Git; the commit's environment is a script that stands for an installer."""
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from marin.recipe.seeds import seeds_of
 from marin.record import events
 from marin.record.creation import create_root
 from marin.record.root import Root, open_root
+from marin.verify.derivation.attempts import unjudged
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
-from marin.verify.derivation.standing import unjudged
 from tests.marin.history.events import EventList
 
 LENGTH, STEPS = 4, 16

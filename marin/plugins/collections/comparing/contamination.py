@@ -58,7 +58,7 @@ class Evaluations:
                 self._beside[field.evaluation, field.record].append(field)
         for field in fields:
             length = min(len(field.words), settings.words)
-            if length and (length >= settings.shortest or self._is_asked(field)):
+            if length and (length >= settings.shortest or self._is_question(field)):
                 for at, number in enumerate(grams(hashes(field.words), length).tolist()):
                     found[length][number].append((field, at))
         self._by_length = {}
@@ -71,7 +71,7 @@ class Evaluations:
             if rare:
                 self._by_length[length] = (np.array(sorted(rare), np.uint64), rare)
 
-    def _is_asked(self, field: Field) -> bool:
+    def _is_question(self, field: Field) -> bool:
         """Of fields that are all too short to say much: whether this is the longest of several."""
         beside = self._beside[field.evaluation, field.record]
         longest = max(len(one.words) for one in beside)

@@ -167,7 +167,7 @@ class Choice:
     definition: int = DEFINITION
     left: int = 0
     bounded: list[Bounded] = field(default_factory=list)
-    _kept: dict[int, Shingles] = field(default_factory=dict)
+    _retained: dict[int, Shingles] = field(default_factory=dict)
     _leaders: list[dict[int, array[int]]] = field(default_factory=list)
 
     def choose(self, members: Iterable[tuple[str, Sequence[int]]]) -> Iterator[Similar]:
@@ -195,14 +195,14 @@ class Choice:
             if self.definition != 1 and (full or len(candidates) > most):
                 self.left += 1
                 self.bounded.append(Bounded(place, len(chosen), len(candidates)))
-            self._kept[place] = mine
+            self._retained[place] = mine
             for band, key in zip(self._leaders, keys, strict=True):
                 if len(one := band.setdefault(key, array("q"))) < listed:
                     one.append(place)
 
     def _fitting(self, beside: Sequence[array[int]], size: int, share: int, whole: int) -> list[int]:
         """The kept ones that share a band and may be similar: the smaller may be all in the larger."""
-        kept = self._kept
+        kept = self._retained
         return [
             other
             for other in sorted(set().union(*beside))
@@ -219,7 +219,7 @@ class Choice:
         self, mine: Shingles, candidates: Sequence[int], share: int, whole: int
     ) -> tuple[int, int, int] | None:
         for other in candidates:
-            theirs = self._kept[other]
+            theirs = self._retained[other]
             small, large = sorted((len(mine), len(theirs)))
             if small * whole < share * large:
                 continue  # even if the smaller were all in the larger

@@ -310,7 +310,7 @@ class _Making:
             some = slice(begin, cuts[-1])
             task = Task("near", f"{number:06d}")
             names = np.ascontiguousarray(as_bytes(ids[some])).view("V16").reshape(-1)
-            arrays = self._given(task, rows, members[some], ends=np.array(cuts, np.int64) - begin, ids=names)
+            arrays = self._write_rows(task, rows, members[some], ends=np.array(cuts, np.int64) - begin, ids=names)
             shards.append(Shard(task, self._identity("near", {"near": plain(near), "rows": arrays})))
             firsts.append(begin)
         self._do("near", shards)
@@ -339,10 +339,10 @@ class _Making:
         for number, (some, places) in enumerate(_by_id(rows)):
             task = Task("write", f"{number:05d}")
             held_out = places < np.uint64(below) if below < EVERY else np.ones(len(places), bool)
-            arrays = self._given(task, rows, some, held_out=held_out, of=sources)
+            arrays = self._write_rows(task, rows, some, held_out=held_out, of=sources)
             yield Shard(task, self._identity("write", {"rows": arrays}))
 
-    def _given(
+    def _write_rows(
         self, task: Task, rows: Rows, numbers: NDArray[np.int64], of: NDArray[np.int64] | None = None, **more: Any
     ) -> str:
         """Write the rows of a task, and digest them with the shards that they are in; ``of``: the source of each shard."""

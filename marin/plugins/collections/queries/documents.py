@@ -248,11 +248,11 @@ def find(collection: Collection, wanted: str, *, text: str | None = None) -> Ite
         DataError: the artifact is no collection, or a file of it cannot be read or has another form.
     """
     with as_columns(collection.artifact):
-        found = list(_found(collection, wanted, text))
+        found = list(_matching_records(collection, wanted, text))
     yield from found
 
 
-def _found(collection: Collection, wanted: str, text: str | None) -> Iterator[DocumentRecord]:
+def _matching_records(collection: Collection, wanted: str, text: str | None) -> Iterator[DocumentRecord]:
     shards = {item["name"]: item["source"] for item in collection.description()["shards"]}
     digest = None if text is None else sha256(text.encode()).hexdigest()
     for path in collection.files("listing"):
@@ -263,10 +263,10 @@ def _found(collection: Collection, wanted: str, text: str | None) -> Iterator[Do
             mask = pc.or_(pc.equal(table["id"], wanted), pc.equal(table["url"], wanted))
         shard = path.removeprefix("listing/").removesuffix(".parquet")
         for row in table.filter(mask).to_pylist():
-            yield _told(collection, row, shard, shards.get(shard, ""))
+            yield _record(collection, row, shard, shards.get(shard, ""))
 
 
-def _told(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> DocumentRecord:
+def _record(collection: Collection, row: Mapping[str, Any], shard: str, source: str) -> DocumentRecord:
     document = str(row["id"])
     kept = retained_row(collection, document)
     before = text_before(collection, shard, int(row["position"]))

@@ -87,7 +87,7 @@ def _settings(step: Row) -> Row:
 
 
 def step_at(store: Store, artifact: str, steps: Sequence[dict[str, Any]], place: int) -> Step | None:
-    """The step at ``place`` of a collection's settings; None where its model is not in the store, or is none of these settings:
+    """The step at ``place`` of a collection's settings; None where its model is not in the store, or does not fit these settings:
     the bytes that :func:`numpy.save` makes of int64[2^bits + 1], and no header that says otherwise."""
     ((_, made),) = step_settings([steps[place]], where=artifact)
     if not isinstance(made, Quality):

@@ -82,7 +82,7 @@ def find(
             local.append(mirrored_glob(pattern))
     files = matched(tuple(local), what="--source", kinds=KINDS) if local else []
     _check_names([*(file.name for file in files), *(remote.name for remote in elsewhere)])
-    found = [_found(file.path, file.name) for file in files]
+    found = [_located(file.path, file.name) for file in files]
     for remote in elsewhere:
         if not remote.path.name.lower().endswith(KINDS):
             raise _unknown_kind(remote)
@@ -101,7 +101,7 @@ def find(
             source = Source(remote.name, size, digest if digest.startswith("sha256:") else NOTHING)
             found.append(LocatedSource(source, "", (), remote.place, remote.licence, gone[remote.name]))
             continue
-        one = _found(remote.path, remote.name)
+        one = _located(remote.path, remote.name)
         if remote.pinned is not None and not _is_pinned(one, remote.pinned):
             remote.path.unlink(missing_ok=True)
             raise DataError(
@@ -147,7 +147,7 @@ def _unknown_kind(remote: Remote) -> DataError:
     )
 
 
-def _found(path: Path, name: str) -> LocatedSource:
+def _located(path: Path, name: str) -> LocatedSource:
     hasher = hashlib.sha256()
     cut = name.lower().endswith(".jsonl")
     starts, lines, size = [Slice()], 0, 0

@@ -236,7 +236,7 @@ def _named(value: Mapping[str, object], names: tuple[str, ...]) -> tuple[dict[st
 
 
 def _finite(value: float) -> float | str:
-    """A number that stays one in every JSON; what is none by the name that Python's json has for it."""
+    """A number that stays one in every JSON; NaN and infinities by the name that Python's json has for them."""
     return value if math.isfinite(value) else json.dumps(value)
 
 

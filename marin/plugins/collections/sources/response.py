@@ -87,16 +87,16 @@ def headers(data: bytes) -> dict[str, str]:
     key = ""
     for line in data.split(b"\n"):
         if key and line.startswith((b" ", b"\t")):
-            found[key] = f"{found[key]} {_said(line)}".strip()
+            found[key] = f"{found[key]} {_text(line)}".strip()
             continue
         name, colon, value = line.partition(b":")
         key = name.decode("latin-1").strip().lower() if colon else ""
         if key:  # a name that is empty is a pseudo-header of HTTP/2
-            found[key] = f"{found[key]}, {_said(value)}" if key in found else _said(value)
+            found[key] = f"{found[key]}, {_text(value)}" if key in found else _text(value)
     return found
 
 
-def _said(value: bytes) -> str:
+def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace").strip()
 
 

@@ -54,7 +54,7 @@ def rows(path: Path, wanted: Columns, start: int, end: int) -> tuple[tuple[str, 
     """
     import pyarrow.parquet as pq
 
-    with _said():
+    with _arrow_errors():
         # Page by page: without a buffer a column of a whole row group is in memory.
         file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us", buffer_size=BUFFER, pre_buffer=False)
     try:
@@ -71,7 +71,7 @@ def rows(path: Path, wanted: Columns, start: int, end: int) -> tuple[tuple[str, 
 
 
 def _rows(file: Any, columns: Sequence[str], start: int, end: int) -> Iterator[dict[str, object]]:
-    with file, _said():
+    with file, _arrow_errors():
         groups = range(start, end or file.num_row_groups)
         for batch in file.iter_batches(ROWS, row_groups=groups, columns=list(columns)):
             names = batch.schema.names
@@ -228,7 +228,7 @@ def _said_as_text(array: pa.Array) -> list[object]:
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def _arrow_errors() -> Iterator[None]:
     """What Arrow says of a file is :class:`NoTable`; what the machine says stays an OSError."""
     import pyarrow as pa
 

@@ -12,7 +12,7 @@ A checkpoint is the first recorded state by which so many million words were see
 very train step. The last one, which needs all of ten epochs, is the run's end where those are done: part of the text is held
 out, so that what is trained on has fewer words than the track. Words are those of the train split between white space; a train
 step has seen as many as its share of the split's tokens holds. Every answer is one that is recorded of the state: what nobody
-evaluated before is evaluated now, and recorded. What the pipeline fine-tunes (GLUE) is none of it: that is trained by the
+evaluated before is evaluated now, and recorded. What the pipeline fine-tunes (GLUE) is not part of it: that is trained by the
 pipeline itself, from ``model/main``.
 """
 

@@ -211,7 +211,7 @@ def _proven(folder: Path, keys: Sequence[VerifierKey]) -> tuple[Proven, Shown]:
                 found=f"event {name} on run {evaluation.run}",
             )
         evaluations[int(name)] = evaluation
-    _check_said(said.said, run, outputs["export"].digest, evaluations)
+    _check_statement(said.said, run, outputs["export"].digest, evaluations)
     for name, event in events.items():
         _check_fields(event, f"proofs/{name}")
     for index in evaluations:
@@ -252,7 +252,7 @@ def _check_fields(event: Event, where: str) -> None:
         )
 
 
-def _check_said(
+def _check_statement(
     said: Mapping[str, object], run: str, model: str, evaluations: Mapping[int, EvaluationRecorded]
 ) -> None:
     """What is said of the files is what the events say, and is said of something."""

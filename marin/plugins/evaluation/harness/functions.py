@@ -86,7 +86,7 @@ def check(value: Mapping[str, str], where: str) -> None:
     Raises:
         UsageError: it is not.
     """
-    _found(value["function"], value["digest"], where)
+    _installed(value["function"], value["digest"], where)
 
 
 def _function_named(mark: Mark) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _distance(path: str, file: Path) -> int:
 
 
 def _function(said: str, digest: str, where: str) -> Callable[..., Any]:
-    found = _found(said, digest, where)
+    found = _installed(said, digest, where)
     if not found.draws:
         return found.call
 
@@ -141,7 +141,7 @@ def _function(said: str, digest: str, where: str) -> Callable[..., Any]:
     return drawn
 
 
-def _found(said: str, digest: str, where: str) -> HarnessFunction:
+def _installed(said: str, digest: str, where: str) -> HarnessFunction:
     path, _, name = said.partition(":")
     if not name.isidentifier() or path not in files_by_name().get(PurePosixPath(path).name, ()):
         raise refused_code(where, "a function of the installed harness's tasks", said[:200])

@@ -140,7 +140,7 @@ class Harness(LM):
             rows = [ScoredRow([*asked.prompt, *new], [value.hex() for value in values], False)]
             text = self._text(new, stops)
             self.asked[key] = msgspec.structs.replace(asked, rows=rows, text=text)
-        self._told(len(drafts))
+        self._count(len(drafts))
         return [self.asked[key].text for key, *_ in drafts]
 
     @property
@@ -215,7 +215,7 @@ class Harness(LM):
         before = self.answered
         found = answered(self.scorer, asked, self.recorded, self.again, lambda done: self._tell(before + done))
         self.asked |= found
-        self._told(len(drafts))
+        self._count(len(drafts))
         return [found[key] for key in asked]
 
     def _key(self, request: Instance) -> Key:
@@ -236,7 +236,7 @@ class Harness(LM):
     def _tell(self, done: int) -> None:
         self.progress(done)
 
-    def _told(self, count: int) -> None:
+    def _count(self, count: int) -> None:
         self.answered += count
         self.progress(self.answered)
 

@@ -24,7 +24,7 @@ def settings_of(asked: TasksDuring) -> Settings:
 
 
 def recorded_settings(body: EvaluationRecorded) -> Settings | None:
-    """The settings of a recorded evaluation; None where what is recorded is none."""
+    """The settings of a recorded evaluation; None where what is recorded is not one."""
     try:
         return msgspec.convert(body.settings, Settings)
     except msgspec.ValidationError:

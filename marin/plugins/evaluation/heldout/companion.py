@@ -259,7 +259,7 @@ def tasks_of(
     now = {task.name: (config_digest(task), digests_of(task)) for task in tasks}
     if other := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
         raise DataError(
-            "tasks that are not what this run's states were asked before",
+            "the tasks have changed since this run's first evaluation",
             where=f"evaluation.tasks, {folder}",
             expected=f"the tasks and data before train step {first.step}, once stored as {first.samples}",
             found=f"others of {', '.join(other)[:200]}",

@@ -28,8 +28,8 @@ from marin.process.progress import bar
 from marin.recipe.evaluation import CorpusSet
 from marin.record.events import CheckpointSaved
 from marin.verify.case import Case
+from marin.verify.derivation.attempts import Standing
 from marin.verify.derivation.record import facts
-from marin.verify.derivation.standing import Standing
 from marin.verify.segments.sampling import describe_bound, draw, seed
 from marin.verify.verdict import Verdict, outcome_of
 

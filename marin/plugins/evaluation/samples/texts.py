@@ -28,7 +28,7 @@ class SampledText(NamedTuple):
 
 def sampled_texts(root: Root, run: str) -> list[SampledText]:
     """What states of ``run`` said, in the order in which it was recorded: as its events say it, and nothing of it is proven. A
-    record that is not in the store, or is none, is left out: `marin verify` says so."""
+    record that is not in the store, or is malformed, is left out: `marin verify` says so."""
     return list(_texts(root.history(), root.store_to_read(), run))
 
 

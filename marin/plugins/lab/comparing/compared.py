@@ -18,7 +18,7 @@ from marin.history.run import Run
 from marin.history.table.comparable import beside_all
 from marin.history.table.machine import ENERGY, SPEED
 from marin.history.table.rows import HELD_OUT, LAST, NUMBERS
-from marin.history.table.varied import SEED, Varied, short_titles, short_value, varied
+from marin.history.table.varied import SEED, KeyDifferences, short_titles, short_value, varied
 from marin.plugins.lab.comparing.importance import Importance, importances
 from marin.plugins.lab.comparing.selection import Selection
 from marin.plugins.lab.statistics import Comparison, Summary, compare, summary, with_holm
@@ -58,7 +58,7 @@ class Compared:
     ``verdict`` says what the tests are worth, and ``because`` why."""
 
     title: str
-    varied: Varied
+    varied: KeyDifferences
     metrics: tuple[str, ...]
     groups: tuple[Group, ...]
     baseline: str
@@ -184,7 +184,7 @@ def _metrics(asked: Sequence[str], numbers: Mapping[str, Mapping[str, float]], s
 
 
 def _groups(
-    found: Varied,
+    found: KeyDifferences,
     views: Mapping[str, Run],
     numbers: Mapping[str, Mapping[str, float]],
     names: Sequence[str],

@@ -82,7 +82,7 @@ class Fold:
         self._verified_models = VerifiedModels(self.runs)
         self._twins = verdicts.Twins(self.runs)
         self._replays: dict[str, verdicts.Replays] = {}
-        self._made: dict[int, tuple[str, StepView]] = {}
+        self._results: dict[int, tuple[str, StepView]] = {}
         """Event -> the run that recorded a result by it, and the result."""
         self._swept: dict[str, tuple[str, ...]] = {}
         """Recipe digest -> the keys that set the runs of its newest sweep apart."""
@@ -99,10 +99,12 @@ class Fold:
         before = {} if projected is None else verdicts.words(projected)
         intents = self._read(index, event, mine)
         if projected is not None:
-            intents += map(as_others_word, self._told(index, event, projected, before))
+            intents += map(as_others_word, self._verdict_words(index, event, projected, before))
         return intents
 
-    def _told(self, index: int, event: Event, projected: ProjectedRun, before: Mapping[str, str]) -> Iterator[Intent]:
+    def _verdict_words(
+        self, index: int, event: Event, projected: ProjectedRun, before: Mapping[str, str]
+    ) -> Iterator[Intent]:
         """What verifications said (``before``), where the run or its evaluations went on by whatever event."""
         kind, fold = kind_of(event.type), projected.fold
         if event.stream == evaluation_stream(projected.name):
@@ -266,7 +268,7 @@ class Fold:
 
     def _changed(self, recorded: RecordedEvent, projected: ProjectedRun, body: types.Body) -> Iterator[Intent]:
         if isinstance(body, types.StepCompleted):
-            self._made[recorded.index] = projected.name, projected.fold.steps[body.step]
+            self._results[recorded.index] = projected.name, projected.fold.steps[body.step]
         if isinstance(body, types.RunStarted):
             swept = self._swept.get(body.recipe_digest, ())
             yield from lifecycle.run_started(recorded, projected, body, self._experiments, swept)
@@ -294,7 +296,7 @@ class Fold:
         if recorded.before is not None and recorded.before.state == "completed":
             projected.fold.apply(recorded.index, recorded.event, None)
             return
-        name, made = self._made.get(body.completed_at, ("", None))
+        name, made = self._results.get(body.completed_at, ("", None))
         source = self.runs.get(name)
         source = None if source is projected else source
         if made is not None and (source is None or made.step != body.step):

@@ -145,7 +145,7 @@ class LoggedFold:
         refused = self.contradicts(body.run, values)
         known = body.run in self._ended or ("run", body.run) in self._recorded
         edited = known and (refused or not isinstance(values, OF_THE_REGISTRY))
-        intents = [] if refused else list(self._told(index, event, time, body.run, values))
+        intents = [] if refused else list(self._intents(index, event, time, body.run, values))
         if edited:
             self._edits[body.run] = self._edits.get(body.run, 0) + 1
             said = visible(f"event {index}, {event.time[:19]}Z, by {event.actor}: {_gist(values)}")
@@ -168,7 +168,7 @@ class LoggedFold:
             if isinstance(intent, Status):
                 (self._ended.add if intent.status in ENDED else self._ended.discard)(intent.run)
 
-    def _told(self, index: int, event: Event, time: int, run: str, values: Any) -> Iterator[Intent]:
+    def _intents(self, index: int, event: Event, time: int, run: str, values: Any) -> Iterator[Intent]:
         # One case an operation. What belongs to an experiment opens it first: one that a run named has no event of its own.
         match values:
             case ExperimentValues():

@@ -12,7 +12,7 @@ from ledger import Event
 from marin.history.projection.identity import Ids
 from marin.history.projection.text import LOSS
 from marin.history.run import JudgedFold, Run, StepState, standing_of, verified
-from marin.plugins.mlflow.folding.curves import Curves, Told
+from marin.plugins.mlflow.folding.curves import CurveChange, Curves
 from marin.plugins.mlflow.folding.intents import Points
 from marin.record.events import CheckpointSaved, ModelExported
 from marin.record.verdicts import NAMES, answerable, overall
@@ -94,25 +94,25 @@ class ProjectedRun:
         known = (one for one in reversed(self.exports) if result is None or one.output.digest == result.output.digest)
         return next(known, None)
 
-    def tell(self, points: Points, step: str, *, again: bool = False) -> Iterator[Told]:
+    def tell(self, points: Points, step: str, *, again: bool = False) -> Iterator[CurveChange]:
         """Points of what is being executed of ``step``. They wait while another execution's result stands."""
         state, result = self.fold.states.get(step), self.fold.steps.get(step)
         ground = step, state.identity if state is not None else ""
         if result is not None and ground[1] not in ("", result.identity):
             self.curves.wait(points, ground)
         else:
-            yield from self._told(self.curves.tell(points, ground, again=again))
+            yield from self._with_losses(self.curves.tell(points, ground, again=again))
 
     def was_told(self, step: str, key: str, at: int) -> bool:
         """Whether what is being executed of ``step`` told this point before."""
         state = self.fold.states.get(step)
         return self.curves.has(self.id(), key, (step, state.identity if state is not None else ""), at)
 
-    def settle(self, step: str) -> Iterator[Told]:
+    def settle(self, step: str) -> Iterator[CurveChange]:
         """The step has a result: its curves are those of the execution that gave it."""
-        yield from self._told(self.curves.stands((step, self.fold.steps[step].identity)))
+        yield from self._with_losses(self.curves.stands((step, self.fold.steps[step].identity)))
 
-    def _told(self, intents: Iterable[Told]) -> Iterator[Told]:
+    def _with_losses(self, intents: Iterable[CurveChange]) -> Iterator[CurveChange]:
         for intent in intents:
             if isinstance(intent, Points):
                 if intent.key == LOSS:
@@ -122,12 +122,12 @@ class ProjectedRun:
                     self.losses.pop(at, None)
             yield intent
 
-    def withdraw(self, step: int) -> Iterator[Told]:
+    def withdraw(self, step: int) -> Iterator[CurveChange]:
         """The training goes on from the state before ``step``: those after it stand no more, nor what is measured of them."""
         saved = self.fold.recorded.of(CheckpointSaved)
         gone = {fact.body.state for fact in saved if fact.body.step > step}
         self.withdrawn |= gone
-        yield from self._told(self.curves.withdraw("train", step))
+        yield from self._with_losses(self.curves.withdraw("train", step))
         for state in sorted(gone):
             yield from self.curves.withdraw_state(state)
 

@@ -64,7 +64,7 @@ class Twins:
         self._runs = runs
         self._key: dict[str, Bytes] = {}
         self._equal: dict[Bytes, list[str]] = {}
-        self._told: dict[str, str] = {}
+        self._words: dict[str, str] = {}
 
     def after(self, projected: ProjectedRun) -> Iterator[tuple[ProjectedRun, str]]:
         """Runs without a verdict whose word changes by what was said of this one, and that word."""
@@ -83,12 +83,12 @@ class Twins:
 
     def _of_group(self, group: Sequence[str]) -> Iterator[tuple[ProjectedRun, str]]:
         passed = [name for name in group if self._runs[name].passes]
-        for name in group if passed or self._told else ():
+        for name in group if passed or self._words else ():
             if not self._runs[name].fold.verdicts():
                 twin = next((one for one in passed if _shows_no_more(self._runs[name], self._runs[one])), "")
                 word = passed_as(twin) if twin else NEVER
-                if self._told.get(name, NEVER) != word:
-                    self._told[name] = word
+                if self._words.get(name, NEVER) != word:
+                    self._words[name] = word
                     yield self._runs[name], word
 
 

@@ -32,7 +32,7 @@ from marin.plugins.mlflow.folding.fold import Fold
 from marin.plugins.mlflow.projection.database import damaged, dispose
 from marin.plugins.mlflow.projection.shelf import Shelves
 from marin.plugins.mlflow.projection.sink import Sink
-from marin.record.trust.authorship import Past, Position, Written
+from marin.record.trust.authorship import Authorship, Past, Position
 
 VERSION = 19
 """Of what the fold makes of events, and of how pages look. A database of another version is folded anew, its pages with
@@ -68,7 +68,7 @@ class MlflowProjection:
     """Folds a log into ``folder``. Threads take turns."""
 
     def __init__(
-        self, folder: Path, source: Source, *, own: bool = True, written: Callable[[], Written] | None = None
+        self, folder: Path, source: Source, *, own: bool = True, written: Callable[[], Authorship] | None = None
     ) -> None:
         """``own``: this user's key signs the log, so that the verdicts in it are this user's; ``written``: who wrote what in
         it, by now."""

@@ -182,7 +182,7 @@ class Sink:
                 case DataUsed():
                     self._data_used(intent)
                 case ModelLogged():
-                    self._model_made(intent)
+                    self._create_model(intent)
                 case ModelChanged():
                     self._model_changed(intent)
                 case ModelPoints():
@@ -419,7 +419,7 @@ class Sink:
             tags |= {"marin.digest": intent.digest, "marin.artifact": intent.artifact}
         self._add("input_tags", ((used, key, value) for key, value in (tags | dict(intent.tags)).items()))
 
-    def _model_made(self, intent: ModelLogged) -> None:
+    def _create_model(self, intent: ModelLogged) -> None:
         number, model = self._experiment(intent.experiment), f"m-{intent.model}"
         self._add(
             "logged_models",

@@ -51,7 +51,7 @@ _REGISTRY = (
 )
 
 
-_asked = threading.local()
+_request = threading.local()
 
 
 def served(address: str) -> str:
@@ -105,13 +105,13 @@ def _saying(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def say(self: object, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_asked, "already", False):
+        if getattr(_request, "already", False):
             return method(self, *args, **kwargs)
-        _asked.already = True
+        _request.already = True
         try:
             return _served(method(self, *args, **kwargs))
         finally:
-            _asked.already = False
+            _request.already = False
 
     return say
 

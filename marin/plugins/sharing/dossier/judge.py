@@ -40,7 +40,7 @@ from marin.plugins.sharing.dossier.layout import (
 from marin.plugins.sharing.in_toto import payloads
 from marin.plugins.sharing.in_toto_layout import check_chain
 from marin.plugins.sharing.model_signing import check_folder
-from marin.record.attestation import Attested, attested, check_files, digests
+from marin.record.attestation import ReadAttestation, attested, check_files, digests
 from marin.verify.agreement import judge_record
 from marin.verify.alone.judgement import Judgement, check_known, check_signer, trusted_keys
 from marin.verify.derivation.record import read_record
@@ -119,7 +119,7 @@ def _read(folder: Path, name: str) -> bytes:
     return path.read_bytes()
 
 
-def _documents(folder: Path, about: Subject, said: Attested) -> Verdict:
+def _documents(folder: Path, about: Subject, said: ReadAttestation) -> Verdict:
     """The documents, made again. By another version they may come out otherwise: then nothing is known of their fields."""
     made = documents(about)
     for file, data in made.items():

@@ -33,7 +33,7 @@ from marin.plugins.sharing.pages.signing import sign_site
 from marin.provenance.plugins import loaded
 from marin.recipe.units import human_size
 from marin.record.root import Root
-from marin.reporting.folder import Page, Written, software, write_pages
+from marin.reporting.folder import Page, PageCounts, software, write_pages
 from marin.reporting.lineage.browser import artifact_page, recorded_runs
 from marin.reporting.lineage.graph import graph_of
 from marin.reporting.lineage.samples import Inspector, Samples, read_samples
@@ -72,7 +72,9 @@ class OutputRow:
     runs: tuple[str, ...]
 
 
-def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _: None, *, address: str = "") -> Written:
+def write_site(
+    root: Root, folder: Path, told: Callable[[str], None] = lambda _: None, *, address: str = ""
+) -> PageCounts:
     """The whole root as pages below ``folder``; each is replaced whole. ``told`` hears the path of a page that is drawn.
     ``address``: where it will be served; link previews want the whole address of their picture.
 
@@ -92,7 +94,7 @@ def write_site(root: Root, folder: Path, told: Callable[[str], None] = lambda _:
         if root.reader().checkpoint().size == size:
             break  # what is recorded meanwhile would stand on some pages alone
     sign_site(root, folder, address, unsure)
-    return Written(drawn, kept)
+    return PageCounts(drawn, kept)
 
 
 def drawn_surely(draw: Callable[[], bytes], inspector: Inspector) -> tuple[bytes, bool]:

@@ -106,7 +106,7 @@ def plan(run: Run, store: Store, groups: Sequence[Sequence[str]]) -> list[Group]
             expected=f"a document that run {run.run} was trained on",
             cure="leave it out",
         )
-    return [Group((), (), (), _end(run, store)), *_found(run, store, groups)]
+    return [Group((), (), (), _end(run, store)), *_groups_of(run, store, groups)]
 
 
 def _end(run: Run, store: Store) -> Place:
@@ -122,7 +122,7 @@ def _end(run: Run, store: Store) -> Place:
     return Place(last.end, last.end_state)
 
 
-def _found(run: Run, store: Store, groups: Sequence[Sequence[str]]) -> Iterator[Group]:
+def _groups_of(run: Run, store: Store, groups: Sequence[Sequence[str]]) -> Iterator[Group]:
     apply(run.recipe.arithmetic, Execution())
     from marin.training.inspection.uses import as_documents, uses  # jax, after the contract is in force
 

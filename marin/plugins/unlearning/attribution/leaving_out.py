@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from marin.training.state import TrainState
 
 
-class Setup(msgspec.Struct, frozen=True):
+class LeavingOutSetup(msgspec.Struct, frozen=True):
     """What a worker needs for all groups. ``recipe``: the run's. ``leaving``: some document that is left out. ``corpus``,
     ``tokens`` and ``tokenizer`` are folders on this machine; ``sets`` are stored JSON lines by name, their texts are
     scored in this order. ``keep_tokenizer``: that of the run is taken as given."""
@@ -72,7 +72,7 @@ class TrainedWithout(msgspec.Struct, frozen=True):
 class LeavingOut:
     """Trains without one group after the other, and measures what comes of it."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: LeavingOutSetup) -> None:
         self._setup = setup
         recipe = from_plain(setup.recipe, where="recipe of the run")
         # A recipe that excludes something has the program for batches with blanks; which documents is no part of it.
@@ -83,7 +83,7 @@ class LeavingOut:
         self._texts = {name: self._store.read(digest) for name, digest in setup.sets.items()}
         self._documents: dict[str, list[list[int]]] = {}
         self._batches: dict[int, Batch] = {}
-        self._made: tuple[Training, Scorer] | None = None
+        self._training: tuple[Training, Scorer] | None = None
         self._held: tuple[str, TrainState, StateManifest] | None = None
 
     def __call__(self, task: Task) -> TrainedWithout:
@@ -114,7 +114,7 @@ class LeavingOut:
 
     def _programs(self) -> tuple[Training, Scorer]:
         """Made at the first group, so that a machine that cannot honour the contract is an answer."""
-        if self._made is None:
+        if self._training is None:
             from marin.data.tokenizer import load_tokenizer
             from marin.evaluation.scoring import Scorer
             from marin.plugins.evaluation.heldout.measuring import encoded, texts_of
@@ -131,8 +131,8 @@ class LeavingOut:
             scorer = Scorer(initial_state(self._recipe, vocabulary).model, self._recipe, devices=self._setup.devices)
             tokenizer = load_tokenizer(folder, as_recorded=as_recorded(self._recipe))
             self._documents = {name: encoded(tokenizer, texts_of(data, name)) for name, data in self._texts.items()}
-            self._made = training, scorer
-        return self._made
+            self._training = training, scorer
+        return self._training
 
     def _state(self, task: Task) -> tuple[TrainState, StateManifest]:
         """The state that a group's training goes on from; the last one is kept, since groups come in their order."""
@@ -171,7 +171,7 @@ class LeavingOut:
         return made == (Path(self._setup.tokenizer) / "tokenizer.json").read_bytes()
 
 
-WORKER = Worker(f"{__name__}:WORKER", Setup, Task, TrainedWithout, LeavingOut)
+WORKER = Worker(f"{__name__}:WORKER", LeavingOutSetup, Task, TrainedWithout, LeavingOut)
 
 
 def _sum(values: list[float] | tuple[float, ...]) -> float:

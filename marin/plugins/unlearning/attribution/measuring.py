@@ -21,7 +21,7 @@ from marin.history.run import Fact, Run
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.evaluation.heldout.sets import CODE
 from marin.plugins.unlearning.attribution.groups import Group
-from marin.plugins.unlearning.attribution.leaving_out import WORKER, Setup, Task, TrainedWithout, encode_sums
+from marin.plugins.unlearning.attribution.leaving_out import WORKER, LeavingOutSetup, Task, TrainedWithout, encode_sums
 from marin.plugins.unlearning.kinds import ATTRIBUTION_MEASURED, AttributionMeasured, MeasuredLoss, attribution_stream
 from marin.provenance.code import code_folder, lock_digest
 from marin.recipe.schema import Execution
@@ -134,12 +134,12 @@ def _fits(digests: Mapping[str, str], asked: MeasurementRequest, body: Attributi
 
 def _setup(
     root: Root, run: Run, base: Path, digests: dict[str, str], todo: Sequence[Group], asked: MeasurementRequest
-) -> Setup:
+) -> LeavingOutSetup:
     folders = {name: str(base / name) for name in ("corpus", "tokens", "tokenizer")}
     for name, folder in folders.items():
         outputs.checkout(root.store(), run.output(name), Path(folder), kind=outputs.KINDS[name])
     leaving = next((one for group in todo for one in group.documents), "0" * 64)
-    return Setup(
+    return LeavingOutSetup(
         root=root.absolute,
         recipe=run.started.body.recipe,
         leaving=leaving,

@@ -79,7 +79,7 @@ def unlearn(options: UnlearnOptions) -> None:
     index = request(root, planned, options.reason)
     if not options.as_json:
         say(f"event {index}: the request is recorded", err=True)
-    made = _made(root, planned, execution)
+    made = _fork(root, planned, execution)
     _print_plan(planned, index, made, begun(root.history(), made), as_json=options.as_json)
 
 
@@ -102,7 +102,7 @@ def _where(documents: tuple[str, ...], sources: tuple[str, ...], conditions: tup
     return {key: value for key, _, value in pairs}
 
 
-def _made(root: Root, planned: Plan, execution: Execution) -> Run:
+def _fork(root: Root, planned: Plan, execution: Execution) -> Run:
     """Execute the recipe without the documents, forked from the run that had them."""
     import msgspec
 

@@ -149,12 +149,12 @@ def test_what_had_no_answer_when_it_was_published_accuses_nobody(root: Root, sit
     assert found.outcome == "PARTIAL" and any(f"publish again: {PAGE}" in line for line in found.lines), found.lines
     silent = Inspector()
     silent.COMMAND = (sys.executable, "-c", "pass")  # type: ignore[misc]
-    content, is_sure = drawn_surely(lambda: str(_asked(silent)).encode(), silent)
+    content, is_sure = drawn_surely(lambda: str(_inspected(silent)).encode(), silent)
     assert content == b"no answer" and not is_sure and drawn_surely(lambda: b"", silent) == (b"", True)
     assert statement.entry(content, 1, is_sure=is_sure).by == statement.NOBODY
 
 
-def _asked(inspector: Inspector) -> str:
+def _inspected(inspector: Inspector) -> str:
     with inspector, pytest.raises(ValueError):
         inspector.ask({}, Path(), [0])
     return "no answer"

@@ -38,7 +38,7 @@ OF_DEFAULT = "two train steps of the default model"
 MARIN = "import sys; from marin.cli.main import main; sys.argv[0] = 'marin'; main()"
 PORTABLE = (
     "from marin.process.arithmetic import apply; from marin.recipe.schema import Arithmetic, Execution; "
-    "apply(Arithmetic(), Execution()); from marin.verify.jax import known_steps as k; print(k.whole())"
+    "apply(Arithmetic(), Execution()); from marin.training.step import known as k; print(k.whole())"
 )
 DEFAULT = ("profile=exact", "trainer.num_steps=2", "trainer.steps_per_segment=2", "--devices", "1")
 
@@ -127,7 +127,7 @@ def known(judge: Judge) -> str:
 
 def portable(judge: Judge) -> str:
     """What is known of whole train steps under portable-cpu, beside the locked compiler's."""
-    from marin.verify.jax.known_steps import ANSWERS
+    from marin.training.step.known import ANSWERS
 
     status, out, said = judge.ask("-c", PORTABLE)
     if status:

@@ -37,6 +37,7 @@ from marin.training.runtime.parts import experts
 from marin.training.runtime.profile import exact_profile, layered_step
 from marin.training.runtime.stopping import StopSignal
 from marin.training.state import TrainState, leaves, state_like
+from marin.training.step import known
 from marin.training.step.contract import Step, StepOutcome, mesh_of
 from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
@@ -175,6 +176,7 @@ class Training:
     ) -> None:
         check_device(recipe.arithmetic, jax.devices()[0].device_kind)
         canary.check(recipe.arithmetic)
+        known.check(recipe.arithmetic)
         self.recipe = recipe
         self.vocab_size = vocab_size
         self.mesh = training_mesh(recipe, execution)

@@ -15,18 +15,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ledger import LedgerError, canonical_bytes, digest_bytes
+from ledger import LedgerError
 from marin.errors import NotInstalled
 from marin.process import arithmetic, landlock
-from marin.process.cache import compilation_cache, own_folder
+from marin.process.cache import compilation_cache
 from marin.provenance import environment
-from marin.provenance.code import LOCK, code_folder, files_digest, lock_digest
+from marin.provenance.code import LOCK, lock_digest
 from marin.provenance.extras import advice
 from marin.provenance.plugins import named
 from marin.provenance.processor import Processor, processor
 from marin.recipe.schema import Arithmetic, Execution
 from marin.record.root import open_root
 from marin.record.trust.keyfiles import key_path
+from marin.work import answers
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 12), (3, 14)
 ROOM = 2 * 10**9
@@ -39,18 +40,17 @@ PROFILES = {
 """Those that this machine is looked at for; the others are those of one kind of device."""
 
 
+STEPS = "marin/training/step/known.py"
 WHOLE_STEPS = """
 from importlib.metadata import version
 from marin.process.arithmetic import apply
 from marin.recipe.schema import Arithmetic, Execution
 apply(Arithmetic(), Execution())
-from marin.verify.jax import known_steps
+from marin.training.step import known
 import json
-print(json.dumps({"found": known_steps.whole(), "expected": known_steps.ANSWERS.get(version("jaxlib"))}))
+print(json.dumps({"found": known.whole(), "expected": known.ANSWERS.get(version("jaxlib"))}))
 """
 """A process's program: the contract is in force before jax is there."""
-STEPS_CODE = ("marin/process", "marin/recipe", "marin/training", "marin/verify/jax")
-"""What of ours decides its answer, the known answers among it."""
 
 
 class Health(Enum):
@@ -154,25 +154,19 @@ def diagnose(*, project: Path, working: Path, root: str, variables: Mapping[str,
 
 def whole_steps() -> Mapping[str, str | None]:
     """The digest of whole train steps under portable-cpu: ``found`` here, empty where they did not end well, and ``expected`` of
-    this compiler. Executed in a process of its own, once for each processor, set of versions and code of ours: the cache keeps
-    the answer."""
-    cpu, code = processor(), files_digest(code_folder(), STEPS_CODE)
-    about = {"features": list(cpu.features), "model": cpu.model, "versions": dict(environment.versions()), "code": code}
-    kept = own_folder("answers") / digest_bytes(canonical_bytes(about)).removeprefix("sha256:")
-    if kept.is_file():
-        text = kept.read_text("utf-8")
-    else:
-        text = subprocess.run([sys.executable, "-c", WHOLE_STEPS], capture_output=True, text=True, check=False).stdout
+    this compiler. Executed in a process of its own, unless the right one came out here before, in a training or in this."""
+    kept = answers.answer(STEPS)
+    if right := kept.digest:
+        return {"found": right, "expected": right}
+    text = subprocess.run([sys.executable, "-c", WHOLE_STEPS], capture_output=True, text=True, check=False).stdout
     try:
         told = json.loads(text)
-        answer: dict[str, str | None] = {"found": told["found"], "expected": told["expected"]}
+        found: dict[str, str | None] = {"found": told["found"], "expected": told["expected"]}
     except (ValueError, TypeError, KeyError):
-        kept.unlink(missing_ok=True)
         return {"found": "", "expected": None}
-    written = kept.with_name(f"{kept.name}.{os.getpid()}")
-    written.write_text(text, encoding="utf-8")
-    written.replace(kept)
-    return answer
+    if found["found"] and found["found"] == found["expected"]:
+        kept.keep(found["found"])
+    return found
 
 
 def _steps_check(told: Mapping[str, str | None]) -> Check:

@@ -47,7 +47,7 @@ from marin.data.reach import Reach
 from marin.errors import MarinError, UsageError
 from marin.history.runs import LATEST, replay_stream, stream_of
 from marin.kinds.known import type_of
-from marin.process.cache import cache_folder, compilation_cache, own_folder
+from marin.process.cache import cache_folder, own_folder
 from marin.process.confinement import VARIABLE, Confined, Limits, held
 from marin.provenance.code import code_folder
 from marin.record.events import ReplayCompleted, ReplaySegment, read
@@ -313,7 +313,8 @@ def variables_of(folder: Path, executes: bool = True) -> dict[str, str]:
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     cache = cache_folder() / "foreign"
     if executes:
-        _copy_new(compilation_cache(), own_folder("foreign", "xla"))  # a copy would be this user's
+        for name in ("xla", "answers"):  # compiled programs, and what this machine answered
+            _copy_new(own_folder(name), own_folder("foreign", name))  # a copy would be this user's
     kept = {
         name: value for name, value in os.environ.items() if name.startswith(_KEPT) and not name.startswith(_WITHHELD)
     }

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import operator
 import sys
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +17,25 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import LogCheckpoint, Signer, canonical_bytes, digest_bytes, parse_canonical, tensor_digest
+from ledger import (
+    LogCheckpoint,
+    Signer,
+    canonical_bytes,
+    canonical_digest,
+    digest_bytes,
+    parse_canonical,
+    tensor_digest,
+)
 from ledger.errors import LedgerError
 from ledger.format.proof import LogProof
 from ledger.format.tlog import leaf_hash
+from ledger.store.packs.packing import compress_planes
 from marin.plugins.exact import known, reference
+from marin.plugins.exact.compiled import exact
+from marin.plugins.exact.program import Factors, Form, Operation, Program
 
 FOLDER = Path(__file__).with_name("vectors")
-INDEX, VERSION = "index.json", 2
+INDEX, VERSION = "index.json", 3
 PACK = b"marin.packfile/1"
 
 
@@ -55,6 +69,76 @@ def programs() -> Iterator[tuple[str, Any]]:
                 "program": program.plain(),
             },
         )
+
+
+def fewer_bits() -> Any:
+    """A product whose factors have eight bits (docs/exact.md, "Fewer bits"): rows of every size, zeros, ties, one not finite."""
+    left, right = known.numbers(21, 9, 24), known.numbers(22, 24, 7)
+    left *= np.exp2(np.arange(-120, 120, 27, dtype=np.float32))[:, None]
+    left[2], left[3], left[5, 3] = 0, np.resize(np.float32([1, 0.501953125, 0.498046875]), 24), np.inf
+    program = exact(operator.matmul, left, right, factors=Factors(8)).program
+    return executed(program, (left, right))
+
+
+def executed(program: Program, arguments: Sequence[np.ndarray]) -> dict[str, Any]:
+    """A program with its inputs, and its outputs by the reference."""
+    return {
+        "constants": {tensor_digest(value): array(value) for value in program.values()},
+        "inputs": [array(value) for value in arguments],
+        "outputs": [array(value) for value in reference.run(program, arguments)],
+        "program": program.plain(),
+    }
+
+
+def whole_programs() -> Iterator[tuple[str, Any]]:
+    """The programs of the run that is kept (exact.tar.gz), one after the other: its initial state, the gradient of a batch there,
+    and the update by it."""
+    with tarfile.open(FOLDER.with_name("exact.tar.gz")) as archive:
+        files = {
+            Path(one.name).name: archive.extractfile(one)
+            for one in archive
+            if "/programs/" in one.name and one.isfile()
+        }
+        held = {name: file.read() for name, file in files.items() if file is not None}
+    plain = {name.removesuffix(".json"): parse_canonical(data) for name, data in held.items() if len(name) == 69}
+    by_inputs = {len(told["inputs"]): told for told in plain.values()}
+    initial, gradient, update = (program_of(by_inputs[count], held) for count in sorted(by_inputs))
+    first = reference.run(initial, ())
+    params, moments = first[3:14], first[14:]
+    tokens = (np.arange(128).reshape(8, 16) ** 2 * 3 % 61 * 29 % 260).astype(np.int32)
+    weights = np.ones((8, 16), np.float32)
+    weights[:, -1] = 0
+    sums = reference.run(gradient, (*params, tokens, weights))
+    rows = [
+        value.reshape(form.shape)
+        for value, form in zip((*params, *moments, *sums), update.of(update.inputs), strict=True)
+    ]
+    yield "exact-run-initial.json", executed(initial, ())
+    yield "exact-run-gradient.json", executed(gradient, (*params, tokens, weights))
+    yield "exact-run-update.json", executed(update, rows)
+
+
+def program_of(plain: Any, held: Mapping[str, bytes]) -> Program:
+    """A program of its plain form, with the constants that were published beside it."""
+    forms = tuple(Form(dtype, tuple(shape)) for dtype, shape in plain["forms"])
+    program = Program(
+        forms,
+        tuple(plain["inputs"]),
+        tuple(
+            (
+                number,
+                np.frombuffer(held[digest.removeprefix("sha256:")], forms[number].dtype).reshape(forms[number].shape),
+            )
+            for number, digest in plain["constants"]
+        ),
+        tuple(
+            Operation(name, tuple(taken), tuple(made), settings, tuple(program_of(body, held) for body in bodies))
+            for name, taken, made, settings, bodies in plain["operations"]
+        ),
+        tuple(plain["outputs"]),
+    )
+    assert program.plain() == plain
+    return program
 
 
 TEXTS = [
@@ -326,16 +410,230 @@ def tiles() -> Any:
     return [*cases, swapped | {"tile": coded(hashes(few[::-1]))}]
 
 
+def entries() -> Any:
+    """Entries, and whether each is an event: its members, their forms and sizes, and canonical bytes."""
+    event: dict[str, Any] = {
+        "actor": "marin",
+        "body": {"n": 1},
+        "id": "a1",
+        "seq": 0,
+        "stream": "run/a",
+        "time": "2026-11-29T12:00:00.000000Z",
+        "type": "run.started/v1",
+    }
+    room = 65535 - len(canonical_bytes(event | {"body": {"text": ""}}))
+    right: dict[str, dict[str, Any]] = {
+        "an event": {},
+        "an empty body": {"body": {}},
+        "characters of three and four bytes": {"actor": "\u20ac\U0001f600", "body": {"\U0001f600": 1, "\ufb33": 2}},
+        "an actor of 200 characters": {"actor": "\U0001f600" * 200},
+        "an id with all that it may have": {"id": "A-z_0.:/@=+"},
+        "an id of 200 characters": {"id": "a" * 200},
+        "a stream of parts": {"stream": "a/B.c_d@e=f-9/0"},
+        "a type that nobody knows": {"type": "nobody.knows-this_one/v12"},
+        "the largest number of a stream": {"seq": 2**53 - 1},
+        "a number that is no integer": {"body": {"n": 0.1}},
+        "the longest entry": {"body": {"text": "x" * room}},
+    }
+    wrong: dict[str, dict[str, Any]] = {
+        "an entry too long": {"body": {"text": "x" * (room + 1)}},
+        "no actor": {"actor": ""},
+        "an actor of 201 characters": {"actor": "a" * 201},
+        "a line in an actor": {"actor": "a\nb"},
+        "a deletion in an actor": {"actor": "a\x7f"},
+        "a body that is a list": {"body": []},
+        "a body that is null": {"body": None},
+        "an id that begins with a point": {"id": ".a"},
+        "an id of 201 characters": {"id": "a" * 201},
+        "an id with a line behind it": {"id": "a\n"},
+        "an id that is a number": {"id": 1},
+        "a number below none": {"seq": -1},
+        "a number in a string": {"seq": "0"},
+        "half a number": {"seq": 0.5},
+        "true for a number": {"seq": True},
+        "a stream with an empty part": {"stream": "a//b"},
+        "a stream that ends in a slash": {"stream": "a/"},
+        "a stream that begins with a point": {"stream": ".a"},
+        "a time without microseconds": {"time": "2026-11-29T12:00:00Z"},
+        "a time of another zone": {"time": "2026-11-29T12:00:00.000000+00:00"},
+        "a type without a version": {"type": "run.started"},
+        "a type with a capital": {"type": "Run/v1"},
+        "a type of many characters": {"type": "a" * 121 + "/v1"},
+        "a member more": {"more": 1},
+    }
+    cases = [(name, canonical_bytes(event | told), True) for name, told in right.items()]
+    cases += [(name, canonical_bytes(event | told), False) for name, told in wrong.items()]
+    text = canonical_bytes(event)
+    less = canonical_bytes({name: value for name, value in event.items() if name != "actor"})
+    cases += [
+        ("a member less", less, False),
+        (
+            "members in another order",
+            b'{"type":"run.started/v1",' + text[1:].replace(b',"type":"run.started/v1"', b""),
+            False,
+        ),
+        ("a space", text.replace(b":", b": ", 1), False),
+        ("a line behind it", text + b"\n", False),
+        ("a body twice", text.replace(b'"body":{"n":1}', b'"body":{"n":1},"body":{"n":1}'), False),
+        ("a letter as an escape", text.replace(b"marin", b"\\u006darin"), False),
+        ("bytes that are no UTF-8", text.replace(b"marin", b"\xffarin"), False),
+        ("half a pair", text.replace(b"marin", b"\\ud83d"), False),
+        ("a list", b"[]", False),
+        ("nothing", b"", False),
+    ]
+    return [{"bytes": coded(data), "event": good, "name": name} for name, data, good in cases]
+
+
+LARGE = 8 * 1024 * 1024
+
+
+def blobs() -> Any:
+    """Blobs, as pieces that are repeated, and whether a digest is theirs; both digests of a large one are computed here from the
+    text of ledger/SPEC.md, by no code of the store's."""
+
+    def parts_root(data: bytes) -> str:
+        leaves = [hashlib.sha256(b"\x00" + data[at : at + LARGE]).digest() for at in range(0, len(data), LARGE)]
+        return root_of(leaves).hex()
+
+    def plain(data: bytes) -> str:
+        return hashlib.sha256(data).hexdigest()
+
+    def right(data: bytes) -> str:
+        if len(data) > LARGE:
+            return plain(b"marin.blob/v1\nparts 8388608\nsize %d\nroot %s\n" % (len(data), parts_root(data).encode()))
+        return plain(b"marin.blob/v1\nbytes\n" + data if data.startswith(b"marin.blob/v1\n") else data)
+
+    text = b"marin.blob/v1\nparts 8388608\nsize 8388609\nroot %s\n" % parts_root(bytes(LARGE + 1)).encode()
+    told: dict[str, list[tuple[bytes, int]]] = {
+        "no byte": [],
+        "some": [(b"alpha\n", 1)],
+        "the header": [(b"marin.blob/v1\n", 1)],
+        "the header without its line feed": [(b"marin.blob/v1", 1)],
+        "what a large one is hashed as": [(text, 1)],
+        "the largest small one": [(b"\x00", LARGE)],
+        "a byte more": [(b"\x00", LARGE + 1)],
+        "three parts": [(b"ab", LARGE), (b"c", 3)],
+        "a large one that begins with the header": [(b"marin.blob/v1\n", 1), (b"\x00", LARGE)],
+    }
+    cases = []
+    for name, pieces in told.items():
+        data = b"".join(piece * count for piece, count in pieces)
+        headed, large = data.startswith(b"marin.blob/v1\n"), len(data) > LARGE
+        asked = {right(data): True, plain(data): not headed, plain(data + b"\x00"): False}
+        if not large:
+            asked[right(data)] = True
+        cases += [
+            {
+                "blob": good,
+                "digest": f"sha256:{digest}",
+                "name": f"{name}: {digest[:8]}",
+                "pieces": [{"bytes": coded(piece), "times": count} for piece, count in pieces],
+            }
+            for digest, good in asked.items()
+        ]
+    return cases
+
+
+def packed() -> Any:
+    """Stores in which a blob is made of others, and the bytes that are read of it: none where it has to be refused."""
+    base, data = known.numbers(31, 300).tobytes(), known.numbers(31, 300) + np.float32(1e-6)
+    blob = data.tobytes() + b"rest"
+    longer = base + b"base"
+
+    def name(kind: str, value: bytes) -> str:
+        digest = hashlib.sha256(value).hexdigest()
+        return f"store/{kind}/sha256/{digest[:2]}/{digest[2:]}"
+
+    def record(**fields: Any) -> dict[str, bytes]:
+        told = {"digest": digest_bytes(blob), "kind": "packed", "size": len(blob), "version": 1} | fields
+        return {name("packed", blob): canonical_bytes(told)}
+
+    def planes(by: int, base: bytes | None = None, **fields: Any) -> dict[str, bytes]:
+        frames = compress_planes(memoryview(blob), by, io.BytesIO(base) if base is not None else None)
+        kept = {name("blobs", frames): frames} | ({name("blobs", base): base} if base is not None else {})
+        at = {"base": digest_bytes(base), "depth": 1} if base is not None else {"base": None, "depth": 0}
+        return kept | record(**{"how": "planes", "planes": digest_bytes(frames), "width": by} | at | fields)
+
+    def chunks(*pieces: bytes, **fields: Any) -> dict[str, bytes]:
+        listed = [[digest_bytes(piece), len(piece)] for piece in pieces]
+        return {name("blobs", piece): piece for piece in pieces} | record(
+            **{"how": "chunks", "chunks": listed} | fields
+        )
+
+    halves = (blob[:500], blob[500:])
+    told: dict[str, tuple[dict[str, bytes], bool]] = {
+        "as it is": ({name("blobs", blob): blob}, True),
+        "two chunks": (chunks(*halves), True),
+        "a chunk twice": (chunks(*halves, halves[1]), False),
+        "chunks in another order": (chunks(*halves[::-1]), False),
+        "a chunk that is not there": (record(how="chunks", chunks=[[digest_bytes(blob[:500]), 500]]), False),
+        "planes of one byte": (planes(1), True),
+        "planes of four": (planes(4), True),
+        "planes of sixteen, and a rest": (planes(16), True),
+        "planes against a base": (planes(4, longer), True),
+        "another width": (planes(4, width=2), False),
+        "planes of seventeen": (planes(4, width=17), False),
+        "a base without a depth": (planes(4, longer, depth=0), False),
+        "a depth without a base": (planes(4, depth=1), False),
+        "another size": (planes(4, size=len(blob) + 1), False),
+        "the record of another": (planes(4, digest=digest_bytes(b"another")), False),
+        "a way that nobody has": (planes(4, how="folded"), False),
+        "another version": (planes(4, version=2), False),
+        "nothing": ({}, False),
+    }
+    return [
+        {
+            "digest": digest_bytes(blob),
+            "files": {path: coded(value) for path, value in files.items()},
+            "name": case,
+            "reads": coded(blob) if good else None,
+        }
+        for case, (files, good) in told.items()
+    ]
+
+
+def states() -> Any:
+    """Lists of tensors, in any order, and the digest of the state that they are."""
+    names = ["step", "model/\u00e9", "model/e\u0301", "model/Z", "model/a", "model/\ufb33", "model/\U0001f600"]
+    lists = [names[:0], names[:1], names, names[::-1]]
+    cases = []
+    for listed in lists:
+        tensors = [
+            {"digest": tensor_digest(np.arange(n, dtype=np.int32)), "path": path} for n, path in enumerate(listed)
+        ]
+        ordered = sorted(tensors, key=lambda one: one["path"].encode())
+        digest = canonical_digest({"kind": "state", "tensors": ordered, "version": 1})
+        cases.append({"digest": digest, "tensors": tensors})
+    return cases
+
+
+LISTS: dict[str, Callable[[], Any]] = {
+    "json.json": json_texts,
+    "notes.json": notes,
+    "tensors.json": tensors,
+    "proofs.json": proofs,
+    "manifests.json": manifests,
+    "packfiles.json": packfiles,
+    "tiles.json": tiles,
+    "entries.json": entries,
+    "blobs.json": blobs,
+    "packed.json": packed,
+    "states.json": states,
+}
+"""What is no program, by the name of its file."""
+
+
+def all_programs() -> Iterator[tuple[str, Any]]:
+    yield from programs()
+    yield "exact-fewer-bits.json", fewer_bits()
+    yield from whole_programs()
+
+
 def made() -> Iterator[tuple[str, bytes]]:
     """All vectors, by name."""
-    yield "json.json", canonical_bytes(json_texts())
-    yield "notes.json", canonical_bytes(notes())
-    yield "tensors.json", canonical_bytes(tensors())
-    yield "proofs.json", canonical_bytes(proofs())
-    yield "manifests.json", canonical_bytes(manifests())
-    yield "packfiles.json", canonical_bytes(packfiles())
-    yield "tiles.json", canonical_bytes(tiles())
-    for name, value in programs():
+    for name, cases in LISTS.items():
+        yield name, canonical_bytes(cases())
+    for name, value in all_programs():
         yield name, canonical_bytes(value)
 
 

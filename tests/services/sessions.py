@@ -59,9 +59,11 @@ def made_meanwhile(factory: pytest.TempPathFactory, name: str, make: Callable[[P
 
 
 def new_cache(folder: Path) -> Path:
-    """A cache folder of a test's own. Compiled programs alone are the user's: XLA keeps them by their content."""
-    programs = cache_folder() / "xla"
-    programs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """A cache folder of a test's own. Compiled programs, and answers of train steps, alone are the user's: they are kept by all
+    that decides them."""
     folder.mkdir(mode=0o700, parents=True)
-    (folder / "xla").symlink_to(programs.resolve())
+    for name in ("xla", "answers"):
+        shared = cache_folder() / name
+        shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / name).symlink_to(shared.resolve())
     return folder

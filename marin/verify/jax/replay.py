@@ -33,9 +33,10 @@ from marin.training.runtime import hosts
 from marin.training.runtime.compilation import use_compilation_cache
 from marin.training.runtime.objective import objective_plugin
 from marin.training.runtime.turn import compiling
+from marin.training.step import known
 from marin.training.step.slices import SlicedState
 from marin.verify.derivation.series import Measured
-from marin.verify.jax import known_steps, tensors
+from marin.verify.jax import tensors
 from marin.verify.segments import compare
 from marin.verify.segments.compare import Divergence, ReplayedSegment
 from marin.verify.segments.ordering import by_execution
@@ -100,7 +101,7 @@ def same_program(recorded: Mapping[str, object], training: Training) -> None:
         Unsupported: on an accelerator, whose profile promises the bits of one compiler on one kind of device; under portable-cpu
             where the run's compiler is not known to give the same train steps.
     """
-    known_steps.check(training.recipe.arithmetic, recorded.get("jaxlib"))
+    known.check_recorded(training.recipe.arithmetic, recorded.get("jaxlib"))
     lines = compare.compiled(recorded, compiled_identity(training)) if recorded else []
     exact = training.recipe.arithmetic.profile == "exact"
     for line in lines:

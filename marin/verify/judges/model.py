@@ -42,8 +42,8 @@ def check_machine(case: Case) -> None:
     """Raises ``Unsupported`` where the contract can not be honoured, before anything is computed that would differ."""
     apply(case.run.recipe.arithmetic, case.execution)
     from marin.training.runtime import canary  # jax, after the contract is in force
-    from marin.verify.jax import known_steps
+    from marin.training.step import known
 
     canary.check(case.run.recipe.arithmetic)
     recorded = case.run.training[-1].body.program if case.run.training else {}
-    known_steps.check(case.run.recipe.arithmetic, recorded.get("jaxlib"))
+    known.check_recorded(case.run.recipe.arithmetic, recorded.get("jaxlib"))

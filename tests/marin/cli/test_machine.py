@@ -16,6 +16,7 @@ from marin.provenance import environment
 from marin.provenance.processor import Processor, parse_cpuinfo
 from marin.verify import diagnosis
 from marin.verify.diagnosis import Health, compare_versions
+from marin.work import answers
 
 Marin = Any
 WHOLE_STEPS = diagnosis.whole_steps
@@ -95,14 +96,15 @@ def test_whole_train_steps_are_executed_again_by_other_code_alone(
         executed.append(code[0])
         return SimpleNamespace(stdout=json.dumps({"found": code[0], "expected": KNOWN}))
 
-    monkeypatch.setattr(diagnosis, "own_folder", lambda name: tmp_path)
-    monkeypatch.setattr(diagnosis, "files_digest", lambda folder, paths: code[0])
+    monkeypatch.setattr(answers, "own_folder", lambda name: tmp_path)
+    monkeypatch.setattr(answers, "files_digest", lambda folder, paths: code[0])
     monkeypatch.setattr(diagnosis, "subprocess", SimpleNamespace(run=run))
     assert [WHOLE_STEPS()["found"] for _ in range(2)] == [KNOWN, KNOWN]
     code[0] = OTHER
     assert [WHOLE_STEPS()["found"] for _ in range(2)] == [OTHER, OTHER]
-    assert executed == [KNOWN, OTHER]
-    assert len(list(tmp_path.iterdir())) == 2, "nothing of a temporary name stays"
+    assert executed == [KNOWN, OTHER, OTHER], "a wrong answer is asked for again"
+    (kept,) = tmp_path.iterdir()
+    assert kept.read_text() == KNOWN
 
 
 KNOWN, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64

@@ -18,10 +18,12 @@ from marin.training.data import Batches, batch_digest
 from marin.training.inspection.batch import batch_at
 from marin.training.loop import NotFinite, Training, differing_tensors, fingerprint_of
 from marin.training.runtime import canary
+from marin.training.step import known
 from marin.training.step.contract import StepOutcome, mesh_of
 from marin.training.step.shards import TrainStep
 from marin.training.step.slices import SlicedState
 from marin.training.tokens.building import write_cache
+from marin.work import answers
 
 Started = tuple[Training, SlicedState, StateManifest]
 
@@ -44,6 +46,7 @@ def recipe(worker: ModuleType) -> Any:
 def start(worker: ModuleType, recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Starts a training; the contract is not in force in this process, so its proofs are left out."""
     monkeypatch.setattr(canary, "check", lambda _: None)
+    monkeypatch.setattr(known, "check", lambda _: None)
     monkeypatch.setattr(TrainStep, "foreign_products", lambda _: [])
 
     def started(**execution: int) -> Started:
@@ -130,10 +133,46 @@ def test_a_machine_with_another_answer_is_unsupported(
         canary.check(recipe.arithmetic)
 
 
+def test_a_training_begins_where_whole_train_steps_give_their_known_answer(
+    recipe: Any, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executed once for a machine, its versions and the code; an answer that was wrong is asked for again."""
+    expected, executed = known.ANSWERS[known.version("jaxlib")], []
+    came_out = ["sha256:" + "0" * 64]
+
+    def whole() -> str:
+        executed.append(came_out[0])
+        return came_out[0]
+
+    monkeypatch.setenv("MARIN_CACHE", str(tmp_path))
+    monkeypatch.setattr(canary, "check", lambda _: None)
+    monkeypatch.setattr(known, "whole", whole)
+    for _ in range(2):
+        with pytest.raises(Unsupported, match=f"whole train steps: .* expected {expected}, found sha256:0") as raised:
+            Training(recipe, cache, 64, Execution())
+    assert raised.value.exit_code == 3
+    came_out[0] = expected
+    for _ in range(2):
+        known.check(recipe.arithmetic)
+    assert executed == ["sha256:" + "0" * 64] * 2 + [expected]
+    (kept,) = (tmp_path / "answers").iterdir()
+    for spoiled in (b"", b"sha256:" + b"1" * 64, b"\xff"):
+        kept.write_bytes(spoiled)
+        known.check(recipe.arithmetic)
+    assert len(executed) == 6, "what is kept is believed where it is the pinned answer"
+    monkeypatch.setattr(answers.environment, "versions", lambda: {"jaxlib": "another"})
+    known.check(recipe.arithmetic)
+    assert (len(executed), len(list((tmp_path / "answers").iterdir()))) == (7, 2)
+    monkeypatch.setattr(known, "ANSWERS", {"0.1": expected})
+    with pytest.raises(Unsupported, match="no known answer of whole train steps"):
+        known.check(recipe.arithmetic)
+
+
 def test_products_that_depend_on_the_processor_are_refused(
     recipe: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(canary, "check", lambda _: None)
+    monkeypatch.setattr(known, "check", lambda _: None)
     monkeypatch.setattr(loop.TrainStep, "foreign_products", lambda _: ["%dot.7"])
     with pytest.raises(Unsupported, match=r"products whose bits depend on the processor: .* found %dot\.7"):
         Training(recipe, cache, 64, Execution())

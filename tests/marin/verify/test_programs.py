@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +15,8 @@ from marin.errors import Unsupported
 from marin.provenance import environment
 from marin.recipe.objective import Objective
 from marin.recipe.schema import Arithmetic, Recipe
+from marin.training.step import known
 from marin.verify.environment_diff import EnvironmentDiff, excused
-from marin.verify.jax import known_steps
 from marin.verify.segments.compare import INITIAL, TOKENS, Divergence
 from marin.verify.segments.programs import NOT_AT_HAND, defined, lines, other_versions
 from marin.verify.verdict import Verdict
@@ -99,21 +100,25 @@ def test_how_it_was_computed_is_told_apart_from_what() -> None:
     ]
 
 
-def test_only_compilers_of_one_known_answer_replay_each_others_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_compilers_of_one_known_answer_replay_each_others_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = version("jaxlib")
-    known_steps.check(Arithmetic(), here)
-    known_steps.check(EXACT, "0.1")
+    known.check_recorded(Arithmetic(), here)
+    known.check_recorded(EXACT, "0.1")
     with pytest.raises(Unsupported, match=f"expected jaxlib 0.1, .*found jaxlib {here}"):
-        known_steps.check(Arithmetic(), "0.1")
-    monkeypatch.setitem(known_steps.ANSWERS, "0.1", "sha256:" + "0" * 64)
+        known.check_recorded(Arithmetic(), "0.1")
+    monkeypatch.setitem(known.ANSWERS, "0.1", "sha256:" + "0" * 64)
     with pytest.raises(Unsupported):
-        known_steps.check(Arithmetic(), "0.1")
-    monkeypatch.setitem(known_steps.ANSWERS, "0.1", known_steps.ANSWERS[here])
-    monkeypatch.setattr(known_steps, "whole", lambda: known_steps.ANSWERS[here])
-    known_steps.check(Arithmetic(), "0.1")
-    monkeypatch.setattr(known_steps, "whole", lambda: "sha256:" + "1" * 64)
+        known.check_recorded(Arithmetic(), "0.1")
+    monkeypatch.setitem(known.ANSWERS, "0.1", known.ANSWERS[here])
+    monkeypatch.setenv("MARIN_CACHE", str(tmp_path))
+    monkeypatch.setattr(known, "whole", lambda: known.ANSWERS[here])
+    known.check_recorded(Arithmetic(), "0.1")
+    shutil.rmtree(tmp_path / "answers")
+    monkeypatch.setattr(known, "whole", lambda: "sha256:" + "1" * 64)
     with pytest.raises(Unsupported, match="does not give the known answer of whole train steps"):
-        known_steps.check(Arithmetic(), "0.1")
+        known.check_recorded(Arithmetic(), "0.1")
 
 
 def test_versions_beside_the_lock_are_named(tmp_path: Path) -> None:

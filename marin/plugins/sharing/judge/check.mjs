@@ -4490,5 +4490,5 @@ function page() {
 if (typeof document !== "undefined" && document.getElementById("check")) page();
 
 /** The parts, for tests by vectors. */
-export { Store, batchOf, canonical, checkedManifest, execute, isBlob, leafHash, merkleRoot, openCheckpoint, parseCanonical, parseKey, parseProof, provenRoot, pythonNumber };
+export { Store, batchOf, canonical, checkedManifest, execute, isBlob, leafHash, merkleRoot, openCheckpoint, parseCanonical, parseEvent, parseKey, parseProof, provenRoot, pythonNumber };
 export { readPackIndex, readTokens, ruled, sha256, stateDigest, tensorDigest, unpackBundle, zstd };

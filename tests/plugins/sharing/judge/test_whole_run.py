@@ -5,92 +5,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Draft, Log, LogReader, PosixStorage, Signer, Store, VerifierKey, digest_bytes
-from tests.plugins.sharing.judge.node import Checked, checked, evaluated, needs_node
+from tests.plugins.sharing.judge.golden import FORGED, GoldenFolder
+from tests.plugins.sharing.judge.node import evaluated, needs_node
 
 pytestmark = needs_node
-KEPT = Path(__file__).parents[3] / "golden" / "exact.tar.gz"
-SIGNER = Signer("log.example/forged", Ed25519PrivateKey.from_private_bytes(bytes(32)))
 OTHER = "sha256:" + "5" * 64
-NORM = "train/grad_norm"
-Events = list[tuple[str, dict[str, Any]]]
-
-
-class GoldenFolder:
-    """The run in a folder, as an operator changes and signs it."""
-
-    def __init__(self, folder: Path) -> None:
-        with tarfile.open(KEPT) as archive:
-            archive.extractall(folder, filter="data")
-        self.folder = folder / "exact"
-        self.key = (self.folder / "vkey").read_text().strip()
-        reader = LogReader(PosixStorage(self.folder), [VerifierKey.parse(self.key)])
-        self.events = [event for _, event in reader.events()]
-        self.store = Store(PosixStorage(self.folder))
-        self.bodies: Events = [(event.type, json.loads(json.dumps(dict(event.body)))) for event in self.events]
-
-    def body(self, type_: str, **has: Any) -> dict[str, Any]:
-        return next(body for kind, body in self.bodies if kind == type_ and has.items() <= body.items())
-
-    def signed(self) -> None:
-        """The events as they are now, under the operator's own key."""
-        shutil.rmtree(self.folder / "log")
-        storage = PosixStorage(self.folder)
-        Log.create(storage, SIGNER)
-        drafts = [
-            Draft(kind, event.stream, body, id=event.id, actor=event.actor, time=event.time)
-            for event, (kind, body) in zip(self.events, self.bodies, strict=True)
-            if body
-        ]
-        with Log.open(storage, SIGNER) as log:
-            log.append(drafts)
-        self.key = str(SIGNER.verifier)
-
-    def checked(self, execute: str = "all") -> Checked:
-        return checked(self.folder, self.key, execute=execute)
-
-    def step(self, step: int, *, loss: str = "", norm: str = "", tensor: bool = False) -> None:
-        """Another record of a train step, from which its fingerprint, the trace and the table follow."""
-        segment = next(
-            body for kind, body in self.bodies if kind == "train.segment/v1" and body["start"] <= step < body["end"]
-        )
-        at = step - segment["start"]
-        norms = self.body("metrics.recorded/v1", step="train") if not segment["start"] else self.bodies[28][1]
-        (series,) = [one for one in norms["series"] if one["key"] == NORM]
-        segment["losses"][at] = loss or segment["losses"][at]
-        series["values"][at] = norm or series["values"][at]
-        trace = bytearray(self.store.read(segment["trace"]))
-        width = len(trace) // (segment["end"] - segment["start"])
-        trace[at * width + 8 * 7] ^= tensor
-        segment["trace"] = self.store.put_bytes(bytes(trace)).digest
-        row = bytes(trace[at * width : (at + 1) * width])
-        head = struct.pack("<ff", *map(float.fromhex, (segment["losses"][at], series["values"][at])))
-        segment["fingerprints"][at] = digest_bytes(head + row)
-        losses = [loss for kind, body in self.bodies if kind == "train.segment/v1" for loss in body["losses"]]
-        table = "step,loss\n" + "".join(f"{n},{float.fromhex(loss)}\n" for n, loss in enumerate(losses))
-        self.body("step.completed/v1", step="train")["tables"]["loss"] = self.store.put_bytes(table.encode()).digest
-
-    @property
-    def functions(self) -> dict[str, str]:
-        found: dict[str, str] = self.body("train.started/v1")["program"]["functions"]
-        return found
-
-    def program(self, name: str) -> Path:
-        return self.folder / "programs" / f"{self.functions[name].removeprefix('sha256:')}.json"
-
-    @property
-    def hints(self) -> Path:
-        (found,) = [file for file in (self.folder / "programs").glob("*.json") if len(file.stem) < 64]
-        return found
 
 
 @pytest.fixture
@@ -147,10 +71,7 @@ def program(name: str, digest: str | None = None) -> Callable[[GoldenFolder], No
 
 
 WRONG: dict[str, tuple[Callable[[GoldenFolder], None], str]] = {
-    "a loss": (
-        lambda kept: kept.step(1, loss="0x1.69a89e0000000p+2"),
-        "train step 1, executed again, has another loss",
-    ),
+    **FORGED,
     "a gradient norm": (
         lambda kept: kept.step(3, norm="0x1.7055ee0000000p-1"),
         "train step 3, executed again, has another gradient",

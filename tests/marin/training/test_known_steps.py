@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bench.compilers import PORTABLE
-from marin.verify.jax.known_steps import ANSWERS
+from marin.training.step.known import ANSWERS
 
 
 @pytest.mark.long(seconds=20)

@@ -1,10 +1,11 @@
-"""Known answers of whole train steps under ``portable-cpu``: do two compilers give a run the same bits?
+"""Known answers of whole train steps under ``portable-cpu``: does this machine give what a run would have?
 
 A program of sums and products can agree where a run does not: jaxlib 0.11.2 and 0.12.0.1 give the same answer of
-:mod:`marin.training.runtime.canary` and another GPT-2. So what a run recorded under another compiler is executed only where
-both are pinned here with one answer: the train steps of a small Llama and a small GPT-2 (forward, backward, clipping,
-optimizer), in the very programs of a run. The canary asks whether this machine keeps the contract; this asks which compilers
-keep each other's.
+:mod:`marin.training.runtime.canary` and another GPT-2. So each training, and each replay of one, begins with the train steps
+of a small Llama and a small GPT-2 (forward, backward, clipping, optimizer), in the very programs of a run, executed once for a
+processor, a set of versions and our code. What a run recorded under another compiler is executed only where both compilers are
+pinned here with one answer. The canary is small enough to be executed by each process: it says whether the contract's flags
+are in force there.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ import jax
 import numpy as np
 
 from marin.errors import Unsupported
+from marin.process.waiting import waiting
 from marin.recipe.form.record import plain
 from marin.recipe.schema import Arithmetic, Recipe, from_plain
 from marin.training.optimizers.rule import optimizer
 from marin.training.runtime.products import canonical_products
+from marin.training.runtime.turn import compiling
 from marin.training.state import state_like
 from marin.training.step.shards import shard_sums
 from marin.training.step.slices import Layout, unnamed
 from marin.training.step.update import slice_square, slice_update
+from marin.work import answers
 
 ARCHITECTURES = ("llama", "gpt2")
 ANSWERS = {"0.11.2": "sha256:5badfa94ab90738e103e6a077ac4e98a7dc87aa7286f8bc2008b2579367fb6c8"}
 """Version of jaxlib -> the digest of both architectures' steps. One that is not here is not known to agree with any other."""
+FILE = "marin/training/step/known.py"
 VOCABULARY, STEPS, SEQUENCES, LENGTH = 96, 3, 8, 16
 SIZES = {
     "hidden_dim": 16,
@@ -91,9 +96,45 @@ def _numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
     return ((mixed.astype(np.float64) / 2**23 - 1.0) * 0.2).astype(np.float32)
 
 
-def check(arithmetic: Arithmetic, recorded: object) -> None:
+def check(arithmetic: Arithmetic) -> None:
+    """Refuse to train where this machine, with what is installed, does not give the known answer. It is executed here and now,
+    unless it came out before; one that did not is asked for again. The contract is in force.
+
+    Raises:
+        Unsupported: it does not, or this compiler has none yet.
+    """
+    if arithmetic.profile != "portable-cpu":
+        return None
+    here = version("jaxlib")
+    expected = ANSWERS.get(here)
+    if expected is None:
+        raise Unsupported(
+            "no known answer of whole train steps for this compiler",
+            where=f"jaxlib {here}",
+            expected="jaxlib " + ", ".join(ANSWERS),
+            found=f"jaxlib {here}",
+            cure="install requirements.lock, or train under profile=exact",
+        )
+    kept = answers.answer(FILE)
+    if kept.digest == expected:
+        return None
+    with compiling("known-steps"), waiting("executing train steps whose answer is known, once for this machine"):
+        if kept.digest == expected:  # by another process, meanwhile
+            return None
+        if (found := whole()) == expected:
+            return kept.keep(found)
+    raise Unsupported(
+        "this machine does not give the known answer of whole train steps",
+        where=f"profile {arithmetic.profile}, jaxlib {here}",
+        expected=expected,
+        found=found,
+        cure="`marin doctor` says more; another processor may give it, and profile=exact needs no particular one",
+    )
+
+
+def check_recorded(arithmetic: Arithmetic, recorded: object) -> None:
     """Refuse to replay what another compiler made, unless both are known to give the same train steps, and this machine gives
-    them, executed here and now. ``recorded``: the version of jaxlib that the run names; of one that names none nothing is asked.
+    them. ``recorded``: the version of jaxlib that the run names; of one that names none nothing is asked.
 
     Raises:
         Unsupported: they are not, or it does not.
@@ -109,11 +150,4 @@ def check(arithmetic: Arithmetic, recorded: object) -> None:
             found=f"jaxlib {here}",
             cure="install the lock that the run names; a run under profile exact needs no compiler of its own",
         )
-    if (found := whole()) != ANSWERS[here]:
-        raise Unsupported(
-            "this machine does not give the known answer of whole train steps",
-            where=f"profile {arithmetic.profile}, jaxlib {here}",
-            expected=ANSWERS[here],
-            found=found,
-            cure="`marin doctor` says more; another processor may give it",
-        )
+    check(arithmetic)

@@ -25,6 +25,7 @@ from marin.pipeline.export import EXPORT
 from marin.pipeline.tokenizer import TOKENIZER
 from marin.pipeline.tokens import TOKENS
 from marin.pipeline.train import TRAIN
+from marin.recipe.objective import check_verdict
 from marin.recipe.schema import (
     Arithmetic,
     Artifact,
@@ -211,6 +212,7 @@ def default_continue(
         objective=objective or (before.objective if dataset is None and mixture is None else None),
     )
     recipe = successor(before, changed)
+    check_verdict(recipe, where=f"step train/{name}")
     tokens = train.inputs["tokens"]
     assert isinstance(tokens, Step), "default_train takes whole outputs"
     previous: dict[str, Step | Ref] = {PREVIOUS: train}

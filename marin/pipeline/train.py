@@ -13,7 +13,7 @@ from marin.process.waiting import waiting
 from marin.recipe import schema as recipes
 from marin.recipe.arithmetic import step_plugins
 from marin.recipe.model import BLANKS, IMPORTED, LEARNING, WORDS, model_plugins
-from marin.recipe.objective import objective_plugins
+from marin.recipe.objective import check_verdict, objective_plugins
 from marin.recipe.schema import Recipe
 from marin.runners.places import place_of
 
@@ -45,6 +45,7 @@ def run(task: Task) -> StepResult:
             found="null",
             cure="draw one with marin.execution.seeds.settled: the bits depend on it",
         )
+    check_verdict(task.recipe, where="recipe")
     if task.recipe.trainer.states_at_words is not None and task.execution.keep is not None:
         raise UsageError(
             "states that a recipe asks for and a policy lets go",

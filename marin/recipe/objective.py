@@ -40,7 +40,7 @@ class Objective(Section, frozen=True, kw_only=True):
     """
 
     name: Literal["grpo", "reinforce"] = "grpo"
-    prompts: Literal["doubled", "sums", "own"] = "doubled"
+    prompts: Literal["doubled", "sums", "digits", "own"] = "doubled"
     """Which of the shipped sets of prompts, or those of ``questions``."""
     questions: Digest | None = None
     """The stored file of prompts and answers of one's own, as ``marin train --prompts FILE`` puts it there."""
@@ -106,6 +106,23 @@ def between_updates(recipe: Any, step: int) -> bool:
 def objective_plugins(recipe: Any) -> tuple[tuple[str, str], ...]:
     """Group and name of the plugin of the objective, where the recipe has one."""
     return ((OBJECTIVES, "rl"),) if recipe.objective is not None else ()
+
+
+def check_verdict(recipe: Any, *, where: str) -> None:
+    """Refuse a verdict that nobody would give. Apart from :func:`check_objective`, for a recipe may have its judge last.
+
+    Raises:
+        UsageError: a verdict, and no judge.
+    """
+    objective: Objective | None = recipe.objective
+    if objective is not None and objective.verdict is not None and objective.reward != "judge":
+        raise UsageError(
+            "a verdict, which a judge alone gives",
+            where=f"{where}: objective.verdict",
+            expected="null without objective.reward=judge",
+            found=objective.verdict,
+            cure="--reward run:RUN, or leave it out",
+        )
 
 
 def check_objective(recipe: Any, where: str) -> None:

@@ -131,6 +131,7 @@ def train(options: TrainOptions) -> None:
     from marin.process.arithmetic import check, check_devices
     from marin.recipe.composition import sweep
     from marin.recipe.form.schedule import cut
+    from marin.recipe.objective import check_verdict
     from marin.recipe.search import searches
 
     overrides = choose(overrides)
@@ -153,7 +154,9 @@ def train(options: TrainOptions) -> None:
         if options.prompts is not None or options.reward is not None:
             made = [_with_own(root, one, options.prompts, options.reward) for one in made]
         for one in made:
-            _check_verdict(one.recipe)
+            check_verdict(
+                one.recipe, where="recipe"
+            )  # only now is it known who judges: --reward comes after the settings
         return [_log_template(one, composed) for one, composed in zip(made, asked_for, strict=True)]
 
     def ready(composed: Sequence[Composed]) -> list[Composed]:
@@ -433,21 +436,6 @@ def _check_samplers(recipe: Recipe, execution: Execution) -> None:
             expected="an objective",
             found="none",
             cure="+objective=grpo, or leave it out",
-        )
-
-
-def _check_verdict(recipe: Recipe) -> None:
-    """Refuse a verdict that nobody would give. Only now is it known who judges: ``--reward`` comes after the settings."""
-    from marin.errors import UsageError
-
-    objective = recipe.objective
-    if objective is not None and objective.verdict is not None and objective.reward != "judge":
-        raise UsageError(
-            "a verdict, which a judge alone gives",
-            where="objective.verdict",
-            expected="null without objective.reward=judge",
-            found=objective.verdict,
-            cure="--reward run:RUN, or leave it out",
         )
 
 

@@ -50,10 +50,12 @@ _BEGINNINGS = (
 
 
 def questions(name: str) -> tuple[Question, ...]:
-    """A shipped set by its name: ``doubled`` wants a word with a doubled letter, ``sums`` the sum of two numbers below 50."""
+    """A shipped set by its name: ``doubled`` wants a word with a doubled letter, ``sums`` the sum of two numbers below 50,
+    ``digits`` of two below 10."""
     if name == "doubled":
         return tuple(Question(beginning, DOUBLED) for beginning in _BEGINNINGS)
-    return tuple(Question(f"{a}+{b}=", str(a + b)) for a in range(50) for b in range(50))
+    below = {"sums": 50, "digits": 10}[name]
+    return tuple(Question(f"{a}+{b}=", str(a + b)) for a in range(below) for b in range(below))
 
 
 def questions_of(objective: Objective, store: Store | None) -> tuple[Question, ...]:

@@ -7,6 +7,7 @@ take one pass. The state that draws is the one before the update, or as many upd
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -39,6 +40,8 @@ from marin.training.runtime.objective import Rollout
 from marin.training.state import named_key
 from marin.training.step.contract import Step
 from marin.training.step.slices import SlicedState
+
+log = logging.getLogger(__name__)
 
 
 class DrawnRollouts:
@@ -95,6 +98,8 @@ class DrawnRollouts:
         count = objective.num_generations
         groups = [rewards[at : at + count] for at in range(0, len(rewards), count)]
         gained = [np.float32(value) for group in advantages(objective, groups) for value in group]
+        if hint is None and not any(gained):
+            log.warning("update %d: no completion has another reward than those beside it: nothing is learned", update)
         ids, columns = self._table(prompts, completions, gained, logprobs, reference)
         record = UpdateRecord(
             update,

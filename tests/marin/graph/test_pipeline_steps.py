@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -33,9 +34,11 @@ from marin.kinds.families.graph import STEP_CHECKED
 from marin.pipeline.corpus import CORPUS
 from marin.pipeline.stages import PIPELINE
 from marin.pipeline.tokenizer import TOKENIZER
+from marin.pipeline.train import TRAIN
 from marin.preregistration.registration import checked
+from marin.recipe.arithmetic import EXACT
 from marin.recipe.objective import Objective
-from marin.recipe.schema import Arithmetic, FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
+from marin.recipe.schema import Arithmetic, Execution, FilesDataset, GrammarDataset, Model, Recipe, Tokenizer, Trainer
 from marin.record.root import Root
 from marin.verify.derivation.record import read_record
 from marin.verify.derivation.records import contradictions, unexplained
@@ -56,6 +59,18 @@ def light() -> Graph:
 def full(seed: int = 1) -> tuple[Step, Step]:
     tokens = default_tokenize("small", default_corpus("small", DATASET), vocab_size=300)
     return tokens, default_train(f"seed{seed}", tokens, model=MODEL, seed=seed, trainer=TRAINER)
+
+
+def test_a_verdict_without_a_judge_is_refused_by_a_phase_and_by_the_step_that_trains() -> None:
+    _, base = full()
+    asked = Objective(verdict="so", num_generations=2, max_completion_length=4)
+    with pytest.raises(
+        UsageError, match=r"step train/judged: objective.verdict: expected null without objective.reward"
+    ):
+        default_continue("judged", base, objective=asked, arithmetic=EXACT)
+    recipe = Recipe(objective=asked, arithmetic=EXACT, seed=1, order="swap-or-not")
+    with pytest.raises(UsageError, match=r"recipe: objective.verdict: expected null without objective.reward"):
+        TRAIN.run(SimpleNamespace(recipe=recipe, execution=Execution()))  # type: ignore[arg-type]
 
 
 def test_what_a_stage_made_is_a_hit_for_a_graph_and_the_other_way_round(root: Root, tmp_path: Path) -> None:

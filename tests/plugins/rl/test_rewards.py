@@ -35,14 +35,15 @@ def test_a_number_is_compared_as_a_number_and_a_text_as_a_text(
 
 
 def test_every_shipped_question_has_rewards_that_are_numbers() -> None:
-    for name in ("doubled", "sums"):
+    for name in ("doubled", "sums", "digits"):
         found = questions(name)
         assert len({one.prompt for one in found}) == len(found) > 1
         for question in found:
             assert all(math.isfinite(reward(question.answer, question.answer)) for reward in REWARDS.values())
     assert regular_expression("a letter", questions("doubled")[0].answer) == 1.0
     assert regular_expression("a word", questions("doubled")[0].answer) == 0.0
-    assert {numeric_answer(f"{one.prompt}{one.answer}", one.answer) for one in questions("sums")} == {1.0}
+    for name in ("sums", "digits"):
+        assert {numeric_answer(f"{one.prompt}{one.answer}", one.answer) for one in questions(name)} == {1.0}
 
 
 def written_file(tmp_path: Path, *lines: object) -> Path:

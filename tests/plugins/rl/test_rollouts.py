@@ -166,6 +166,18 @@ def test_a_reward_that_is_no_number_is_refused(policy: Policy, monkeypatch: pyte
         policy.drawn.draw(policy.state, 0)
 
 
+def test_an_update_without_variance_is_said_where_it_is_drawn(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(policy.drawn, "_reward", lambda *given: 1.0)
+    record = policy.drawn.draw(policy.state, 1).record
+    assert "update 1: no completion has another reward than those beside it" in caplog.text
+    found = read_record(record)
+    assert found is not None and {float.fromhex(one.advantage) for one in found.completions} == {0.0}
+    caplog.clear()
+    assert policy.drawn.draw(policy.state, 1, record).record == record and not caplog.text, "a judge has nothing to say"
+
+
 def test_a_prompt_that_leaves_no_room_is_refused_before_anything(policy: Policy, vocabulary: Path) -> None:
     recipe = recipe_with(objective={"max_completion_length": 22})
     with pytest.raises(DataError, match="leaves no room"):

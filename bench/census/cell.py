@@ -32,8 +32,9 @@ CLEARED = ("XLA_", "JAX_", "OMP_", "MKL_", "KMP_", "PYTHON", "TOKENIZERS_", "RAY
 
 def applied(training: Training, change: Change) -> Change:
     """A change as a training has it: with its own number of devices."""
-    devices = {"devices": training.devices} if "devices" in change.setting else {}
-    return replace(change, setting={**change.setting, **devices})
+    if "devices" not in change.setting:
+        return change
+    return replace(change, setting={**change.setting, "devices": training.devices})
 
 
 def key_of(training: Training, change: Change) -> str:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,26 @@ LIMIT = 1200
 CLEARED = ("XLA_", "JAX_", "OMP_", "MKL_", "KMP_", "PYTHON", "TOKENIZERS_", "RAYON_", "HF_", "KERAS_", "CENSUS")
 
 
+def applied(training: Training, change: Change) -> Change:
+    """A change as a training has it: with its own number of devices."""
+    if "devices" not in change.setting:
+        return change
+    return replace(change, setting={**change.setting, "devices": training.devices})
+
+
 def key_of(training: Training, change: Change) -> str:
     """What decides a cell: the bytes of the training and of files beside it that it imports, its row and the change."""
     file = TRAININGS / training.file
     text = file.read_text()
     beside = [other for other in sorted(file.parent.glob("*.py")) if f".{other.stem} import" in text]
     digests = {each.name: digest_bytes(each.read_bytes()) for each in (file, *beside)}
-    plain = {"change": asdict(change), "arguments": training.arguments, "variables": dict(training.variables)}
+    plain = {"change": asdict(applied(training, change)), "arguments": training.arguments, "variables": dict(training.variables)}
     return canonical_digest({"files": digests, **json.loads(json.dumps(plain))}).removeprefix("sha256:")[:16]
 
 
 def execute(training: Training, change: Change, root: Root, reference: Recorded | None) -> Recorded:
     """Run the processes of a cell and record what they did."""
+    change = applied(training, change)
     with tempfile.TemporaryDirectory(prefix="census-") as base:
         key = key_of(training, change)  # of what is executed now: files may change meanwhile
         folder = Path(base, "elsewhere", "folder") if change.elsewhere else Path(base, "work")

@@ -38,8 +38,8 @@ CHANGES = (
     ),
     Change(
         "devices",
-        "two devices",
-        "two devices of jax, two processes of torch, two workers elsewhere; the same global batch",
+        "devices",
+        "two devices of jax (`jax-data-parallel`: eight), two processes of torch, two workers elsewhere; the same global batch",
         setting={"devices": 2},
     ),
     Change("cut", "batch cut", "two microbatches for one; the same global batch", setting={"cut": 2}),

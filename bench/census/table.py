@@ -21,12 +21,12 @@ class Training:
     arguments: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     launched: bool = False  # processes by torchrun
+    devices: int = 2  # of the change "devices"
     without: Mapping[str, str] = field(default_factory=dict)
 
 
 OURS = {
     "cut": "part of the recipe",
-    "resumed": "in the matrix of docs/determinism.md",
     "evaluation": "not a part of the step",
 }
 ONCE = {"resumed": "nothing to stop: one call", "devices": "threads are its workers"}
@@ -36,11 +36,12 @@ TRAININGS = (
     Training("levanter-qwen3", "jax/levanter_stock.py", "product", "jax", "jax", ("qwen3",)),
     Training("equinox-optax", "jax/equinox_optax.py", "product", "jax", "jax", without={"devices": NO_DEVICES}),
     Training("flax-nnx", "jax/flax_nnx.py", "product", "flax", "flax", without={"devices": NO_DEVICES}),
-    Training("jax-data-parallel", "jax/data_parallel.py", "product", "jax", "jax"),
+    Training("jax-data-parallel", "jax/data_parallel.py", "product", "jax", "jax", devices=8),
     Training("nanogpt", "torch/nanogpt.py", "torch", "torch", "torch", launched=True),
     Training("hf-trainer", "torch/hf_trainer.py", "torch", "transformers", "transformers", launched=True),
     Training("trl-sft", "torch/trl_sft.py", "torch", "trl", "trl", launched=True),
     Training("peft-lora", "torch/peft_lora.py", "torch", "peft", "peft", launched=True),
+    Training("ray-train", "torch/ray_loop.py", "torch", "ray", "ray"),
     Training("lightning", "torch/lightning_fit.py", "torch", "lightning", "lightning"),
     Training(
         "sentence-transformers",

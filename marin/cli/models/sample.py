@@ -46,9 +46,8 @@ def sample(options: SampleOptions) -> None:
     root = open_root()
     history = root.history()
     view = load(history, resolve(history, options.run))
-    with unused_imports():
-        model, tokenizer = trained(view, root.store())
-        programs = speaker(view, model)
+    model, tokenizer = trained(view, root.store(), unused_imports)
+    programs = speaker(view, model)
     asked, heat = options.prompt, options.temperature
     text = continued(view, programs, tokenizer, asked, max_tokens=options.tokens, temperature=heat, seed=options.seed)
     if options.as_json:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import click
 
-from marin.cli.models.unused import unused_imports
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.history.runs import load, resolve
 from marin.record.root import open_root
+from marin.training.runtime.unused import unused_imports
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import click
 
 from ledger import digest_bytes
 from marin.cli.execution import recorded_state
-from marin.cli.models.unused import unused_imports
 from marin.cli.options import FILE, THERE, argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.process.text import several, short
+from marin.training.runtime.unused import unused_imports
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer

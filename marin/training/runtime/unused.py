@@ -1,5 +1,5 @@
 """Stand-ins for what Levanter's models import and an answer never uses: W&B, Hugging Face's models, drivers of remote stores, a
-cache with pyarrow and pandas behind it. For commands that end with their answer: what was imported so keeps the stand-ins."""
+cache with pyarrow and pandas behind it. For processes that end with their answer: what was imported so keeps the stand-ins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Name(type):
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         if not any(isinstance(finder, _StandIns) for finder in sys.meta_path):
-            raise RuntimeError(f"{cls.__name__} was not imported: this command does not use it")
+            raise RuntimeError(f"{cls.__name__} was not imported: this process does not use it")
         return cls
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from marin.cli.models.unused import OF_MODELS, unused_imports
+from marin.training.runtime.unused import OF_MODELS, unused_imports
 
 pytestmark = pytest.mark.usefixtures("absent")
 
@@ -41,7 +41,7 @@ def test_names_are_there_for_annotations_and_nothing_else() -> None:
 
     assert storage.__file__, "the package above has no stand-in left"
     for stands in (run, cache.get):
-        with pytest.raises(RuntimeError, match="this command does not use it"):
+        with pytest.raises(RuntimeError, match="this process does not use it"):
             stands()
 
 

@@ -33,8 +33,8 @@ def open_folder(folder: Path, recipe: Recipe) -> Subject:
         UsageError: it has no tokenizer, or its tensors are not those of its configuration. DataError: its tokenizer is malformed.
         Unsupported: this machine does not compute the bits of the contract.
     """
-    canary.check(recipe.arithmetic)
     use_compilation_cache(compilation_cache())
+    canary.check(recipe.arithmetic)
     if (content := folder / TOKENIZER).is_file():
         trial.check(content.read_bytes(), where=str(content))
     with opened(folder) as kept:

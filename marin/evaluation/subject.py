@@ -91,8 +91,8 @@ def open_subject(run: Run, store: Store, step: int | None = None) -> Subject:
         Unsupported: this machine does not compute the bits of the contract.
     """
     recipe = run.recipe
-    canary.check(recipe.arithmetic)
     use_compilation_cache(compilation_cache())
+    canary.check(recipe.arithmetic)
     with TemporaryDirectory(prefix="marin-evaluate-") as base:
         folder = Path(base)
         made = run.output("tokenizer")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
 from in_toto_attestation.v1.statement import Statement
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
@@ -37,16 +35,6 @@ def envelope(statement: Statement, signer: Signer) -> Envelope:
     result = Envelope(payload(statement), PAYLOAD_TYPE, {})
     result.sign(CryptoSigner(signer.key, public_key(signer.verifier)))
     return result
-
-
-def attestation(files: Mapping[str, str], predicate: str, said: dict[str, object], signer: Signer) -> bytes:
-    """The signed statement about these files (sha256 by path) that :func:`marin.record.attestation.attested` reads."""
-    subjects = [
-        ResourceDescriptor(name=name, digest={"sha256": digest.removeprefix("sha256:")}).pb
-        for name, digest in sorted(files.items())
-    ]
-    signed = envelope(Statement(subjects, predicate, said), signer)
-    return json.dumps(signed.to_dict(), sort_keys=True).encode() + b"\n"
 
 
 def public_key(verifier: VerifierKey) -> SSlibKey:

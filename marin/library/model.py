@@ -6,6 +6,8 @@ Text is drawn in the same way as by an evaluation: the same prompt and seed give
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ledger import Store
@@ -18,8 +20,11 @@ from marin.provenance.extras import need
 from marin.recipe.schema import Execution
 
 
-def trained(view: Run, store: Store) -> tuple[Any, Any]:
-    """The Levanter model, whose state has the recorded digest, and its tokenizer.
+def trained(
+    view: Run, store: Store, importing: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> tuple[Any, Any]:
+    """The Levanter model, whose state has the recorded digest, and its tokenizer. ``importing`` is entered while jax and
+    Levanter are imported.
 
     Raises:
         MissingEvidence: the run has no trained state or no tokenizer yet.
@@ -29,7 +34,7 @@ def trained(view: Run, store: Store) -> tuple[Any, Any]:
     """
     need("jax", "levanter", "tokenizers")
     apply(view.recipe.arithmetic, Execution())
-    with waiting("importing jax and Levanter"):
+    with waiting("importing jax and Levanter"), importing():
         from marin.evaluation.subject import open_subject  # jax, after the contract is in force
 
     with waiting("restoring the trained state"):

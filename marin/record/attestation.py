@@ -18,7 +18,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from ledger import Malformed, Tampered, VerifierKey
+from ledger import Malformed, Signer, Tampered, VerifierKey
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -121,6 +121,27 @@ def _signed(key: VerifierKey, text: bytes, signature: bytes) -> bool:
     except (InvalidSignature, ValueError):  # ValueError: a key of another kind
         return False
     return True
+
+
+def attestation(files: Mapping[str, str], predicate: str, said: Mapping[str, Any], signer: Signer) -> bytes:
+    """The statement about these files (sha256 by path), signed, that :func:`attested` reads."""
+    statement = {
+        "_type": STATEMENT,
+        "predicateType": predicate,
+        "predicate": said,
+        "subject": [
+            {"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}}
+            for name, digest in sorted(files.items())
+        ],
+    }
+    payload = json.dumps(statement, sort_keys=True, ensure_ascii=False).encode()
+    signature = signer.key.sign(pae(PAYLOAD_TYPE, payload))
+    envelope = {
+        "payload": base64.b64encode(payload).decode(),
+        "payloadType": PAYLOAD_TYPE,
+        "signatures": [{"keyid": str(signer.verifier), "sig": base64.b64encode(signature).decode()}],
+    }
+    return json.dumps(envelope, sort_keys=True).encode() + b"\n"
 
 
 def check_files(named: Mapping[str, str], found: Mapping[str, str]) -> None:

@@ -3,7 +3,6 @@ another one, or the last session, compiled. Each program is executed all the sam
 
 from __future__ import annotations
 
-import jax
 import pytest
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
@@ -15,5 +14,4 @@ from marin.training.runtime.compilation import use_compilation_cache
 def compiled_once() -> None:
     """Programs that take long to compile, and small ones too: each operation outside of a program is one."""
     use_compilation_cache(compilation_cache())
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     reset_cache()  # jax looks for the folder at its first compilation, which another folder's test may have made

@@ -150,11 +150,9 @@ def what_computes() -> dict[str, str]:
     import marin.training.run
     import marin.verify.jax.replay
     import marin.verify.verification  # noqa: F401
-    from marin.training.runtime import compilation
 
     for name in ("hydra", "hydra.core.override_parser.overrides_parser", "jaxlib.mlir.dialects.mhlo"):
         import_module(name)  # what commands and jax import later
-    compilation.WORTH_KEEPING = 0.0  # small programs too: compiled_once.py beside this
     return contract
 
 

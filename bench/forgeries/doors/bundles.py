@@ -14,7 +14,6 @@ from bench.forgeries.doors.events import stranger
 from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import OTHER, Entry, Shop, as_operator
 from ledger import LogReader, VerifierKey, create_key, make_proof
-from marin.export.envelope import attestation
 from marin.history.runs import evaluation_stream
 from marin.kinds.families.measured import EVALUATION_RECORDED, EvaluationRecorded
 from marin.plugins.evaluation.bundle import layout as bundle
@@ -22,7 +21,7 @@ from marin.plugins.evaluation.bundle.judge import verify_bundle
 from marin.plugins.evaluation.recorded.records import identity_of
 from marin.recipe.schema import Execution
 from marin.record import events as kinds
-from marin.record.attestation import digests
+from marin.record.attestation import attestation, digests
 from marin.record.events import read
 from marin.record.root import open_root
 

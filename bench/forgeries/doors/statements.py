@@ -18,14 +18,14 @@ from bench.forgeries.doors.register import Answer, Stall, door, kind
 from bench.forgeries.workshop import OTHER, Shop, as_operator
 from ledger import Signer, canonical_digest, create_key
 from marin.execution.plan import step_config
-from marin.export.envelope import attestation, public_key
+from marin.export.envelope import public_key
 from marin.pipeline.stages import PIPELINE
 from marin.plugins.sharing.dossier.evidence import proof_path
 from marin.plugins.sharing.dossier.layout import ATTESTATION, ATTESTATIONS, MANIFESTS, PREDICATE
 from marin.plugins.unlearning.certificate import certificate, judge_certificate
 from marin.recipe.schema import from_plain
 from marin.record import events as kinds
-from marin.record.attestation import PAYLOAD_TYPE, attested, digests
+from marin.record.attestation import PAYLOAD_TYPE, attestation, attested, digests
 from marin.record.root import open_root
 from marin.verify.alone.judgement import Judgement
 

@@ -56,14 +56,16 @@ def watch(ctx: click.Context, run: str, as_json: bool) -> None:
     ctx.exit(0 if view is not None and view.status == "completed" else 1)
 
 
-def sampled_texts(root: Root, run: str) -> list[Any]:
-    """What states of the run said after prompts (``evaluation.samples``): train step, prompt and text, as its events have it."""
-    return list(point.load()(root, run)) if (point := points("marin.pages").get("samples")) is not None else []
+def sampled_texts(root: Root, run: str, read: dict[str, list[Any]] | None = None) -> list[Any]:
+    """What states of the run said after prompts (``evaluation.samples``): train step, prompt and text, as its events have it.
+    ``read``: records that were read before, by their digest."""
+    return list(point.load()(root, run, read)) if (point := points("marin.pages").get("samples")) is not None else []
 
 
 def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None, list[Any]]]:
     """The run at each change of what is said of it, with what its states said; the last is its end."""
     reader, before, size, looked = root.reader(), ("", 0), -1, 0.0
+    read: dict[str, list[Any]] = {}
     while True:
         newest = reader.refresh().size
         if newest != size or time.monotonic() - looked > AGAIN:
@@ -71,7 +73,7 @@ def changes(root: Root, run: str) -> Iterator[tuple[Run, Underway | None, list[A
             history = root.history()
             view = load(history, run)
             now = underway(history, view, datetime.now(UTC))
-            texts = sampled_texts(root, run)
+            texts = sampled_texts(root, run, read)
             told = (status_line(view, now), len(texts))
             if told != before:
                 yield view, now, texts

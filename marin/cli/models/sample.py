@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import click
 
-from marin.cli.models.unused import unused_imports
 from marin.cli.options import argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.history.runs import load, resolve
 from marin.record.root import open_root
+from marin.training.runtime.unused import unused_imports
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ def sample(options: SampleOptions) -> None:
     root = open_root()
     history = root.history()
     view = load(history, resolve(history, options.run))
-    with unused_imports():
-        model, tokenizer = trained(view, root.store())
-        programs = speaker(view, model)
+    model, tokenizer = trained(view, root.store(), unused_imports)
+    programs = speaker(view, model)
     asked, heat = options.prompt, options.temperature
     text = continued(view, programs, tokenizer, asked, max_tokens=options.tokens, temperature=heat, seed=options.seed)
     if options.as_json:

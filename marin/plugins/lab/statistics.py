@@ -19,7 +19,6 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from marin.errors import DataError
 from marin.preregistration.resolution import Alternative, smallest_p
@@ -234,6 +233,8 @@ def _sign_flip(baseline: Sequence[Fraction], arm: Sequence[Fraction], alternativ
         moved, doubt = np.asarray(flipped @ amounts), np.asarray(flipped @ doubts)
         return np.where(np.abs(moved) <= doubt, 0.0, np.where(moved < 0, 1.0, -1.0))
 
+    from scipy import stats  # half a second, for who compares
+
     found = stats.permutation_test(
         (np.arange(1.0, count + 1),),
         beyond,
@@ -270,12 +271,16 @@ def _welch(baseline: Sequence[Fraction], arm: Sequence[Fraction], alternative: A
     freedom = float(spread**2 / sum(parts, Fraction()))
     t = _root(difference**2 / spread) * (1 if difference > 0 else -1)
     tail = {"less": t, "greater": -t, "two-sided": -abs(t)}[alternative]
+    from scipy import stats
+
     p = float(stats.t.cdf(tail, freedom)) * (2 if alternative == "two-sided" else 1)
     return _Tested("Welch's t", _float(difference), _interval(difference, spread, freedom), p, None)
 
 
 def _interval(mean: Fraction, variance: Fraction, freedom: float) -> tuple[float, float]:
     """The t interval of a mean whose own variance this is."""
+    from scipy import stats
+
     half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * _root(variance)
     return _float(mean) - half, _float(mean) + half
 

@@ -13,11 +13,13 @@ from typing import Any
 
 from ledger import LedgerError
 from marin.recipe.schema import from_plain
-from marin.training.inspection.batch import batch_at
+from marin.training.runtime.unused import unused_imports
 
 
 def main() -> None:
     """Answer the requests on stdin."""
+    with unused_imports():
+        import marin.training.inspection.batch  # noqa: F401
     for line in sys.stdin:
         try:
             answer: dict[str, Any] = {"found": observations(json.loads(line))}
@@ -34,6 +36,8 @@ def observations(request: dict[str, Any]) -> list[dict[str, Any]]:
         DataError: the token cache cannot be read.
         UsageError: the recipe is not one of this version.
     """
+    from marin.training.inspection.batch import batch_at
+
     recipe = from_plain(request["recipe"], where="stdin")
     told = []
     for step in request["steps"]:

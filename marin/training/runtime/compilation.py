@@ -8,14 +8,12 @@ from pathlib import Path
 
 import jax
 
-WORTH_KEEPING = 0.2
-"""Seconds that a program takes to compile, at least, to be kept."""
-
 
 def use_compilation_cache(folder: Path) -> None:
-    """Keep compiled programs in ``folder``, keyed by program, flags and compiler: the same program is the same code."""
+    """Keep compiled programs in ``folder``, keyed by program, flags and compiler: the same program is the same code. The smallest
+    too: it is read sooner than compiled."""
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 

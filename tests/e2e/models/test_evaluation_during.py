@@ -61,6 +61,17 @@ print(run.info.status, json.dumps(
      for key in run.data.metrics if key.startswith("evaluation/")}
 ))
 """
+TEXTS_ONCE = """
+from marin.history.runs import resolve
+from marin.plugins.evaluation.samples.texts import sampled_texts
+from marin.record.root import open_root
+root, read = open_root(), {}
+run = resolve(root.history(), "latest")
+before = sampled_texts(root, run, read)
+for digest in read:
+    read[digest] = []
+print(len(before) == 2 and sampled_texts(root, run, read) == [])
+"""
 FORGE = """
 import sys
 from ledger import Draft
@@ -178,6 +189,7 @@ def test_what_a_state_said_is_shown_where_runs_are_looked_at(during: Project) ->
     watched = during.marin("watch", "latest")
     assert watched.returncode == 0 and watched.stdout.count("The dog|") == 2
     assert f"The dog|{shown[0]['text']}" in watched.stdout or not shown[0]["text"].isprintable()
+    assert during.forked(TEXTS_ONCE).stdout == "True\n"
     again = during.marin(
         "generate", "latest", "--step", "3", "--prompt", "The dog", "--max-tokens", "6", "--temperature", "0.8"
     )

@@ -15,13 +15,12 @@ from ledger import KEY_TYPES, digest_bytes, make_proof
 from marin.errors import MissingEvidence, UsageError
 from marin.evaluation.scoring import Scorer
 from marin.evaluation.subject import Subject, open_subject
-from marin.export.envelope import attestation
 from marin.history.run import Fact, Run
 from marin.kinds.families.measured import EvaluationRecorded
 from marin.plugins.evaluation.bundle import layout as bundle
 from marin.plugins.evaluation.judge import asker_of, read_tree
 from marin.plugins.evaluation.recorded import records
-from marin.record.attestation import digests
+from marin.record.attestation import attestation, digests
 from marin.record.root import Root
 from marin.verify.derivation.record import read_record
 

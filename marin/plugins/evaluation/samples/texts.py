@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 from ledger import LedgerError, Store
@@ -26,15 +26,23 @@ class SampledText(NamedTuple):
     text: str
 
 
-def sampled_texts(root: Root, run: str) -> list[SampledText]:
+def sampled_texts(
+    root: Root, run: str, read: MutableMapping[str, list[SampledText]] | None = None
+) -> list[SampledText]:
     """What states of ``run`` said, in the order in which it was recorded: as its events say it, and nothing of it is proven. A
-    record that is not in the store, or is malformed, is left out: `marin verify` says so."""
-    return list(_texts(root.history(), root.store_to_read(), run))
+    record that is not in the store, or is malformed, is left out: `marin verify` says so. ``read``: records by their digest, which are
+    not read again; those that are read are added."""
+    return list(_texts(root.history(), root.store_to_read(), run, {} if read is None else read))
 
 
-def _texts(history: History, store: Store, run: str) -> Iterator[SampledText]:
+def _texts(
+    history: History, store: Store, run: str, read: MutableMapping[str, list[SampledText]]
+) -> Iterator[SampledText]:
     for body in recorded_evaluations(history, run):
         if not isinstance(body, EvaluationRecorded) or body.harness != VERSION:
+            continue
+        if (known := read.get(body.samples)) is not None:
+            yield from (text._replace(step=body.step) for text in known)
             continue
         try:
             with store.open_file(body.samples, f"samples/{NAME}.jsonl") as file:
@@ -42,7 +50,8 @@ def _texts(history: History, store: Store, run: str) -> Iterator[SampledText]:
             samples = list(decoded_samples(data, f"event of train step {body.step}")) if len(data) <= LONGEST else []
         except LedgerError:
             continue
-        yield from (SampledText(body.step, prompt, text) for prompt, text in _pairs(samples))
+        read[body.samples] = [SampledText(body.step, prompt, text) for prompt, text in _pairs(samples)]
+        yield from read[body.samples]
 
 
 def texts_of(samples: Mapping[str, Sequence[Sample]]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +12,11 @@ import click
 
 from ledger import digest_bytes
 from marin.cli.execution import recorded_state
-from marin.cli.models.unused import unused_imports
 from marin.cli.options import FILE, THERE, argument, flag, option, takes
 from marin.cli.output import print_json, say
 from marin.errors import UsageError
 from marin.process.text import several, short
+from marin.training.runtime.unused import unused_imports
 
 if TYPE_CHECKING:
     from marin.evaluation.scoring import Scorer
@@ -100,8 +101,7 @@ def generate(options: GenerateOptions) -> None:
         _replay(options, options.replay)
         return
     assert options.prompt is not None
-    with unused_imports():
-        subject, scorer = model_of(options.run, options.step)
+    subject, scorer = model_of(options.run, options.step, importing=unused_imports)
     from marin.plugins.serve.commands import text
 
     said = text.generate(
@@ -124,8 +124,11 @@ def generate(options: GenerateOptions) -> None:
     )
 
 
-def model_of(run: str, step: int | None, devices: int = 1) -> tuple[Subject, Scorer]:
-    """A recorded state of ``run``, or the model of a Hugging Face folder, under its arithmetic contract."""
+def model_of(
+    run: str, step: int | None, devices: int = 1, importing: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> tuple[Subject, Scorer]:
+    """A recorded state of ``run``, or the model of a Hugging Face folder, under its arithmetic contract. ``importing`` is entered
+    while jax and Levanter are imported."""
     from marin.cli.models.local import local
     from marin.evaluation.folder import folder_recipe, is_folder
     from marin.history.runs import load, resolve
@@ -145,9 +148,10 @@ def model_of(run: str, step: int | None, devices: int = 1) -> tuple[Subject, Sco
         view = load(history, resolve(history, run))
         recipe = view.recipe
     apply(recipe.arithmetic, Execution(devices=devices))
-    from marin.evaluation.folder_subject import open_folder
-    from marin.evaluation.scoring import Scorer  # jax, after the contract is in force
-    from marin.evaluation.subject import open_subject
+    with importing():
+        from marin.evaluation.folder_subject import open_folder
+        from marin.evaluation.scoring import Scorer  # jax, after the contract is in force
+        from marin.evaluation.subject import open_subject
 
     if root is not None and view is not None:
         subject = open_subject(view, root.store_to_read(), step)

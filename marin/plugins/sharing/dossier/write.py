@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 
 from ledger import Manifest, Store
 from marin.errors import UsageError
-from marin.export.envelope import attestation
 from marin.history.run import Run
 from marin.plugins.sharing.dossier.documents.making import documents
 from marin.plugins.sharing.dossier.evidence import gather
@@ -30,7 +29,7 @@ from marin.plugins.sharing.in_toto import bundle
 from marin.plugins.sharing.in_toto_layout import chain
 from marin.plugins.sharing.model_signing import sign_folder
 from marin.record import outputs
-from marin.record.attestation import digests
+from marin.record.attestation import attestation, digests
 from marin.record.root import Root
 from marin.verify.agreement import agreed
 

@@ -18,7 +18,7 @@ import msgspec
 import ledger
 import marin
 from ledger import Malformed, Signer, VerifierKey, canonical_digest, digest_bytes
-from marin.record.attestation import PAGES, attested
+from marin.record.attestation import PAGES, attestation, attested
 
 PREDICATE = "urn:marin:pages:v1"
 LIBRARIES = ("jinja2", "markupsafe", "matplotlib", "mpld3", "networkx", "numpy", "pillow", "tokenizers", "jax", "scipy")
@@ -75,8 +75,6 @@ class Statement:
 
     def signed(self, signer: Signer) -> bytes:
         """The file."""
-        from marin.export.envelope import attestation  # protobuf, which a reader does not need
-
         said = {
             "log": self.log,
             "address": self.address,

@@ -30,7 +30,6 @@ from ledger import (
     root_of,
 )
 from marin.errors import UsageError
-from marin.export.envelope import attestation
 from marin.history.runs import load
 from marin.plugins.sharing.dossier import evidence
 from marin.plugins.sharing.dossier import judge as judge_module
@@ -42,7 +41,7 @@ from marin.plugins.sharing.dossier.layout import ATTESTATION, MANIFESTS, PREDICA
 from marin.plugins.sharing.dossier.stated import STATED, YES_OR_NO, blank_card, card_stream, read_card
 from marin.plugins.sharing.dossier.write import write_dossier
 from marin.record import events
-from marin.record.attestation import attested, digests
+from marin.record.attestation import attestation, attested, digests
 from marin.record.root import Root
 from marin.record.trust.pins import Pins, default_pins, read_pin
 from marin.verify.alone.judgement import Judgement, LogAgreement

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from marin.cli.models.unused import OF_MODELS, unused_imports
+from marin.training.runtime.unused import OF_MODELS, unused_imports
 
 pytestmark = pytest.mark.usefixtures("absent")
 
@@ -19,7 +19,12 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def names() -> tuple[type, type]:
+    import huggingface_hub.utils as of_a_package
     import wandb
+    from google.cloud import storage
+
+    assert of_a_package.GatedRepoError is of_a_package.GatedRepoError
+    assert isinstance(storage.Client, type)
     from finestore.cache import PersistentKvCache
 
     return wandb.sdk.wandb_run.Run, PersistentKvCache.for_prefix("blocks")  # called as it is while Levanter is imported
@@ -31,8 +36,12 @@ def test_names_are_there_for_annotations_and_nothing_else() -> None:
         assert isinstance(run, type) and not isinstance(1, run)
         assert type("Mine", (run,), {}).__mro__[1] is run
     assert not set(OF_MODELS) & sys.modules.keys(), "an import now has the real ones"
+    assert "huggingface_hub.utils" not in sys.modules
+    from google.cloud import storage
+
+    assert storage.__file__, "the package above has no stand-in left"
     for stands in (run, cache.get):
-        with pytest.raises(RuntimeError, match="this command does not use it"):
+        with pytest.raises(RuntimeError, match="this process does not use it"):
             stands()
 
 

@@ -68,6 +68,28 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "max_window_layers": 28,
         "layer_types": None,
     },
+    "mistral": {
+        **{name: value for name, value in _ROTARY.items() if name != "attention_bias"},
+        "vocab_size": 32000,
+        "intermediate_size": 14336,
+        "num_key_value_heads": 8,
+        "head_dim": None,
+        "max_position_embeddings": 131072,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "sliding_window": 4096,
+    },
+    "olmo2": {
+        **_ROTARY,
+        "vocab_size": 50304,
+        "intermediate_size": 11008,
+        "num_key_value_heads": None,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5,
+        "pad_token_id": 1,
+        "bos_token_id": None,
+        "eos_token_id": 50279,
+    },
     "mixtral": {
         **{name: value for name, value in _ROTARY.items() if name != "attention_bias"},
         "vocab_size": 32000,
@@ -196,7 +218,7 @@ def _by_table(said: Mapping[str, Any], kind: str) -> dict[str, Any]:
     try:
         if values["num_key_value_heads"] is None:
             values["num_key_value_heads"] = values["num_attention_heads"]
-        if kind == "llama" and values["head_dim"] is None:
+        if kind in ("llama", "mistral") and values["head_dim"] is None:
             values["head_dim"] = values["hidden_size"] // values["num_attention_heads"]
         if kind == "llama" and values["hidden_size"] % values["num_attention_heads"]:
             raise ValueError("hidden_size is no multiple of num_attention_heads, whatever head_dim says")

@@ -19,6 +19,7 @@ from marin.data.tokenizer import token_ids
 from marin.errors import UsageError
 from marin.evaluation.configuration import DEFAULTS, Configuration, read_configuration
 from marin.recipe.arithmetic import EXACT, Arithmetic
+from marin.recipe.model import UNDER_EXACT
 from marin.recipe.schema import Model, Recipe, Tokens
 
 _log = logging.getLogger(__name__)
@@ -178,7 +179,9 @@ def folder_recipe(folder: Path) -> Recipe:
         raise _other(folder, "config.json", "sizes of a model", error) from None
     if model.sparse and (model.num_experts_per_tok or 1) > (model.num_experts or 1):
         raise _other(folder, "num_experts_per_tok", f"at most {model.num_experts}", model.num_experts_per_tok)
-    if kind == "mixtral" and model.head_dim is not None:
+    if kind == "mistral" and model.tie_word_embeddings:
+        raise _other(folder, "tie_word_embeddings", "false: Levanter's Mistral has a head of its own", True)
+    if kind in ("mixtral", "mistral") and model.head_dim is not None:
         raise _other(folder, "head_dim", "null, or hidden_size / num_attention_heads", model.head_dim)
     divided = model.head_dim is not None or model.hidden_dim % model.num_heads == 0
     if not divided or model.num_heads % model.num_kv_heads:
@@ -186,7 +189,7 @@ def folder_recipe(folder: Path) -> Recipe:
         raise _other(folder, "num_attention_heads, num_key_value_heads", "heads that divide what they are of", sizes)
     if kind != "gpt2" and model.head % 2:
         raise _other(folder, "head_dim", "an even number, as rotary embeddings need it", model.head)
-    arithmetic = EXACT if model.sparse else Arithmetic()
+    arithmetic = EXACT if model.architecture in UNDER_EXACT else Arithmetic()
     return Recipe(model=model, tokens=_ends(values, said, folder), arithmetic=arithmetic)
 
 
@@ -213,6 +216,13 @@ def _check_others(config: Configuration, folder: Path) -> None:
     for name, wanted in (("norm_topk_prob", True), ("sliding_window", None)) if config.kind in MIXED else ():
         if config.values.get(name, wanted) is not wanted:
             raise _other(folder, name, json.dumps(wanted), config.values[name])
+    window, length = config.values.get("sliding_window"), config.values.get("max_position_embeddings")
+    if (
+        config.kind == "mistral"
+        and window is not None
+        and not (type(window) is type(length) is int and window >= length)
+    ):
+        raise _other(folder, "sliding_window", "null, or max_position_embeddings and more", window)
     kinds = config.values.get("layer_types") or config.others.get("layer_types") or []
     if not isinstance(kinds, list) or any(each != "full_attention" for each in kinds):
         raise _other(folder, "layer_types", "full_attention of every layer", kinds)

@@ -196,6 +196,8 @@ def parameters(model: Model, vocab_size: int) -> int:
         return vocab_size * hidden + model.seq_len * hidden + layers * block + 2 * hidden
     attention = 2 * hidden * model.head * (model.num_heads + model.num_kv_heads)
     norms = 2 * hidden + (2 * model.head if model.architecture in ("qwen3", "qwen3_moe") else 0)
+    if model.architecture == "olmo2":
+        norms += model.head * (model.num_heads + model.num_kv_heads)
     router = hidden * (model.num_experts or 0)
     block = attention + 3 * hidden * model.intermediate_dim * (model.num_experts or 1) + router + norms
     return (1 if model.tie_word_embeddings else 2) * vocab_size * hidden + layers * block + hidden

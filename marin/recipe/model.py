@@ -11,6 +11,8 @@ from marin.recipe.section import Positive, Section
 
 MIXTURES = ("mixtral", "qwen3_moe")
 """Architectures whose layers are mixtures of experts."""
+UNDER_EXACT = (*MIXTURES, "mistral", "olmo2")
+"""Architectures that are trained and evaluated under profile ``exact`` alone."""
 OF_MIXTURES = ("num_experts", "num_experts_per_tok", "router_aux_loss_coef", "router_z_loss_coef")
 """The fields that they have and others have not."""
 IMPORTED, CHATS, WORDS, EXPERTS, LORA = (
@@ -28,7 +30,8 @@ of what knows which tokens of a conversation are learned, before the first train
 
 class Model(Section, frozen=True):
     """A decoder-only language model of Levanter, by architecture and sizes; ``qwen3`` is a Llama whose queries and keys are
-    normed (Yang et al., 2025, arXiv:2505.09388). ``rope``: rotary embeddings of base 10,000, or
+    normed (Yang et al., 2025, arXiv:2505.09388), ``mistral`` one without a window, ``olmo2`` one with norms behind its layers
+    and over all heads of queries and of keys (arXiv:2501.00656). ``rope``: rotary embeddings of base 10,000, or
     those of Llama 3.1 (base 500,000, low frequencies scaled by 8 from a context of 8,192); ``rope_theta``: of another base;
     ``rope_factor``: scaled by another number. ``embedding_rows``: of embedding and head, where they are more than the
     tokenizer's tokens, as in padded vocabularies; rows without a token are in every softmax. ``inner_width``: of a GPT-2, where
@@ -40,7 +43,7 @@ class Model(Section, frozen=True):
     the loss for even loads weighs beside that of the tokens, and ``router_z_loss_coef``, of a Mixtral, what the square of the
     log of the router's sum does; null: nothing. Both are means over a microbatch."""
 
-    architecture: Literal["llama", "gpt2", "qwen3", "mixtral", "qwen3_moe"] = "llama"
+    architecture: Literal["llama", "gpt2", "qwen3", "mistral", "olmo2", "mixtral", "qwen3_moe"] = "llama"
     hidden_dim: Positive = 128
     intermediate_dim: Positive = 352
     num_layers: Positive = 4
@@ -99,6 +102,12 @@ def check_experts(recipe: Any, where: str) -> None:
         rules = [
             (name, getattr(model, name), f"null, or {kinds}", getattr(model, name) is None) for name in OF_MIXTURES
         ]
+        other = model.architecture in UNDER_EXACT
+        expected = f"another one: {profile} has no {model.architecture}, and profile=exact has"
+        rules.append(("architecture", model.architecture, expected, profile == "exact" or not other))
+        expected = "false of a Mistral, whose head is a tensor of its own"
+        fits = model.architecture != "mistral" or not model.tie_word_embeddings
+        rules.append(("tie_word_embeddings", "true", expected, fits))
     else:
         rules = [
             ("num_experts", count, "how many experts a layer has", count is not None),
@@ -125,7 +134,9 @@ def check_experts(recipe: Any, where: str) -> None:
                 where=f"{where}: model.{name}",
                 expected=expected,
                 found="null" if value is None else str(value),
-                cure="compose the section from conf/model/moe-nano.yaml, with profile=exact",
+                cure="compose the section from conf/model/moe-nano.yaml, with profile=exact"
+                if model.sparse or name in OF_MIXTURES
+                else f"train with profile=exact, or leave model.{name} out",
             )
 
 
@@ -135,7 +146,7 @@ def check_head(model: Model, where: str) -> None:
     Raises:
         UsageError: they have it.
     """
-    if model.architecture in ("gpt2", "mixtral") and model.head_dim is not None:
+    if model.architecture in ("gpt2", "mixtral", "mistral", "olmo2") and model.head_dim is not None:
         raise UsageError(
             "heads of a size that the architecture does not have",
             where=f"{where}: model.head_dim",

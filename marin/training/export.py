@@ -31,6 +31,8 @@ ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "gpt2": "GPT2LMHeadModel",
     "qwen3": "Qwen3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
     "mixtral": "MixtralForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
 }

@@ -18,6 +18,8 @@ from levanter.layers.attention import AttentionBackend, AttentionMask
 from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig, RotaryEmbeddingsConfig
 from levanter.models.gpt2 import Gpt2Config
 from levanter.models.llama import LlamaConfig
+from levanter.models.mistral import MistralConfig
+from levanter.models.olmo import Olmo2Config
 from levanter.models.qwen import Qwen3Config
 from levanter.utils.activation import ActivationFunctionEnum
 
@@ -28,7 +30,7 @@ from marin.training.runtime.parts import experts
 from marin.training.runtime.products import canonical_products
 from marin.training.runtime.shape_checks import per_thread
 
-type LevanterModel = LlamaConfig | Gpt2Config
+type LevanterModel = LlamaConfig | Gpt2Config | Olmo2Config
 
 
 def rotary(model: Model) -> RotaryEmbeddingsConfig:
@@ -100,6 +102,14 @@ def model_config(model: Model, tokenizer: Path | None = None) -> LevanterModel:
     match model.architecture:
         case "qwen3":
             return Qwen3Config(**same | {"use_sliding_window": False})
+        case "mistral":
+            return MistralConfig(**same | {"sliding_window": None})
+        case "olmo2":
+            own = {field.name for field in dataclasses.fields(Olmo2Config)}
+            shared = {name: value for name, value in same.items() if name in own}
+            return Olmo2Config(
+                **shared | {"attention_bias": False, "attention_dropout": 0.0, "use_flash_attention": None}
+            )
         case "mixtral" | "qwen3_moe":
             return experts().configured(model, same)
         case _:

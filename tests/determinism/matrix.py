@@ -13,7 +13,8 @@ that two rows share are compiled once (`--fresh`: in every row anew); rows on on
 compile theirs themselves. `--write` puts the tables of all that is known into the document, one for `portable-cpu`,
 one for training layer by layer and two for `exact`, the second of mixtures and of optimizers that look across a tensor
 (`--groups` leaves the tables of others as they are), and says what was not run. `--product` adds every other combination
-of devices, processes, cores and stops; `--parallel N` executes N rows at a time.
+of devices, processes, cores and stops; `--parallel N` executes N rows at a time; `--quickly` has the groups of exact arithmetic
+compiled with less optimization.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ PASSES = (
 )
 """Passes of the compiler that change a program of exact arithmetic (by `--xla_dump_hlo_pass_re=.*`) and that it can do
 without."""
+QUICKLY = "--xla_backend_optimization_level=0"
+"""How programs of exact arithmetic are compiled where time is short: nearly all of a cell's time is LLVM's."""
 INSTRUCTIONS = ("SSE4_2", "AVX", "AVX512")
 EMULATED = ("Haswell-v4", "EPYC-Rome-v2")
 COMPILED = ("Skylake-Client-v3",)
@@ -303,9 +306,11 @@ def execute(
     found: Found = lambda name, result: None,
     cache: Path | None = None,
     run: Callable[[Row, Sequence[str], Mapping[str, str], Found], Ended] | None = None,
+    *,
+    quickly: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """What the worker printed for each group of a row; ``found`` gets each as soon as it is there. ``run`` executes
-    processes in place of :func:`finish`.
+    processes in place of :func:`finish`. ``quickly``: with :data:`QUICKLY`.
 
     Raises RuntimeError with the worker's messages where it did not end well.
     """
@@ -321,6 +326,8 @@ def execute(
         for key, value in os.environ.items()
         if key not in ("XLA_FLAGS", "NPROC", APPLIED) and not key.startswith("JAX_")
     } | dict(row.environment)
+    if quickly:
+        environment["XLA_FLAGS"] = f"{row.environment.get('XLA_FLAGS', '')} {QUICKLY}".strip()
     if cache is not None:
         environment["TEST_COMPILATION_CACHE"] = str(cache / row.compiles())
     run = run or finish
@@ -561,6 +568,7 @@ def measure(
     *,
     cache: Path | None = None,
     parallel: int = 1,
+    quickly: bool = False,
 ) -> Iterator[Cell]:
     """Execute what is not known of the rows and compare it with the first (the tiny ones with the tiny one)."""
     results = results if results is not None else Results(None)
@@ -573,14 +581,20 @@ def measure(
         missing = [name for name in groups if name in names and reference.kind + name not in results.references]
         if missing:
             execute(
-                reference, missing, lambda name, result, kind=reference.kind: results.refer(kind + name, result), cache
+                reference,
+                missing,
+                lambda name, result, kind=reference.kind: results.refer(kind + name, result),
+                cache,
+                quickly=quickly,
             )
     with ThreadPoolExecutor(parallel) as pool:
-        for cells in pool.map(lambda row: _measured(row, absent(row), results, cache), rows):
+        for cells in pool.map(lambda row: _measured(row, absent(row), results, cache, quickly), rows):
             yield from cells
 
 
-def _measured(row: Row, groups: Sequence[str], results: Results, cache: Path | None) -> list[Cell]:
+def _measured(
+    row: Row, groups: Sequence[str], results: Results, cache: Path | None, quickly: bool = False
+) -> list[Cell]:
     reason = row.missing()
     if reason is not None or row == ROWS[0]:
         return [results.keep(row.name, name, f"not run: {reason}" if reason else "reference") for name in groups]
@@ -595,7 +609,7 @@ def _measured(row: Row, groups: Sequence[str], results: Results, cache: Path | N
             sys.stderr.write(f"{row.name:<40} {name:<24} {cells[-1].outcome}\n")
 
     if groups:
-        execute(row, groups, found, cache)
+        execute(row, groups, found, cache, quickly=quickly)
     return cells
 
 
@@ -644,6 +658,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--groups", default="", help="only groups whose name contains one of these, separated by commas"
     )
     parser.add_argument("--parallel", type=int, default=1, metavar="N", help="so many rows at a time")
+    parser.add_argument(
+        "--quickly",
+        action="store_true",
+        help=f"compile exact arithmetic with {QUICKLY}: a sixth of the time, and no other bits",
+    )
     parser.add_argument("--fresh", action="store_true", help="compile every program in every row")
     parser.add_argument("--write", action="store_true", help="write the table into docs/determinism.md")
     parser.add_argument("--only-table", action="store_true", help="execute nothing: the table of what is known")
@@ -664,7 +683,14 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.only_table:
             with tempfile.TemporaryDirectory(prefix="matrix-compiled-") as compiled:
                 cache = None if options.fresh else Path(compiled)
-                for _ in measure(rows, wanted, results, cache=cache, parallel=options.parallel):
+                for _ in measure(
+                    rows,
+                    wanted,
+                    results,
+                    cache=cache,
+                    parallel=options.parallel,
+                    quickly=options.quickly and "exact" in wanted[0],
+                ):
                     pass
         known = {name for name, group in results.cells if group in own}
         shown = [*ways, *(row for row in product_rows() if row not in ways and row.name in known)]

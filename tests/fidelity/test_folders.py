@@ -51,6 +51,8 @@ LLAMA: Mapping[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+MISTRAL: Mapping[str, Any] = {**LLAMA, "model_type": "mistral", "sliding_window": None}
+OLMO2: Mapping[str, Any] = {**LLAMA, "model_type": "olmo2"}
 QWEN3: Mapping[str, Any] = {**LLAMA, "model_type": "qwen3", "head_dim": 8}
 MIXTRAL: Mapping[str, Any] = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 QWEN3_MOE: Mapping[str, Any] = {
@@ -198,6 +200,12 @@ SAME = [
         "qwen3, a window that is off", QWEN3, {"use_sliding_window": False, "sliding_window": 4, "max_window_layers": 0}
     ),
     Case("qwen3, layer_types", QWEN3, {"layer_types": ["full_attention"] * 2}),
+    Case("mistral", MISTRAL),
+    Case("mistral, a window as long as its sequences", MISTRAL, {"sliding_window": 32, "rope_theta": 1e6}),
+    Case("mistral, no word of a window, which is 4,096", MISTRAL, {"sliding_window": DROP, "head_dim": 8}),
+    Case("olmo2", OLMO2),
+    Case("olmo2, tied", OLMO2, {**TIED, "rope_theta": 5e5}),
+    Case("olmo2, as many heads of keys", OLMO2, {"num_key_value_heads": DROP, "rms_norm_eps": 1e-3}),
     Case("mixtral", MIXTRAL),
     Case("mixtral, one expert for each token, tied", MIXTRAL, {**TIED, "num_experts_per_tok": 1}),
     Case("mixtral, every expert for each token", MIXTRAL, {"num_experts_per_tok": 4, "rope_theta": 10000.0}),
@@ -275,9 +283,12 @@ REFUSED = [
     Case("gpt2, untied", GPT2, {"tie_word_embeddings": False}, refusal=OTHER_MODELS),
     *(
         Case(kind, {**LLAMA, "model_type": kind}, refusal=OTHER_MODELS)
-        for kind in ("mistral", "olmo", "olmo2", "olmo3", "olmoe", "gemma", "gemma2", "gemma3_text", "qwen2_moe")
+        for kind in ("olmo", "olmo3", "olmoe", "gemma", "gemma2", "gemma3_text", "qwen2_moe")
     ),
-    Case("mistral, windows", {**LLAMA, "model_type": "mistral", "sliding_window": 8}, refusal=OTHER_MODELS),
+    Case("mistral, windows", MISTRAL, {"sliding_window": 8}, refusal=OTHER_MODELS),
+    Case("mistral, tied", MISTRAL, TIED, refusal=OTHER_MODELS),
+    Case("mistral, head_dim of its own", MISTRAL, {"head_dim": 16}, refusal=OTHER_MODELS),
+    Case("olmo2, attention_bias", OLMO2, {"attention_bias": True}, refusal=OTHER_MODELS),
     Case("llama, no head", LLAMA, {}, tensors_of(_without_head), OTHER_TENSORS),
     Case(
         "llama, one tensor more",
@@ -328,7 +339,10 @@ def shapes(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
             for name, size in (("q", heads * head), ("k", keys), ("v", keys))
         }
         found |= {f"{at}.self_attn.o_proj.weight": (width, heads * head)} | _inner(said, at)
-        found |= {f"{at}.{name}_layernorm.weight": (width,) for name in ("input", "post_attention")}
+        first = "post_feedforward" if said["model_type"] == "olmo2" else "input"
+        found |= {f"{at}.{name}_layernorm.weight": (width,) for name in (first, "post_attention")}
+        if said["model_type"] == "olmo2":
+            found |= {f"{at}.self_attn.q_norm.weight": (heads * head,), f"{at}.self_attn.k_norm.weight": (keys,)}
         if said["model_type"].startswith("qwen3"):
             found |= {f"{at}.self_attn.{name}_norm.weight": (head,) for name in ("q", "k")}
     return found if said.get("tie_word_embeddings") else found | {"lm_head.weight": (ROWS, width)}
@@ -510,6 +524,7 @@ EXPORTED = [
     for kind in ("llama", "qwen3")
     for rope, head in ((None, None), ("llama3", None), (None, 16))
 ]
+EXPORTED += [replace(SMALL, architecture=kind, num_kv_heads=1) for kind in ("mistral", "olmo2")]
 EXPORTED += [
     replace(SMALL, architecture=kind, num_kv_heads=1, num_experts=4, num_experts_per_tok=2, head_dim=head)
     for kind, head in (("mixtral", None), ("qwen3_moe", None), ("qwen3_moe", 16))

@@ -86,8 +86,8 @@ def train(options: TrainOptions) -> None:
 
     trainer.most_epochs lowers trainer.num_steps to what fits, once the tokens are counted.
 
-    --from begins with a model that was made elsewhere, Llama, Qwen3 or GPT-2, or with profile=exact Mixtral or Qwen3-MoE: its
-    sizes are the folder's (model.seq_len may be
+    --from begins with a model that was made elsewhere, Llama, Qwen3 or GPT-2, or with profile=exact Mistral, OLMo 2, Mixtral or
+    Qwen3-MoE: its sizes are the folder's (model.seq_len may be
     less), its tokenizer is kept as it is, and its bytes go into the store. With lora.rank=N only low-rank adapters are trained:
     what is exported is one model, and the adapters in a folder of it. With dataset=preferences what is
     learned is what people prefer (DPO).

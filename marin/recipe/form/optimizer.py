@@ -25,12 +25,12 @@ class Optimizer(Section, frozen=True):
     """An optimizer with decoupled weight decay, clipping by global norm, warm-up and decay of the rate.
 
     ``adamw`` and ``lion`` look at one number at a time. The others look across a tensor, so they would need a fixed order
-    of each sum, and are for profile ``exact``, where sums have none: ``muon``, ``muonh``, ``adamh`` and ``scion`` are
-    Levanter's, ``adafactor`` is optax's with Levanter's schedule, decay and clipping. Fields from ``adam_lr`` on belong to
-    some of them (:data:`OWN`), are named as Levanter and optax name them, and are null for all others.
+    of each sum, and are for profile ``exact``, where sums have none: ``muon``, ``muonh``, ``adamh``, ``scion``, ``cautious``
+    and ``mini`` are Levanter's, ``adafactor`` is optax's with Levanter's schedule, decay and clipping. Fields from ``adam_lr``
+    on belong to some of them (:data:`OWN`), are named as Levanter and optax name them, and are null for all others.
     """
 
-    name: Literal["adamw", "lion", "muon", "muonh", "adamh", "scion", "adafactor"] = "adamw"
+    name: Literal["adamw", "lion", "muon", "muonh", "adamh", "scion", "cautious", "mini", "adafactor"] = "adamw"
     learning_rate: LearningRate = 6e-3
     min_lr_ratio: Rate = 0.1
     warmup_steps: Count = 20
@@ -94,6 +94,8 @@ OWN: Mapping[str, Mapping[str, Any]] = {
     "muonh": {**_NEWTON_SCHULZ, "adam_lr": 6e-4, "nesterov": True, "muon_epsilon": 1e-8},
     "adamh": {"adam_lr": 6e-4},
     "scion": {**_NEWTON_SCHULZ, "backend_steps": 10, "scion_to_signum_lr": 0.25, "scion_epsilon": 1e-8},
+    "cautious": {},
+    "mini": {},
     "adafactor": {
         "min_dim_size_to_factor": 128,
         "decay_rate": 0.8,
@@ -111,8 +113,10 @@ UNREAD: Mapping[str, frozenset[str]] = {
 """Fields of all optimizers that one of them does not read."""
 _LATER = frozenset(name for own in OWN.values() for name in own)
 NO_EXACT_FORM: Mapping[str, str] = {
-    "soap": "SOAP takes eigenvectors and QR factors from LAPACK",
-    "kron": "Kron solves triangular systems by LAPACK",
+    "soap": "SOAP takes eigenvectors and QR factors from LAPACK, whose roundings nothing here says",
+    "kron": "Kron solves triangular systems by LAPACK, whose roundings nothing here says",
+    "mars": "Levanter's MARS calls jax.tree_map, which the locked jax does not have",
+    "skipstep": "it leaves out steps by the losses before, and a recorded step is applied wherever its numbers are finite",
 }
 """Optimizers that are known and refused, with the reason."""
 
@@ -139,7 +143,7 @@ def check_name(name: object, where: str) -> None:
             "an optimizer whose bits nothing here fixes",
             where=f"{where}: optimizer.name",
             expected=f"one of {', '.join(OWN)}",
-            found=f"{name}: {NO_EXACT_FORM[name]}, whose roundings nothing here says",
+            found=f"{name}: {NO_EXACT_FORM[name]}",
             cure="choose optimizer=muon, or another one",
         )
 

@@ -14,7 +14,9 @@ import haliax as hax
 import jax
 import jax.numpy as jnp
 import optax
+from levanter.optim.adam_mini import MiniConfig
 from levanter.optim.adamh import AdamHConfig
+from levanter.optim.cautious import CautiousConfig
 from levanter.optim.config import OptimizerConfig
 from levanter.optim.muon import MuonConfig
 from levanter.optim.muonh import MuonHConfig
@@ -37,6 +39,16 @@ class _MuonH(FromStep, MuonHConfig):
 
 @dataclass(frozen=True)
 class _AdamH(FromStep, AdamHConfig):
+    pass
+
+
+@dataclass(frozen=True)
+class _Cautious(FromStep, CautiousConfig):
+    pass
+
+
+@dataclass(frozen=True)
+class _Mini(FromStep, MiniConfig):
     pass
 
 
@@ -119,7 +131,7 @@ def groups(name: str, config: OptimizerConfig, parameters: Any) -> Mapping[str, 
     found: dict[str, list[int]] = {}
     for number, (label, _) in enumerate(zip(labels, named, strict=True)):
         found.setdefault(label, []).append(number)
-    if name not in found:
+    if name not in found and name != "mini":  # whose groups are called after what is in them
         raise UsageError(
             "an optimizer of matrices, and the model has none",
             where="optimizer.name",
@@ -160,6 +172,10 @@ def configured(config: Optimizer, common: Mapping[str, Any], betas: Mapping[str,
                 scion_to_signum_lr=config.scion_to_signum_lr,
                 scion_epsilon=config.scion_epsilon,
             )
+        case "cautious":
+            return _Cautious(**common, **betas, adamc_weight_decay=False)
+        case "mini":
+            return _Mini(**common, **betas)
         case _:
             factored: dict[str, Any] = {
                 "min_dim_size_to_factor": config.min_dim_size_to_factor,

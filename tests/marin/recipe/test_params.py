@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from marin.errors import Unsupported, UsageError
 from marin.recipe.form.files import groups, sections_of
-from marin.recipe.form.optimizer import foreign
+from marin.recipe.form.optimizer import ELEMENTWISE, OWN, foreign
 from marin.recipe.model import MIXTURES, OF_MIXTURES
 from marin.recipe.params import load_params
 from marin.recipe.schema import Recipe, digest, from_mapping, from_plain
@@ -42,7 +42,8 @@ def test_the_default_experiment_is_the_default_recipe() -> None:
 def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_path: Path) -> None:
     group, name = choice.split("=")
     path = tmp_path / "params.yaml"
-    exact = name.startswith("moe-") or name.endswith("-a3b") or name in ("muon", "muonh", "adamh", "scion", "adafactor")
+    across = OWN.keys() - {*ELEMENTWISE}
+    exact = name.startswith("moe-") or name.endswith("-a3b") or name in across
     kind = ["profile=exact"] if exact else []
     kind += ["arithmetic.device_kind=some"] if choice in ("profile=arm-cpu", "profile=gpu", "profile=tpu") else []
     pairs = ["trainer.batch_size=16", "arithmetic.microbatch_size=2"] if choice == "dataset=preferences" else []
@@ -77,7 +78,7 @@ def test_every_member_of_every_group_is_a_whole_valid_section(choice: str, tmp_p
         (
             "architecture: llama",
             "architecture: lama",
-            r"params.yaml: model.architecture.*one of gpt2, llama, mixtral, qwen3, qwen3_moe, found 'lama'",
+            r"params.yaml: model.architecture.*one of gpt2, llama, mistral, mixtral, olmo2, qwen3, qwen3_moe, found 'lama'",
         ),
         ("vocab_size: 2048", "vocab_sise: 2048", r"params.yaml: tokenizer.vocab_sise.*did you mean vocab_size"),
         (

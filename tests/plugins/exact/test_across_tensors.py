@@ -18,7 +18,9 @@ import msgspec
 import numpy as np
 import optax
 import pytest
+from levanter.optim.adam_mini import MiniConfig
 from levanter.optim.adamh import AdamHConfig
+from levanter.optim.cautious import CautiousConfig
 from levanter.optim.config import AdamConfig, LionConfig
 from levanter.optim.muon import MuonConfig
 from levanter.optim.muonh import MuonHConfig
@@ -64,6 +66,10 @@ def levanters(name: str) -> optax.GradientTransformation:
             return AdamHConfig(**common).build(4)
         case "scion":
             return ScionConfig(**common, weight_decay=0.1).build(4)
+        case "cautious":
+            return CautiousConfig(**common, weight_decay=0.1, beta1=0.9).build(4)
+        case "mini":
+            return MiniConfig(**common, weight_decay=0.1).build(4)
     rate = MuonConfig(**common).lr_scheduler(4)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adafactor(rate, min_dim_size_to_factor=8))
 
@@ -162,8 +168,10 @@ LEFT: dict[str, tuple[Any, set[str]]] = {
     "muonh": (MuonHConfig, set()),
     "adamh": (AdamHConfig, set()),
     "scion": (ScionConfig, {"lr"}),
+    "cautious": (CautiousConfig, {"gamma", "adamc_weight_decay"}),
+    "mini": (MiniConfig, {"lr", "nesterov"}),
 }
-"""What of Levanter's configurations no recipe says: cycles, masks of one's own, and what it never reads (``lr``)."""
+"""What of Levanter's configurations no recipe says: cycles, masks of one's own, and what it never reads (``lr``, ``gamma``)."""
 
 
 @pytest.mark.parametrize("name", LEFT)
@@ -266,7 +274,12 @@ def test_what_cannot_be_is_one_line_before_anything_begins(worker: ModuleType) -
         with pytest.raises(UsageError, match=rf"optimizer.{field}: expected .*: {name} does not read it, found"):
             given = {"name": name, field: value, "weight_decay": 0.0}
             from_mapping({"optimizer": given, "arithmetic": msgspec.to_builtins(EXACT)}, where="test")
-    for name, reason in (("soap", "eigenvectors and QR factors"), ("kron", "triangular systems")):
+    for name, reason in (
+        ("soap", "eigenvectors and QR factors"),
+        ("kron", "triangular systems"),
+        ("mars", "jax.tree_map"),
+        ("skipstep", "by the losses before"),
+    ):
         with pytest.raises(UsageError, match=rf"optimizer.name: expected one of adamw.* found {name}: .*{reason}"):
             from_mapping({"optimizer": {"name": name}}, where="test")
         with pytest.raises(UsageError, match=rf"optimizer.name: .* found {name}: .*{reason}"):

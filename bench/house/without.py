@@ -3,7 +3,8 @@
 The committed tree is copied once, with one environment. For each plugin `marin/plugins/NAME` and `tests/plugins/NAME` are
 removed there, and the targets are made (`--targets "lint test repro"`), then `marin verify latest` where `repro` is one of
 them. A plugin's verdict is printed when it is known. Exit status 1 when one fails. `--drawn N`: so many of them, drawn by
-the commit. `--results FILE` keeps verdicts by commit and targets: a plugin that passed is not checked again.
+the commit. `--results FILE` keeps verdicts by commit and targets: a plugin that passed is not checked again. `ONE+OTHER`: the
+tree without both.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ def copied(folder: Path) -> None:
 
 
 def check(folder: Path, name: str, targets: list[str]) -> bool:
-    """Whether the tree without this plugin passes."""
+    """Whether the tree without this plugin, or without each of these, passes."""
     git(folder, "reset", "-q", "--hard", "whole")
     git(folder, "clean", "-fdxq", *(f"--exclude={kept}" for kept in KEPT))
-    for removed in (f"marin/plugins/{name}", f"tests/plugins/{name}"):
-        shutil.rmtree(folder / removed)
+    for plugin in name.split("+"):
+        for removed in (f"marin/plugins/{plugin}", f"tests/plugins/{plugin}"):
+            shutil.rmtree(folder / removed)
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", f"without {name}")
     with tempfile.TemporaryDirectory(prefix=f"marin-without-{name}-") as place:

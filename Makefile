@@ -10,8 +10,8 @@
 # make findings what was learned about other people's libraries, asked of them again (many minutes; NAMES="NAME..." for some)
 # make bench    how long things take here; make determinism: the same bits on other machine shapes (an hour, resumable);
 #               make experiments: every experiment at its sanity size, and the pages that a lab follows (an hour);
-#               make without PLUGINS="NAME...": the tree without a plugin passes (an hour for all; DRAWN=2: two, by the
-#               commit; TARGETS=rules: what make lint holds of it);
+#               make without PLUGINS="NAME...": the tree without a plugin passes (hours for all, resumable; DRAWN=2: two, by
+#               the commit; TARGETS=rules: what make lint holds of it);
 #               make survival: training on Ray while parts of it are killed (half an hour);
 #               make browser: MLflow's UI and our pages in a headless Chromium;
 #               make site: the documentation as a site in build/site, its links and spelling (minutes);
@@ -88,7 +88,8 @@ experiments: environment
 	$(PYTEST) -q -m experiments tests/e2e --durations 0
 
 without: environment
-	$(BIN)/python -m bench.house.without $(PLUGINS) $(if $(DRAWN),--drawn $(DRAWN)) $(if $(TARGETS),--targets "$(TARGETS)")
+	@mkdir -p build
+	$(BIN)/python -m bench.house.without --results build/without.json $(PLUGINS) $(if $(DRAWN),--drawn $(DRAWN)) $(if $(TARGETS),--targets "$(TARGETS)")
 
 survival: environment
 	$(PYTEST) -q -m survival tests/e2e tests/plugins/collections tests/marin/pipeline tests/plugins/ray

@@ -352,11 +352,36 @@ def missing(source: str) -> Iterator[str]:
                 yield f"{node.lineno}: {module}.{node.attr}"
 
 
+IMPORT = re.compile(rf"(?:^|;) *from ((?:{'|'.join(CHECKED)})[\w.]*) import ([\w, ]+)", re.M)
+DOTTED = re.compile(rf"((?:{'|'.join(CHECKED)})(?:\.\w+)+)\.(\w+)")
+INVENTED = {PROJECT / "tests" / name for name in ("marin/test_house.py", "marin/work/test_code.py")}
+"""Rules of the tree, as those of tests/ itself are: their examples name what is nowhere."""
+
+
+def missing_in_texts(source: str) -> Iterator[str]:
+    """What the programs and the dotted names that stand in a file as texts ask our modules for that they have not."""
+    for node in nodes(source):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        asked = [(module, name.strip()) for module, names in IMPORT.findall(node.value) for name in names.split(",")]
+        if (dotted := DOTTED.fullmatch(node.value)) is not None and file_of(dotted[1]) is not None:
+            asked.append((dotted[1], dotted[2]))
+        for module, name in asked:
+            if name and not there(module, name.partition(" as ")[0]):
+                yield f"{node.lineno}: {module}.{name}"
+
+
 def test_what_a_test_names_is_there() -> None:
     """mypy reads all else. Some tests run in no suite but their own, where a name that moved would be noticed late."""
     files = sorted((PROJECT / "tests").rglob("*.py"))
     found = [
-        f"{file.relative_to(PROJECT)}:{line}" for file in files for line in missing(file.read_text(encoding="utf-8"))
+        f"{file.relative_to(PROJECT)}:{line}"
+        for file in files
+        for source in [file.read_text(encoding="utf-8")]
+        for line in (
+            *missing(source),
+            *(() if file.parent == PROJECT / "tests" or file in INVENTED else missing_in_texts(source)),
+        )
     ]
     assert found == []
 
@@ -364,6 +389,8 @@ def test_what_a_test_names_is_there() -> None:
 def test_a_name_that_moved_is_found() -> None:
     source = "from marin.record import root\nfrom marin.record.root import Root, gone\n\nroot.open_root\nroot.moved\n"
     assert list(missing(source)) == ["2: marin.record.root.gone", "5: marin.record.root.moved"]
+    texts = f"run({source!r})\npatch('marin.record.root.open_root')\npatch('marin.record.root.away', 1)\n"
+    assert list(missing_in_texts(texts)) == ["1: marin.record.root.gone", "3: marin.record.root.away"]
 
 
 PARTICIPLES = {"_asked", "_found", "_given", "_kept", "_made", "_said", "_told"}

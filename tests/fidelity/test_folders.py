@@ -364,7 +364,8 @@ def _inner(said: Mapping[str, Any], at: str) -> dict[str, tuple[int, ...]]:
     return found | {f"{at}.experts.{n}.{name}.weight": shape for n in experts for name, shape in kinds.items()}
 
 
-def write(folder: Path, case: Case) -> Path:
+def write(folder: Path, case: Case, *, settings: str = '{"tokenizer_class": "PreTrainedTokenizerFast"}') -> Path:
+    """``settings``: beside the tokenizer; these say that it is what its file says, and transformers is asked nothing of it."""
     said = {name: value for name, value in {**case.base, **case.said}.items() if value != DROP}
     draw = np.random.default_rng(7)
     tensors = {
@@ -377,6 +378,7 @@ def write(folder: Path, case: Case) -> Path:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(said), "utf-8")
     Tokenizer(WordLevel({f"t{n}": n for n in range(ROWS)}, unk_token="t0")).save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(settings, "utf-8")
     case.change(folder)
     return folder
 
@@ -550,7 +552,7 @@ def test_what_is_exported_is_the_same_model_there(compare: Callable[..., None], 
 
 def test_a_token_of_the_class_alone_is_refused_as_torch_does(tmp_path: Path) -> None:
     """transformers 5.12.1 gives this tokenizer, which has none, GPT-2's end of text: one more token than the model has rows."""
-    folder = write(tmp_path / "folder", Case("bare", GPT2))
+    folder = write(tmp_path / "folder", Case("bare", GPT2), settings="{}")
     found = open_folder(folder, folder_recipe(folder))
     assert found.model.Vocab.size == ROWS
     (end,) = found.encode("<|endoftext|>")

@@ -29,10 +29,10 @@ with Log.open(root.storage, signer) as log:
 COLLECT = """
 import time
 from ledger import Store, collect_garbage
-from marin.record.retention import kept
+from marin.history.referrers import retained_digests
 from marin.record.root import open_root
 root = open_root()
-names = kept(event for _, event in root.reader().events())
+names = retained_digests(event for _, event in root.reader().events())
 for days in (8, 16):
     done = collect_garbage(root.store(), names, now=time.time() + days * 86_400)
     print(sum(swept.act == "delete" for swept in done.swept))

@@ -77,6 +77,7 @@ def test_a_tokenizer_is_in_the_store_and_in_the_recipe(peer: ByteLevelBPETokeniz
 def test_numbers_that_are_left_out_have_rows(tmp_path: Path) -> None:
     """The last token's number is what an embedding needs, as in torch: not how many tokens there are."""
     made = Tokenizer(models.WordLevel({END: 0, "[UNK]": 1, "river": 2, "mill": 7}, unk_token="[UNK]"))
+    made.add_special_tokens([END])
     folder, store = tmp_path / "folder", Store(PosixStorage(tmp_path / "store"))
     folder.mkdir()
     made.save(str(folder / "tokenizer.json"))

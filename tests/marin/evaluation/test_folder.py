@@ -29,15 +29,22 @@ from marin.training.export import config_files, hugging_face_config, write_model
 from marin.training.model import model_config
 
 
+def write_tokenizer(folder: Path, subject: Subject) -> None:
+    """In the form that is kept, as an export has it: nobody asks transformers, in a process of its own, what it makes of it."""
+    (folder / "tokenizer.json").write_text(subject.tokenizer.to_str(), "utf-8")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}', "utf-8")
+
+
 @pytest.fixture
 def exported(tmp_path: Path, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("marin.training.runtime.canary.check", lambda arithmetic: None)  # this process has no contract
     write_model(tmp_path, subject.model, subject.recipe, 257)
-    (tmp_path / "tokenizer.json").write_text(subject.tokenizer.to_str(), "utf-8")
+    write_tokenizer(tmp_path, subject)
     return tmp_path
 
 
 def test_an_exported_model_scores_with_the_same_bits(exported: Path, subject: Subject, scorer: Scorer) -> None:
+    (exported / "tokenizer_config.json").unlink()  # here transformers is asked
     recipe = folder_recipe(exported)
     assert is_folder(str(exported)) and not is_folder("latest") and recipe.model == subject.recipe.model
     read = open_folder(exported, recipe)
@@ -78,7 +85,7 @@ def test_both_layouts_come_back_tied_or_not(
     )
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257)
-    (tmp_path / "tokenizer.json").write_text(subject.tokenizer.to_str(), "utf-8")
+    write_tokenizer(tmp_path, subject)
     once = tied or architecture == "gpt2"
     assert ("lm_head.weight" in load_file(tmp_path / "model.safetensors")) is not once
     recipe = folder_recipe(tmp_path)
@@ -255,7 +262,7 @@ def test_gpt2s_other_names_and_masks_are_read(
     )
     model = model_config(size).build(Axis("vocab", 257), key=jrandom.PRNGKey(4))
     write_model(tmp_path, model, Recipe(model=size), 257)
-    (tmp_path / "tokenizer.json").write_text(subject.tokenizer.to_str(), "utf-8")
+    write_tokenizer(tmp_path, subject)
     tensors = {f"transformer.{name}": value for name, value in load_file(tmp_path / "model.safetensors").items()}
     inner = {**tensors, "transformer.h.0.attn.bias": np.ones((1, 1, 32, 32), np.float32)}
     for head in ({}, {"lm_head.weight": tensors["transformer.wte.weight"]}):
